@@ -23,6 +23,18 @@ enum Wide {
     Value(Value),
 }
 
+/// Memories with offsets of 32 bits (which are signed) have fewer bytes than this.
+const OFFSETS: i64 = 1 << 31;
+
+/// Steps of bytes from lane to lane are smaller than this.
+const STEPS: i64 = 1 << 24;
+
+fn note(checks: &mut Vec<Check>, check: Check) {
+    if !checks.contains(&check) {
+        checks.push(check);
+    }
+}
+
 /// Where an access goes.
 #[derive(Clone, Copy)]
 struct Target {
@@ -37,11 +49,11 @@ impl Builder<'_> {
         let (scalar, count, offset) = self.leaf(place)?;
         let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
         self.touch(place.memory, false);
-        let (indices, checks) = self.indices(place)?;
+        let (indices, mut checks) = self.indices(place)?;
         let mut lanes = vec![];
         for k in 0..count {
             let offset = offset + i64::from(k) * i64::from(cell.size());
-            let target = self.target(place.memory, &indices, offset, cell)?;
+            let target = self.target(place.memory, &indices, offset, cell, &mut checks)?;
             // What is the same in all lanes has no lanes that differ.
             if uniform && target.form != Form::One {
                 return None;
@@ -84,10 +96,10 @@ impl Builder<'_> {
         let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
         self.touch(place.memory, true);
         let lanes = self.operand(value)?;
-        let (indices, checks) = self.indices(place)?;
+        let (indices, mut checks) = self.indices(place)?;
         for (k, lane) in lanes.iter().enumerate() {
             let offset = offset + k as i64 * i64::from(cell.size());
-            let mut target = self.target(place.memory, &indices, offset, cell)?;
+            let mut target = self.target(place.memory, &indices, offset, cell, &mut checks)?;
             let mut value = self.vector(lane, scalar);
             if scalar == Scalar::Bool {
                 let one = self.splat(false, 1);
@@ -308,7 +320,14 @@ impl Builder<'_> {
 
     // Addresses
 
-    fn target(&mut self, memory: MemId, indices: &[Index], offset: i64, cell: Cell) -> Option<Target> {
+    fn target(
+        &mut self,
+        memory: MemId,
+        indices: &[Index],
+        offset: i64,
+        cell: Cell,
+        checks: &mut Vec<Check>,
+    ) -> Option<Target> {
         let base = self.pure(Op::Input(Input::Base(memory)), Ty::I64, &[]);
         let mut address = match offset {
             0 => base,
@@ -337,6 +356,7 @@ impl Builder<'_> {
         }
         address = self.row_address(address, &rows);
         if let Some(offsets) = offsets {
+            self.check_size(memory, checks)?;
             return Some(Target { address, form: Form::Lanes, offsets });
         }
         let (form, offsets) = match along {
@@ -346,10 +366,11 @@ impl Builder<'_> {
                 let first = self.wide_sym(Sym::Axis(0));
                 let (bytes, step) = match along {
                     Wide::Imm(bytes) => {
-                        let step = i32::try_from(bytes).ok().filter(|s| s.unsigned_abs() < 1 << 24)?;
+                        let step = i32::try_from(bytes).ok().filter(|s| i64::from(s.unsigned_abs()) < STEPS)?;
                         (self.constant(Ty::I64, bytes), self.pure(Op::Iota(step), Ty::V32, &[]))
                     }
                     Wide::Value(bytes) => {
+                        self.check_step(bytes, checks);
                         let step = self.pure(Op::Trunc, Ty::I32, &[bytes]);
                         let step = self.pure(Op::Broadcast, Ty::V32, &[step]);
                         let lanes = self.pure(Op::Iota(1), Ty::V32, &[]);
@@ -362,6 +383,30 @@ impl Builder<'_> {
             }
         };
         Some(Target { address, form, offsets })
+    }
+
+    /// Checks in the setup that 32 bits hold all byte offsets of a memory.
+    fn check_size(&mut self, memory: MemId, checks: &mut Vec<Check>) -> Option<()> {
+        let extent = match self.memory(memory).extents.first()? {
+            Extent::Known(n) => Wide::Imm((*n).into()),
+            _ => Wide::Value(self.extent(memory, 0)),
+        };
+        let pitch = self.pitch(memory, 0);
+        match self.wide_sum(Wide::Imm(0), extent, pitch) {
+            Wide::Imm(bytes) => (0..OFFSETS).contains(&bytes).then_some(()),
+            Wide::Value(bytes) => {
+                let limit = self.constant(Ty::I64, OFFSETS);
+                note(checks, self.check_at(0, Value::NONE, Op::CheckRange, &[bytes, bytes, limit]));
+                Some(())
+            }
+        }
+    }
+
+    /// Checks in the setup that 32 bits hold a multiple of this step for each lane of a vector.
+    fn check_step(&mut self, bytes: Value, checks: &mut Vec<Check>) {
+        let (half, limit) = (self.constant(Ty::I64, STEPS), self.constant(Ty::I64, 2 * STEPS));
+        let bytes = self.wide_op(Bin::Add, Some(bytes), half);
+        note(checks, self.check_at(0, Value::NONE, Op::CheckRange, &[bytes, bytes, limit]));
     }
 
     /// Adds the bytes of all parts of these indices but their multiples of x, those that vary least first.

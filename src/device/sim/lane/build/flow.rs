@@ -180,6 +180,10 @@ impl Builder<'_> {
             return Some(());
         }
         let around: Vec<Value> = self.frames[..target].iter().map(|f| f.mask).chain([self.entered]).collect();
+        if around.contains(&self.frames[target].mask) {
+            // Lanes would stay in a frame that they leave.
+            return None;
+        }
         for mask in masks.into_iter().filter(|m| !around.contains(m)) {
             self.region.values[mask.index()].mutable = true;
             self.push(Inst::new(Op::MaskWithout, mask, &[mask, self.mask]));
@@ -318,7 +322,8 @@ impl Builder<'_> {
     fn for_(&mut self, label: Label, range: &Range, body: &Block) -> Option<()> {
         let scalar = self.f.locals[range.local].ty.scalar();
         let step = match self.operand(range.step)?.first()? {
-            Lane::Linear(form) => form.as_imm().filter(|&s| s != 0 && s != i32::MIN)?,
+            // The steps of a `u32` are positive, however large.
+            Lane::Linear(form) => form.as_imm().filter(|&s| s > 0 || s < 0 && s != i32::MIN && scalar != Scalar::U32)?,
             _ => return None,
         };
         let class = |e: ExprId| self.variances.exprs[e];

@@ -79,7 +79,7 @@ fn matmul() {
     var $k: i32
     var $sum: f32
     $sum = 0.0f32
-    for '0 $k = 0i32 .. extent(@a, 1) step 1i32 {
+    for '0 $k = 0i32 .. extent(@b, 0) step 1i32 {
         %0: i32 = read $k
         %1: f32 = load @a[thread.y, %0]
         %2: f32 = load @b[%0, thread.x]
@@ -226,7 +226,7 @@ fn wide() {
     %5: i64 = %4 + arg1
     %6: i64 = load @z[thread.x]
     %7: i64 = %5 ^ %6
-    %8: i64 = load @z[0i32]
+    %8: i64 = load @z[39i32]
     %9: i64 = %8 / 3i64
     %10: i64 = %7 + %9
     store @z[thread.x] = %10
@@ -289,7 +289,7 @@ fn gather() {
     %11: f32 = fma(%9, %10, %1)
     %12: f32 = %11 + %3
     %13: f32 = %12 + %5
-    store @y[thread.x, thread.y] = %13
+    store @y[thread.x, 2i32] = %13
     %14: bool = thread.x == 7i32
     if %14 {
         store @y[0i32, %0] = 2.0f32
@@ -356,6 +356,10 @@ fn leaving() {
             %0: i32 = read $sum
             %1: i32 = %0 + 1i32
             $sum = %1
+            %16: bool = %1 > 60i32
+            if %16 {
+                break '1
+            }
             for '2 $j = 0i32 .. arg0 step 1i32 {
                 %2: i32 = read $j
                 %3: i32 = %2 + thread.x
@@ -381,11 +385,6 @@ fn leaving() {
                     break '2
                 }
             }
-            %11: i32 = read $sum
-            %12: bool = %11 > 60i32
-            if %12 {
-                break '1
-            }
         }
         %13: i32 = read $sum
         %14: i32 = %13 + 1000i32
@@ -410,7 +409,8 @@ fn uniform() {
     loop '0 {
         %0: f32 = read $s
         %1: i32 = read $t
-        %2: f32 = load @x[%1]
+        %18: f32 = load @x[%1]
+        %2: f32 = max(%18, 0.5f32)
         %3: f32 = %0 + %2
         $s = %3
         %4: bool = %3 > 10.0f32

@@ -1,0 +1,178 @@
+//! Regions compute what the interpreter computes, for whole kernels: given ones and random ones.
+
+use std::sync::Arc;
+
+use super::eval::{Array, WIDTH, World};
+use super::random::kernel;
+use super::*;
+use crate::base::arena::Id;
+use crate::device::sim::lanes::lane_of_raw;
+use crate::device::sim::{Arg, Control, Device, Extents, Simulator};
+use crate::device::storage::Storage;
+use crate::ir::Prepared;
+use crate::ir::def::{ExprKind, Id3, KernelParam, Ty as Type};
+use crate::lang::scalar::Value as Bits;
+
+/// A sequence of numbers that look random.
+pub(super) struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// The outcome of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Outcome {
+    Same,
+    /// A batch left, so that the interpreter would have run the region.
+    Left,
+    /// There is no region.
+    None,
+}
+
+/// The shapes of arrays of one and of two axes.
+const LIST: [u32; 1] = [40];
+const TABLE: [u32; 2] = [19, 21];
+
+fn value(ty: Type, n: i64) -> Vec<Bits> {
+    let from = Bits::of(n);
+    vec![from.to_type(ty.scalar()); ty.lanes() as usize]
+}
+
+fn fill(array: &mut Array, scalar: Scalar, numbers: &mut Numbers) {
+    for cell in array.bytes.chunks_mut(scalar.size()) {
+        let n = numbers.below(16) as i64;
+        let bits = match scalar {
+            Scalar::Bool => (n & 1) as u64,
+            Scalar::F32 | Scalar::F64 => Bits::of(n as f64 * 0.5 - 1.0).to_type(scalar).bits,
+            _ => Bits::of(n).to_type(scalar).bits,
+        };
+        cell.copy_from_slice(&bits.to_le_bytes()[..scalar.size()]);
+    }
+}
+
+/// Runs a kernel of one block in both ways. `apart`: a batch is one vector, not the whole block.
+#[track_caller]
+fn compare(text: &str, n: i64, block: [i32; 2], apart: bool, seed: u64) -> Outcome {
+    let module = module(text);
+    let f = &module.functions[module.kernel.body];
+    let Some(region) = region(f) else { return Outcome::None };
+    verify(&region).unwrap_or_else(|e| panic!("{e}\n{region}\n{text}"));
+    let mut numbers = Numbers(seed);
+    let (mut memories, mut storages) = (vec![], vec![]);
+    for (id, memory) in f.memories.iter() {
+        let shape = if memory.extents.len() == 1 { LIST.to_vec() } else { TABLE.to_vec() };
+        let count: u32 = shape.iter().product();
+        let size = memory.layout.size;
+        let mut array = Array { bytes: vec![0; count as usize * size], shape, size };
+        fill(&mut array, memory.layout.leaves[0].ty.scalar(), &mut numbers);
+        let mut storage = Storage::zeros(array.bytes.len());
+        storage.bytes_mut().copy_from_slice(&array.bytes);
+        storages.push(storage);
+        memories.push((id, array));
+    }
+    let params = module.kernel.params.clone();
+    let mut rest = storages.iter_mut();
+    let mut args: Vec<Arg<'_>> = params
+        .iter()
+        .map(|param| match param {
+            KernelParam::Value { ty, .. } => Arg::Value(value(*ty, n)),
+            KernelParam::Array { memory, .. } => {
+                let shape = memories[memory.index()].1.shape.clone();
+                Arg::ArrayMut { storage: rest.next().expect("in the order of parameters"), shape }
+            }
+        })
+        .collect();
+    let verified = crate::ir::verify::verify(module.clone()).expect("a sound kernel");
+    let kernel = Simulator::default().load(Arc::new(Prepared { module: verified, checks: Default::default() }));
+    let [x, y] = block.map(|n| n as u32);
+    let extents = Extents::Grid { grid: [1; 3], block: [x, y, 1] };
+    let ran = kernel.launch(extents, &mut args, &Control::default());
+
+    let registers = registers(f).1;
+    let uniform = |reg: Reg| {
+        let (_, e, lane) = registers[reg as usize];
+        let scalar = f.exprs[e].ty.scalar();
+        let raw = match f.exprs[e].kind {
+            ExprKind::Param(k) => match &params[k as usize] {
+                KernelParam::Value { ty, .. } => value(*ty, n)[lane as usize].bits,
+                _ => unreachable!("an array"),
+            },
+            ExprKind::Id(Id3::Block, _) => 0,
+            ExprKind::Id(Id3::BlockDim, axis) => [x, y, 1][axis as usize].into(),
+            ExprKind::Id(Id3::GridDim, _) => 1,
+            ExprKind::Extent(memory, axis) => {
+                let shape = if f.memories[memory].extents.len() == 1 { &LIST[..] } else { &TABLE[..] };
+                shape[axis as usize].into()
+            }
+            ref kind => unimplemented!("{kind:?}"),
+        };
+        lane_of_raw(scalar, raw)
+    };
+    let vectors: Vec<(i32, i32)> =
+        (0..block[1]).flat_map(|y| (0..block[0]).step_by(WIDTH).map(move |x| (x, y))).collect();
+    let batches: Vec<Vec<(i32, i32)>> =
+        if apart { vectors.into_iter().map(|v| vec![v]).collect() } else { vec![vectors] };
+    for vectors in batches {
+        let mut world =
+            World { region: &region, uniform: &uniform, memories, block, vectors, values: vec![], steps: 0 };
+        if !world.run() {
+            return Outcome::Left;
+        }
+        memories = world.memories;
+    }
+    assert!(ran.is_ok(), "the interpreter stops: {:?}\n{text}\n{region}", ran.unwrap_err());
+    for (k, storage) in storages.iter_mut().enumerate() {
+        let (found, expected) = (&memories[k].1, storage.bytes_mut());
+        if found.bytes != expected {
+            let size = f.memories[Id::new(k)].layout.leaves[0].ty.scalar().size();
+            let at = (0..expected.len()).find(|&i| found.bytes[i] != expected[i]).unwrap_or(0);
+            let at = at / size * size;
+            panic!(
+                "array {k}, element {}: {:?} instead of {:?} (n {n}, block {block:?}, apart {apart}, seed {seed})\n{text}\n{region}",
+                at / size,
+                &found.bytes[at..at + size],
+                &expected[at..at + size]
+            );
+        }
+    }
+    Outcome::Same
+}
+
+#[test]
+fn kernels_compute_what_the_interpreter_computes() {
+    for (name, text) in kernels::ALL {
+        let mut same = 0;
+        for seed in 0..6 {
+            let ([x, y], n) = ([[13, 1], [8, 3], [5, 2]][seed % 3], [4, 1, 7, 0][seed % 4]);
+            let block = [x, if text.contains("thread.y") { y } else { 1 }];
+            for apart in [false, true] {
+                let outcome = compare(text, n, block, apart, seed as u64);
+                assert!(outcome != Outcome::None, "{name}");
+                same += u32::from(outcome == Outcome::Same);
+            }
+        }
+        assert!(same > 0, "{name}: some runs are compared");
+    }
+}
+
+#[test]
+fn random_kernels_compute_what_the_interpreter_computes() {
+    let (first, count) = match std::env::var("CLK_LANE_SEEDS") {
+        Ok(range) => range.split_once('+').map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap())).unwrap(),
+        Err(_) => (0, 60),
+    };
+    let mut outcomes = [0; 3];
+    for seed in first..first + count {
+        let text = kernel(seed);
+        for (n, block, apart) in [(3, [13, 2], seed % 2 == 0), (5, [8, 1], true)] {
+            outcomes[compare(&text, n, block, apart, seed) as usize] += 1;
+        }
+    }
+    let [same, left, none] = outcomes;
+    println!("{same} are the same, {left} left, {none} have no region");
+    assert!(same > left + none, "most runs are compared: {same} are the same, {left} left, {none} have no region");
+}

@@ -1,0 +1,343 @@
+//! Random kernels: structured control of all kinds around reads and writes of locals and arrays. Threads only store to elements of
+//! their own.
+
+use super::agree::Numbers;
+
+struct Generator {
+    numbers: Numbers,
+    out: String,
+    next: usize,
+    labels: u32,
+    depth: usize,
+    locals: Vec<String>,
+    /// Visible values, and whether they are likely to be uniform.
+    ints: Vec<(String, bool)>,
+    floats: Vec<(String, bool)>,
+    bools: Vec<(String, bool)>,
+    /// Labels that may be left: label, and whether it is a loop's.
+    open: Vec<(u32, bool)>,
+    /// Statements still to be written.
+    budget: usize,
+}
+
+/// Returns the kernel of this number.
+pub(super) fn kernel(seed: u64) -> String {
+    let mut g = Generator {
+        numbers: Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        out: String::new(),
+        next: 0,
+        labels: 0,
+        depth: 1,
+        locals: vec![],
+        ints: ["arg0", "0i32", "1i32", "3i32", "-2i32"].map(|s| (s.to_string(), true)).to_vec(),
+        floats: ["0.5f32", "-1.0f32"].map(|s| (s.to_string(), true)).to_vec(),
+        bools: vec![("true".to_string(), true)],
+        open: vec![],
+        budget: 30,
+    };
+    g.numbers.below(2);
+    g.ints.extend(["thread.x", "thread.y"].map(|s| (s.to_string(), false)));
+    for (name, start) in [("a", "thread.x"), ("b", "1i32"), ("u", "2i32"), ("f", "1.5f32"), ("g", "2.5f32"), ("p", "false")] {
+        g.line(&format!("${name} = {start}"));
+    }
+    g.block(6);
+    for (local, ty, array) in [("a", "i32", "y"), ("b", "i32", "w"), ("f", "f32", "z")] {
+        let value = g.define(ty, &format!("read ${local}"));
+        g.line(&format!("store @{array}[thread.y, thread.x] = {value}"));
+    }
+    let (u, p) = (g.define("i32", "read $u"), g.define("bool", "read $p"));
+    let both = g.define("i32", &format!("select {p}, {u}, -7i32"));
+    let one = g.define("i32", "thread.x + 0i32");
+    g.line(&format!("store @v[thread.y, {one}] = {both}"));
+    let gg = g.define("f32", "read $g");
+    g.line(&format!("store @t[thread.y, thread.x] = {gg}"));
+    let locals: String = g.locals.iter().map(|l| format!("    var ${l}: i32\n")).collect();
+    format!(
+        "kernel k(n: i32, x: in @x, m: in @m, y: inout @y, w: inout @w, v: inout @v, z: inout @z, t: inout @t) grid
+fn k() {{
+    global 1 in @x: i32[_]
+    global 2 in @m: f32[_, _]
+    global 3 inout @y: i32[_, _]
+    global 4 inout @w: i32[_, _]
+    global 5 inout @v: i32[_, _]
+    global 6 inout @z: f32[_, _]
+    global 7 inout @t: f32[_, _]
+    var $a: i32
+    var $b: i32
+    var $u: i32
+    var $f: f32
+    var $g: f32
+    var $p: bool
+{locals}{}}}
+",
+        g.out
+    )
+}
+
+impl Generator {
+    fn line(&mut self, text: &str) {
+        self.out.push_str(&"    ".repeat(self.depth));
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    fn define(&mut self, ty: &str, text: &str) -> String {
+        let name = format!("%{}", self.next);
+        self.next += 1;
+        self.line(&format!("{name}: {ty} = {text}"));
+        name
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.numbers.below(limit as u64) as usize
+    }
+
+    fn pick(&mut self, list: &[(String, bool)], uniform: bool) -> (String, bool) {
+        // Recent values are more likely.
+        let list: Vec<&(String, bool)> = list.iter().filter(|v| v.1 || !uniform).collect();
+        let back = self.below(list.len()).min(self.below(list.len()));
+        let back = back.min(self.below(list.len()));
+        list[list.len() - 1 - back].clone()
+    }
+
+    fn int(&mut self, uniform: bool) -> (String, bool) {
+        self.pick(&self.ints.clone(), uniform)
+    }
+
+    fn float(&mut self, uniform: bool) -> (String, bool) {
+        self.pick(&self.floats.clone(), uniform)
+    }
+
+    fn boolean(&mut self, uniform: bool) -> (String, bool) {
+        self.pick(&self.bools.clone(), uniform)
+    }
+
+    /// Writes a block's statements; what they define ends with it.
+    fn block(&mut self, count: usize) {
+        let marks = (self.ints.len(), self.floats.len(), self.bools.len());
+        for _ in 0..count {
+            self.statement();
+        }
+        self.ints.truncate(marks.0);
+        self.floats.truncate(marks.1);
+        self.bools.truncate(marks.2);
+    }
+
+    fn inner(&mut self, count: usize) {
+        self.depth += 1;
+        self.block(count);
+        self.depth -= 1;
+    }
+
+    fn statement(&mut self) {
+        for _ in 0..1 + self.below(2) {
+            self.value();
+        }
+        let uniform = self.below(2) == 0;
+        match self.below(13) {
+            0..4 => self.write(uniform),
+            4..7 if self.budget > 0 && self.depth < 6 => self.condition(uniform),
+            7..10 if self.budget > 0 && self.depth < 5 => self.repeat(uniform),
+            10 if self.budget > 0 && self.depth < 5 => {
+                self.budget -= 1;
+                let label = self.label();
+                self.line(&format!("block '{label} {{"));
+                self.open.push((label, false));
+                self.inner(3);
+                self.open.pop();
+                self.line("}");
+            }
+            11 => {
+                let (value, _) = self.int(false);
+                self.line(&format!("store @y[thread.y, thread.x] = {value}"));
+            }
+            _ => self.write(uniform),
+        }
+    }
+
+    fn label(&mut self) -> u32 {
+        self.labels += 1;
+        self.labels - 1
+    }
+
+    fn write(&mut self, uniform: bool) {
+        match self.below(4) {
+            0 if uniform => {
+                let value = self.int(true).0;
+                self.line(&format!("$u = {value}"));
+            }
+            0 | 1 => {
+                let (local, value) = (["a", "b"][self.below(2)], self.int(false).0);
+                self.line(&format!("${local} = {value}"));
+            }
+            2 => {
+                let (local, value) = if uniform { ("g", self.float(true).0) } else { ("f", self.float(false).0) };
+                self.line(&format!("${local} = {value}"));
+            }
+            _ => {
+                let value = self.boolean(uniform).0;
+                self.line(&format!("$p = {value}"));
+            }
+        }
+    }
+
+    /// Writes a condition, around something that may leave.
+    fn condition(&mut self, uniform: bool) {
+        self.budget -= 1;
+        let cond = self.compare(uniform);
+        self.line(&format!("if {cond} {{"));
+        let count = 1 + self.below(2);
+        self.inner(count);
+        self.leave();
+        if self.below(2) == 0 {
+            self.line("} else {");
+            self.inner(2);
+            self.leave();
+        }
+        self.line("}");
+    }
+
+    fn leave(&mut self) {
+        if self.open.is_empty() || self.below(2) == 0 {
+            return;
+        }
+        let at = self.below(self.open.len());
+        let (label, is_loop) = self.open[at];
+        let word = if is_loop && self.below(2) == 0 { "continue" } else { "break" };
+        self.depth += 1;
+        self.line(&format!("{word} '{label}"));
+        self.depth -= 1;
+    }
+
+    fn compare(&mut self, uniform: bool) -> String {
+        let op = ["<", "<=", ">", ">=", "==", "!="][self.below(6)];
+        if self.below(3) == 0 {
+            let (a, b) = (self.float(uniform).0, self.float(uniform).0);
+            return self.define("bool", &format!("{a} {op} {b}"));
+        }
+        if self.below(4) == 0 {
+            return self.boolean(uniform).0;
+        }
+        let (a, b) = (self.int(uniform).0, self.int(uniform).0);
+        self.define("bool", &format!("{a} {op} {b}"))
+    }
+
+    fn repeat(&mut self, uniform: bool) {
+        self.budget -= 1;
+        let label = self.label();
+        let local = format!("i{label}");
+        self.locals.push(local.clone());
+        let marks = self.ints.len();
+        if self.below(3) == 0 {
+            // A loop that counts on its own.
+            self.line(&format!("${local} = 0i32"));
+            self.line(&format!("loop '{label} {{"));
+            self.depth += 1;
+            let old = self.define("i32", &format!("read ${local}"));
+            let new = self.define("i32", &format!("{old} + 1i32"));
+            self.line(&format!("${local} = {new}"));
+            let most = if uniform { "4i32" } else { "thread.x" };
+            let done = self.define("bool", &format!("{new} > {most}"));
+            self.line(&format!("if {done} {{"));
+            self.line(&format!("    break '{label}"));
+            self.line("}");
+            self.ints.push((old, uniform));
+        } else {
+            let seven = |g: &mut Self| {
+                let value = g.int(uniform).0;
+                g.define("i32", &format!("{value} & 7i32"))
+            };
+            let start = if self.below(2) == 0 { "0i32".to_string() } else { seven(self) };
+            let end = if self.below(2) == 0 { "arg0".to_string() } else { seven(self) };
+            let step = ["1i32", "2i32", "-1i32", "3i32"][self.below(4)];
+            let range = if self.below(3) == 0 { "..=" } else { ".." };
+            let (start, end) = if step == "-1i32" { (end, start) } else { (start, end) };
+            self.line(&format!("for '{label} ${local} = {start} {range} {end} step {step} {{"));
+            self.depth += 1;
+            let counter = self.define("i32", &format!("read ${local}"));
+            self.ints.push((counter, uniform));
+        }
+        self.open.push((label, true));
+        let count = 2 + self.below(3);
+        self.block(count);
+        self.open.pop();
+        self.depth -= 1;
+        self.ints.truncate(marks);
+        self.line("}");
+    }
+
+    /// Defines a value.
+    fn value(&mut self) {
+        let uniform = self.below(2) == 0;
+        match self.below(12) {
+            0..4 => {
+                let op = ["+", "-", "*", "&", "|", "^", "+", "-"][self.below(8)];
+                let ((a, x), (b, y)) = (self.int(uniform), self.int(uniform));
+                let name = self.define("i32", &format!("{a} {op} {b}"));
+                self.ints.push((name, x && y));
+            }
+            4 | 5 => {
+                let local = if uniform { "u" } else { ["a", "b"][self.below(2)] };
+                let name = self.define("i32", &format!("read ${local}"));
+                self.ints.push((name, uniform));
+            }
+            6 => {
+                let index = self.index(uniform, 31);
+                let name = self.define("i32", &format!("load @x[{index}]"));
+                self.ints.push((name, uniform));
+            }
+            7 => {
+                let (row, index) = (self.index(uniform, 7), self.index(uniform, 15));
+                let name = self.define("f32", &format!("load @m[{row}, {index}]"));
+                self.floats.push((name, uniform));
+            }
+            8 => {
+                let op = ["+", "-", "*"][self.below(3)];
+                let ((a, x), (b, y)) = (self.float(uniform), self.float(uniform));
+                let name = self.define("f32", &format!("{a} {op} {b}"));
+                self.floats.push((name, x && y));
+            }
+            9 => {
+                let local = if uniform { "g" } else { "f" };
+                let name = self.define("f32", &format!("read ${local}"));
+                self.floats.push((name, uniform));
+            }
+            10 => {
+                let name = match self.below(3) {
+                    0 => self.define("bool", "read $p"),
+                    1 => {
+                        let (a, b) = (self.boolean(uniform).0, self.boolean(uniform).0);
+                        let op = ["&", "|", "^", "==", "!="][self.below(5)];
+                        self.define("bool", &format!("{a} {op} {b}"))
+                    }
+                    _ => self.compare(uniform),
+                };
+                self.bools.push((name, uniform));
+            }
+            _ => self.converted(uniform),
+        }
+    }
+
+    fn converted(&mut self, uniform: bool) {
+        if self.below(2) == 0 {
+            let (value, is) = self.float(uniform);
+            let name = self.define("i32", &format!("convert {value}"));
+            self.ints.push((name, is));
+            return;
+        }
+        let (cond, a, b) = (self.boolean(uniform), self.int(uniform), self.int(uniform));
+        let name = self.define("i32", &format!("select {}, {}, {}", cond.0, a.0, b.0));
+        self.ints.push((name, cond.1 && a.1 && b.1));
+    }
+
+    /// An index below the limit, most of the time.
+    fn index(&mut self, uniform: bool, limit: usize) -> String {
+        let value = self.int(uniform).0;
+        match self.below(6) {
+            0 if !uniform && limit > 7 => self.define("i32", &format!("thread.x + {}i32", self.next % 3)),
+            // Counters and coordinates as they are.
+            1 if !value.starts_with('-') => value,
+            _ => self.define("i32", &format!("{value} & {limit}i32")),
+        }
+    }
+}
