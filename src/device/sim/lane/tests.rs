@@ -98,3 +98,31 @@ fn errors_name_the_line() {
         "line 6: unknown name `some`"
     );
 }
+
+/// Steps of a `u32` are positive, however large: as an `i32` this one would count down.
+#[test]
+fn large_steps_of_unsigned_counters() {
+    let text = |step: &str| {
+        let step = format!("step {step}u32");
+        kernels::UNSIGNED.replace("step 3u32", &step)
+    };
+    let is_region = |text: &str| {
+        let module = module(text);
+        region(&module.functions[module.kernel.body]).is_some()
+    };
+    assert!(is_region(&text("2147483647")));
+    assert!(!is_region(&text("4294967295")));
+}
+
+/// Offsets from lane to lane have 32 bits, so that larger arrays leave.
+#[test]
+fn arrays_with_offsets_are_small() {
+    let region = region_of(kernels::GATHER);
+    let limit = region.setup.iter().find(|inst| inst.op == Op::Const(1 << 31)).expect("a limit").dst;
+    let sized = |memory: usize| {
+        let checks = region.accesses.iter().filter(|a| a.memory.index() == memory && a.offsets != Value::NONE);
+        checks.map(|a| a.checks.iter().any(|c| c.op == Op::CheckRange && c.args[2] == limit)).collect::<Vec<_>>()
+    };
+    assert!(sized(0).contains(&true), "{region}");
+    assert!(sized(2).contains(&true), "{region}");
+}

@@ -1,6 +1,6 @@
 //! Kernels of one region each.
 
-pub(super) const ALL: [(&str, &str); 14] = [
+pub(super) const ALL: [(&str, &str); 15] = [
     ("saxpy", SAXPY),
     ("stencil", STENCIL),
     ("matmul", MATMUL),
@@ -15,6 +15,7 @@ pub(super) const ALL: [(&str, &str); 14] = [
     ("uniform", UNIFORM),
     ("small", SMALL),
     ("vectors", VECTORS),
+    ("unsigned", UNSIGNED),
 ];
 
 pub(super) const SAXPY: &str = "
@@ -484,5 +485,37 @@ fn vectors() {
     }
     %7: f32x2 = read $p
     store @x[thread.x] = %7
+}
+";
+
+pub(super) const UNSIGNED: &str = "
+kernel unsigned(n: u32, x: in @x, y: inout @y) grid
+fn unsigned() {
+    global 1 in @x: u32[_]
+    global 2 inout @y: u32[_]
+    var $k: u32
+    var $j: u32
+    var $sum: u32
+    $sum = 0u32
+    for '0 $k = 1u32 .. 20u32 step 3u32 {
+        %0: u32 = read $k
+        %1: u32 = load @x[%0]
+        %2: u32 = read $sum
+        %3: u32 = %2 + %1
+        $sum = %3
+    }
+    %4: u32 = load @x[thread.x]
+    for '1 $j = 0u32 ..= %4 step 2u32 {
+        %5: u32 = read $j
+        %6: u32 = %5 - 1u32
+        %7: bool = %6 > 4u32
+        if %7 {
+            %8: u32 = read $sum
+            %9: u32 = %8 * 3u32
+            $sum = %9
+        }
+    }
+    %10: u32 = read $sum
+    store @y[thread.x] = %10
 }
 ";

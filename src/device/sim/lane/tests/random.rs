@@ -269,7 +269,8 @@ impl Generator {
     /// Defines a value.
     fn value(&mut self) {
         let uniform = self.below(2) == 0;
-        match self.below(12) {
+        match self.below(15) {
+            12.. => self.special(uniform),
             0..4 => {
                 let op = ["+", "-", "*", "&", "|", "^", "+", "-"][self.below(8)];
                 let ((a, x), (b, y)) = (self.int(uniform), self.int(uniform));
@@ -316,6 +317,65 @@ impl Generator {
             }
             _ => self.converted(uniform),
         }
+    }
+
+    /// Defines a value by an operation of a rarer kind, perhaps of another type.
+    fn special(&mut self, uniform: bool) {
+        let ((a, x), (b, y)) = (self.int(uniform), self.int(uniform));
+        let ((f, z), (g, w)) = (self.float(uniform), self.float(uniform));
+        let choice = self.below(16);
+        let constant = ["3", "8", "1", "5", "16", "100"][self.below(6)];
+        let through = |s: &mut Self, ty: &str, op: &str| {
+            let value = s.define(ty, &format!("convert {a}"));
+            let value = s.define(ty, &format!("{value} {op} {constant}{ty}"));
+            s.define("i32", &format!("convert {value}"))
+        };
+        let int = match choice {
+            0 => self.define("i32", &format!("{a} / {constant}i32")),
+            1 => self.define("i32", &format!("{a} % -{constant}i32")),
+            2 => self.define("i32", &format!("{a} << {b}")),
+            3 => self.define("i32", &format!("{a} >> {constant}i32")),
+            4 => self.define("i32", &format!("min({a}, {b})")),
+            5 => self.define("i32", &format!("clamp({a}, -{constant}i32, {b})")),
+            6 => {
+                let op = ["/", "%", ">>", "*", "+"][self.below(5)];
+                through(self, "u32", op)
+            }
+            7 => {
+                let op = ["*", "+", "^", "-"][self.below(4)];
+                through(self, "i64", op)
+            }
+            8 => {
+                let small = ["u8", "i8", "i16", "u16"][self.below(4)];
+                let value = self.define(small, &format!("convert {a}"));
+                self.define("i32", &format!("convert {value}"))
+            }
+            9 => {
+                let divisor = self.define("i32", &format!("{b} | 1i32"));
+                self.define("i32", &format!("{a} / {divisor}"))
+            }
+            _ => {
+                let value = match choice {
+                    10 => self.define("f32", &format!("fma({f}, {g}, 0.25f32)")),
+                    11 => self.define("f32", &format!("floor({f})")),
+                    12 => {
+                        let wide = self.define("f64", &format!("convert {f}"));
+                        let wide = self.define("f64", &format!("{wide} * 1.25f64"));
+                        self.define("f32", &format!("convert {wide}"))
+                    }
+                    13 => self.define("f32", &format!("neg {f}")),
+                    14 => self.define("f32", &format!("max({f}, {g})")),
+                    _ => {
+                        let cond = self.boolean(uniform).0;
+                        self.define("f32", &format!("select {cond}, {f}, {g}"))
+                    }
+                };
+                // Selected by a condition that is likely to be like them.
+                self.floats.push((value, z && w && uniform));
+                return;
+            }
+        };
+        self.ints.push((int, x && y));
     }
 
     fn converted(&mut self, uniform: bool) {
