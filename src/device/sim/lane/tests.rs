@@ -90,7 +90,10 @@ fn damaged_text_is_an_error_or_a_region() {
 fn errors_name_the_line() {
     let error = |text: &str| parse(text).map(|r| r.to_string()).unwrap_err();
     assert_eq!(error(""), "line 0: the text ends early");
-    assert_eq!(error("region weight 1\nvalues 1\n\nsetup {\n  %0: i64 = conts 1\n}"), "line 5: unknown operation `conts`");
+    assert_eq!(
+        error("region weight 1\nvalues 1\n\nsetup {\n  %0: i64 = conts 1\n}"),
+        "line 5: unknown operation `conts`"
+    );
     assert_eq!(error("region weight 1\nvalues 1\nsetup {\n}\nbody {\n}\n"), "line 6: %0 has no type");
     assert_eq!(error("region weight 1\nvalues 1\nsetup {\n%1: i32 = const 1\n}"), "line 4: there is no %1");
     assert_eq!(

@@ -82,14 +82,8 @@ const UNARY: [(Un, &str); 9] = [
     (Un::Round, "round"),
 ];
 
-const CELLS: [(Cell, &str); 6] = [
-    (Cell::W4, "w4"),
-    (Cell::W8, "w8"),
-    (Cell::U8, "u8"),
-    (Cell::I8, "i8"),
-    (Cell::U16, "u16"),
-    (Cell::I16, "i16"),
-];
+const CELLS: [(Cell, &str); 6] =
+    [(Cell::W4, "w4"), (Cell::W8, "w8"), (Cell::U8, "u8"), (Cell::I8, "i8"), (Cell::U16, "u16"), (Cell::I16, "i16")];
 
 const FORMS: [(Form, &str); 3] = [(Form::One, "one"), (Form::Row, "row"), (Form::Lanes, "lanes")];
 

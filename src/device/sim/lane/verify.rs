@@ -142,7 +142,8 @@ fn types(region: &Region, inst: &Inst) -> Result<(), String> {
     let matches = (0..3).all(|k| found[k] == args.get(k).copied());
     let text = |ty: Option<Ty>| ty.map_or("none".to_string(), |ty| ty.to_string());
     if !matches {
-        let list = |tys: Vec<Option<Ty>>| tys.into_iter().flatten().map(|t| text(Some(t))).collect::<Vec<_>>().join(", ");
+        let list =
+            |tys: Vec<Option<Ty>>| tys.into_iter().flatten().map(|t| text(Some(t))).collect::<Vec<_>>().join(", ");
         let expected = list(args.iter().copied().map(Some).collect());
         return Err(format!("operands of types ({}), not ({expected}),", list(found)));
     }
@@ -202,7 +203,9 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::MaskAnd | Op::MaskWithout | Op::MaskOr | Op::MaskXor => Of(vec![Mask; 2], Some(Mask)),
         Op::MaskNot => Of(vec![Mask], Some(Mask)),
         Op::Move => Of(vec![dst.unwrap_or(I32)], Some(dst.unwrap_or(I32))),
-        Op::Load(cell, Form::Lanes) | Op::Store(cell, Form::Lanes) if cell.size() < 4 => Wrong("offsets of small elements"),
+        Op::Load(cell, Form::Lanes) | Op::Store(cell, Form::Lanes) if cell.size() < 4 => {
+            Wrong("offsets of small elements")
+        }
         Op::Load(cell, Form::Lanes) => Of(vec![I64, V32], Some(cell.vector())),
         Op::Load(cell, _) => Of(vec![I64], Some(cell.vector())),
         Op::Store(_, Form::One) => Wrong("a store of one element"),
@@ -279,7 +282,8 @@ fn setup(region: &Region, inst: &Inst) -> Result<(), String> {
 
 /// Returns whether a divisor is a constant that no quotient traps with: neither 0 nor -1.
 fn is_safe_divisor(region: &Region, value: Value) -> bool {
-    let safe = |inst: &&Inst| matches!(inst.op, Op::Const(c) if ![0, -1].contains(&c) && ![0, -1].contains(&(c as i32)));
+    let safe =
+        |inst: &&Inst| matches!(inst.op, Op::Const(c) if ![0, -1].contains(&c) && ![0, -1].contains(&(c as i32)));
     region.setup.iter().any(|inst| inst.dst == value && safe(&inst))
 }
 
@@ -388,9 +392,9 @@ impl State {
     }
 
     fn has(&self, check: &Check, mask: Value) -> bool {
-        self.checks.iter().any(|made| {
-            made.check == *check && made.masks.as_ref().is_none_or(|masks| masks.contains(&mask))
-        })
+        self.checks
+            .iter()
+            .any(|made| made.check == *check && made.masks.as_ref().is_none_or(|masks| masks.contains(&mask)))
     }
 }
 

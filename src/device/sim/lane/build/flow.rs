@@ -323,7 +323,9 @@ impl Builder<'_> {
         let scalar = self.f.locals[range.local].ty.scalar();
         let step = match self.operand(range.step)?.first()? {
             // The steps of a `u32` are positive, however large.
-            Lane::Linear(form) => form.as_imm().filter(|&s| s > 0 || s < 0 && s != i32::MIN && scalar != Scalar::U32)?,
+            Lane::Linear(form) => {
+                form.as_imm().filter(|&s| s > 0 || s < 0 && s != i32::MIN && scalar != Scalar::U32)?
+            }
             _ => return None,
         };
         let class = |e: ExprId| self.variances.exprs[e];

@@ -161,10 +161,8 @@ fn kernels_compute_what_the_interpreter_computes() {
 
 #[test]
 fn random_kernels_compute_what_the_interpreter_computes() {
-    let (first, count) = match std::env::var("CLK_LANE_SEEDS") {
-        Ok(range) => range.split_once('+').map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap())).unwrap(),
-        Err(_) => (0, 60),
-    };
+    let setting = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (first, count) = (setting("CLK_RANDOM_SEED").unwrap_or(0), setting("CLK_RANDOM_PROGRAMS").unwrap_or(60));
     let mut outcomes = [0; 3];
     for seed in first..first + count {
         let text = kernel(seed);
@@ -173,6 +171,8 @@ fn random_kernels_compute_what_the_interpreter_computes() {
         }
     }
     let [same, left, none] = outcomes;
-    println!("{same} are the same, {left} left, {none} have no region");
-    assert!(same > left + none, "most runs are compared: {same} are the same, {left} left, {none} have no region");
+    assert!(
+        count < 20 || same > left + none,
+        "most runs are compared: {same} are the same, {left} left, {none} have no region"
+    );
 }

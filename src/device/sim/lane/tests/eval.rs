@@ -266,7 +266,13 @@ impl World<'_> {
             Op::Set(rel, elem) | Op::Compare(rel, elem) => mask(related(rel, elem, a, b)),
             Op::Sext => a as u32 as i32 as i64 as u64,
             Op::Zext | Op::Trunc => a as u32 as u64,
-            Op::Choose | Op::Select => if a != 0 { b } else { c },
+            Op::Choose | Op::Select => {
+                if a != 0 {
+                    b
+                } else {
+                    c
+                }
+            }
             Op::Limit(c) => (a as i64 - i64::from(c.abs()) * (WIDTH as i64 - 1)).max(0) as u64,
             Op::Splat(bits) => bits,
             Op::Broadcast | Op::Move | Op::MaskOfLanes | Op::MaskOf => match op {
@@ -284,7 +290,13 @@ impl World<'_> {
                 dynamic::math(function, &args[..dynamic::arity(function)]).unwrap().bits
             }
             Op::MaskConst(all) => mask(all),
-            Op::LanesOfMask => if a != 0 { u64::from(u32::MAX) } else { 0 },
+            Op::LanesOfMask => {
+                if a != 0 {
+                    u64::from(u32::MAX)
+                } else {
+                    0
+                }
+            }
             Op::MaskAnd => a & b,
             Op::MaskWithout => a & (b ^ 1),
             Op::MaskOr => a | b,

@@ -37,7 +37,9 @@ pub(super) fn kernel(seed: u64) -> String {
     };
     g.numbers.below(2);
     g.ints.extend(["thread.x", "thread.y"].map(|s| (s.to_string(), false)));
-    for (name, start) in [("a", "thread.x"), ("b", "1i32"), ("u", "2i32"), ("f", "1.5f32"), ("g", "2.5f32"), ("p", "false")] {
+    for (name, start) in
+        [("a", "thread.x"), ("b", "1i32"), ("u", "2i32"), ("f", "1.5f32"), ("g", "2.5f32"), ("p", "false")]
+    {
         g.line(&format!("${name} = {start}"));
     }
     g.block(6);

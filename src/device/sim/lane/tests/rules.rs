@@ -85,7 +85,11 @@ fn r2_types() {
         "rem.f32 %11, %6",
         "R2 types: an operation that elements of this type do not have in `%13 = rem.f32 %11, %6`",
     );
-    check("add.f32 %11, %6", "and.f32 %11, %6", "R2 types: an operation that elements of this type do not have in `%13 = and.f32 %11, %6`");
+    check(
+        "add.f32 %11, %6",
+        "and.f32 %11, %6",
+        "R2 types: an operation that elements of this type do not have in `%13 = and.f32 %11, %6`",
+    );
     check("limit(1) %2", "limit(0) %2", "R2 types: a coefficient of 0 in `%4 = limit(0) %2`");
     check(
         "store.w4.row %5, %11",
@@ -99,23 +103,27 @@ fn r2_types() {
         "R2 types: a result of type i32, not i64, in `%10 = load_scalar.w8 %1`",
     );
     check("eq.i64 %2, %3", "eq.i32 %2, %3", "R2 types: operands of other types in `branch 'e1 if eq.i32 %2, %3`");
-    check("branch 'e1 if none %8", "branch 'e1 if none %11", "R2 types: operands of other types in `branch 'e1 if none %11`");
+    check(
+        "branch 'e1 if none %8",
+        "branch 'e1 if none %11",
+        "R2 types: operands of other types in `branch 'e1 if none %11`",
+    );
 }
 
 #[test]
 fn r3_masks() {
     check("load.w4.row %5 under %8", "load.w4.row %5", "R3 masks: no mask in `%14 = load.w4.row %5`");
-    check(
-        "store.w4.row %5, %11 under %0",
-        "store.w4.row %5, %11",
-        "R3 masks: no mask in `store.w4.row %5, %11`",
-    );
+    check("store.w4.row %5, %11 under %0", "store.w4.row %5, %11", "R3 masks: no mask in `store.w4.row %5, %11`");
     check(
         "check_row(1) %3, %4, %2 under %0",
         "check_row(1) %3, %4, %2",
         "R3 masks: no mask in `check_row(1) %3, %4, %2`",
     );
-    check("%11, %6\n            %11 =", "%11, %6 under %0\n            %11 =", "R3 masks: a mask in `%13 = add.f32 %11, %6 under %0`");
+    check(
+        "%11, %6\n            %11 =",
+        "%11, %6 under %0\n            %11 =",
+        "R3 masks: a mask in `%13 = add.f32 %11, %6 under %0`",
+    );
     check("%13 under %8", "%13 under %6", "R3 masks: a v32 as the mask in `%11 = move %13 under %6`");
 }
 
@@ -123,9 +131,21 @@ fn r3_masks() {
 fn r4_setup() {
     check("%9: i64 = const 0", "%9: i64 = move %3", "R4 setup: an operation of the body in `%9 = move %3`");
     check("%9: i64 = const 0", "%9: mut i64 = const 0", "R4 setup: a mutable value in `%9 = const 0`");
-    check("%9: i64 = const 0", "%9: i64 = scalar div.i64 %3, %3", "R4 setup: an operation of the body in `%9 = scalar div.i64 %3, %3`");
-    check("    check_one %9, %2", "    check_range %9, %9, %2", "R4 setup: a check of the setup in `check_range %9, %9, %2`");
-    check("%6: v32 = splat #3f800000", "%6: v32 = broadcast %10", "R7 defined: %10 may not be defined in `%6 = broadcast %10`");
+    check(
+        "%9: i64 = const 0",
+        "%9: i64 = scalar div.i64 %3, %3",
+        "R4 setup: an operation of the body in `%9 = scalar div.i64 %3, %3`",
+    );
+    check(
+        "    check_one %9, %2",
+        "    check_range %9, %9, %2",
+        "R4 setup: a check of the setup in `check_range %9, %9, %2`",
+    );
+    check(
+        "%6: v32 = splat #3f800000",
+        "%6: v32 = broadcast %10",
+        "R7 defined: %10 may not be defined in `%6 = broadcast %10`",
+    );
 }
 
 #[test]
@@ -149,14 +169,22 @@ fn r5_single() {
 
 #[test]
 fn r6_exits() {
-    check("branch 'e1 if none", "branch 'e2 if none", "R6 exits: no block with this exit is open in `branch 'e2 if none %8`");
+    check(
+        "branch 'e1 if none",
+        "branch 'e2 if none",
+        "R6 exits: no block with this exit is open in `branch 'e2 if none %8`",
+    );
     check("    output(0) %10", "    branch 'e1", "R6 exits: no block with this exit is open in `branch 'e1`");
     check("        loop {", "        block 'e1 {\n        }\n        loop {", "R6 exits: there are two blocks 'e1");
 }
 
 #[test]
 fn r7_defined() {
-    check("store.w4.row %5, %11", "store.w4.row %5, %13", "R7 defined: %13 may not be defined in `store.w4.row %5, %13 under %0`");
+    check(
+        "store.w4.row %5, %11",
+        "store.w4.row %5, %13",
+        "R7 defined: %13 may not be defined in `store.w4.row %5, %13 under %0`",
+    );
     // A move under a mask uses what it leaves.
     check(
         "    %11: mut v32 = load.w4.row %5 under %0\n",
@@ -170,12 +198,12 @@ fn r7_defined() {
         "R7 defined: %14 may not be defined in `store.w4.row %5, %14 under %0`",
     );
     // A loop only ends by branches, of which the first is in front of the definition.
+    check("branch 'e1 if none %8\n            %13: v32 = add.f32 %11, %6", "%13: v32 = add.f32 %11, %6", "");
     check(
-        "branch 'e1 if none %8\n            %13: v32 = add.f32 %11, %6",
-        "%13: v32 = add.f32 %11, %6",
-        "",
+        "branch 'e1 if eq.i64 %2, %3",
+        "branch 'e1 if none %14",
+        "R2 types: operands of other types in `branch 'e1 if none %14`",
     );
-    check("branch 'e1 if eq.i64 %2, %3", "branch 'e1 if none %14", "R2 types: operands of other types in `branch 'e1 if none %14`");
     check(
         "            %12: mask = compare lt.f32 %11, %6\n            %8 = mask_without %8, %12",
         "            %8 = mask_without %8, %12\n            %12: mask = compare lt.f32 %11, %6",
@@ -224,8 +252,16 @@ fn r9_checked() {
         "    block 'e2 {\n branch 'e2 if none %0\n check_one %9, %2\n }\n",
         &missing("check_one %9, %2", "%10 = load_scalar.w4 %1"),
     );
-    check("access %1 of 0: check_one %9, %2\n", "", "R9 checked: no access has the address %1 in `%10 = load_scalar.w4 %1`");
-    check("memory 0 load store", "memory 0 load", "R9 checked: memory 0 is not listed for it in `store.w4.row %5, %11 under %0`");
+    check(
+        "access %1 of 0: check_one %9, %2\n",
+        "",
+        "R9 checked: no access has the address %1 in `%10 = load_scalar.w4 %1`",
+    );
+    check(
+        "memory 0 load store",
+        "memory 0 load",
+        "R9 checked: memory 0 is not listed for it in `store.w4.row %5, %11 under %0`",
+    );
     // The mask has got lanes since that were not checked.
     check(
         "            %14: v32 = load.w4.row %5 under %8",
