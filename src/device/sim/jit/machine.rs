@@ -15,7 +15,7 @@ use super::functions;
 use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group, Line, RegionCode, Slot};
-use crate::device::sim::lane::{Input, Region, Written, copies, live};
+use crate::device::sim::lane::{Input, Region, Written, copies, live, verify};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory;
 use crate::lang::scalar::Scalar;
@@ -72,6 +72,7 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division) -> Optio
     let mut region = region.clone();
     copies::merge(&mut region);
     let heads = live::clean(&mut region);
+    verify::debug_verify(&region, "the passes");
     let layout = Layout::of(&region);
     let (shape, allocation) = fit(&region, &heads, &layout, division);
     let bytes = emit(&region, &allocation, &layout, shape, &|function| functions::address(function));

@@ -72,6 +72,9 @@ pub(crate) fn merge(region: &mut Region) {
     };
     each_inst(&region.body, &mut |inst| find(inst));
     rename(&mut region.body, &names);
+    for value in region.accesses.iter_mut().flat_map(Access::values_mut) {
+        *value = names.get(value).copied().unwrap_or(*value);
+    }
     let numbered = number(region);
     let mut next = region.setup.len() as u32;
     let values = &region.values;

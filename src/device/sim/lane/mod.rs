@@ -62,6 +62,10 @@ impl Ty {
     pub fn is_scalar(self) -> bool {
         matches!(self, Ty::I32 | Ty::I64)
     }
+
+    pub fn is_vector(self) -> bool {
+        matches!(self, Ty::V32 | Ty::V64)
+    }
 }
 
 /// What is known about a value besides its definition.
@@ -357,6 +361,24 @@ impl Inst {
         self.args.iter().copied().chain([self.mask, kept]).filter(|&v| v != Value::NONE)
     }
 
+    /// Returns whether its result depends on where a vector lies in its row, and on its row, given that of its operands.
+    pub fn varies(&self, of: impl Fn(Value) -> (bool, bool)) -> (bool, bool) {
+        match self.op {
+            Op::Coord(0) => (true, false),
+            Op::Coord(_) => (false, true),
+            // The same in all lanes of all vectors, by what the operation is for.
+            Op::Any | Op::FirstLane => (false, false),
+            // Lanes that lie one behind the other: x is part of the address.
+            Op::Load(_, Form::Row) => (true, of(self.args[0]).1),
+            Op::LoadReg | Op::Select | Op::LanesOfMask => (true, true),
+            Op::Move | Op::Vector(..) if self.mask != Value::NONE => (true, true),
+            _ => self.args.iter().filter(|&&v| v != Value::NONE).fold((false, false), |(x, row), &v| {
+                let (by_x, by_row) = of(v);
+                (x | by_x, row | by_row)
+            }),
+        }
+    }
+
     /// Returns whether it may leave the region.
     pub fn leaves(&self) -> bool {
         matches!(
@@ -447,7 +469,6 @@ impl Access {
     }
 
     /// All values that it names, for passes that rename them.
-    #[allow(dead_code)]
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
         let own = [&mut self.address, &mut self.offsets].into_iter();
         own.chain(self.checks.iter_mut().flat_map(|check| &mut check.args)).filter(|v| **v != Value::NONE)

@@ -30,10 +30,12 @@
 //! The first definition of a value in the text has its type, in parentheses that it depends on where a vector lies (`x`) or on its
 //! row, and `mut` if it may have further definitions. A value without any is listed: `value %13: v64`.
 
+#[cfg(test)]
 mod parse;
 
 use std::fmt::{self, Display, Formatter, Write};
 
+#[cfg(test)]
 pub(crate) use self::parse::parse;
 use super::*;
 use crate::lang::builtin::Builtin;
@@ -70,9 +72,8 @@ const BINARY: [(Bin, &str); 12] = [
     (Bin::Max, "max"),
 ];
 
-const UNARY: [(Un, &str); 9] = [
+const UNARY: [(Un, &str); 8] = [
     (Un::Neg, "neg"),
-    (Un::Not, "not"),
     (Un::Abs, "abs"),
     (Un::Sqrt, "sqrt"),
     (Un::Rsqrt, "rsqrt"),

@@ -7,13 +7,14 @@
 //! - **R2 types**: each operation has the operands and the result of its signature: 8-byte elements in `v64` and `i64`, others in
 //!   `v32` and `i32`. Scalars are integers. A float remainder, a wide vector quotient and the like do not exist.
 //! - **R3 masks**: loads and stores (but loads of one element for all lanes), `check_row`, `check_lanes`, `leave_any`, `any` and
-//!   `store_reg` have a mask; `check_one` and moves of vectors and masks may have one, nothing else has. Masks are masks.
+//!   `store_reg` have a mask; `check_one`, comparisons, operations and moves of vectors and moves of masks may have one, nothing else
+//!   has. Masks are masks.
 //! - **R4 setup**: the setup only has pure operations on its own values (the body's are not defined yet), without division of
 //!   vectors of integers, and `check_range`, which is nowhere else.
-//! - **R5 single**: a value that is not mutable has one definition. A move under a mask defines a mutable value.
+//! - **R5 single**: a value that is not mutable has one definition. A vector operation or move under a mask defines a mutable value.
 //! - **R6 exits**: a branch names the exit of a block around it. Exits are distinct.
 //! - **R7 defined**: on every path to a use there is a definition in front of it. (A move under a mask uses what it overwrites.)
-//! - **R8 coordinates**: scalars that depend on where a vector starts in its row, or on the row, are marked, and no others. Control,
+//! - **R8 coordinates**: scalars and vectors that depend on where a vector starts in its row, or on the row, are marked. Control,
 //!   outputs and divisors do not depend on it.
 //! - **R9 checked**: on every path to a load or store there are, in front of it, all checks that its [`Access`] lists, each for at
 //!   least the lanes of its mask, and the operands of these checks have not changed since. An access lists a check per axis, or
@@ -234,7 +235,6 @@ fn has_vectors(bin: Bin, elem: Elem) -> bool {
 fn has_unary(un: Un, elem: Elem) -> bool {
     match un {
         Un::Neg | Un::Abs => elem.is_float() || !elem.is_wide(),
-        Un::Not => !elem.is_float(),
         Un::Rsqrt => elem == Elem::F32,
         Un::Sqrt | Un::Floor | Un::Ceil | Un::Trunc | Un::Round => elem.is_float(),
     }
@@ -249,6 +249,7 @@ fn masks(region: &Region, inst: &Inst) -> Result<(), String> {
         Op::Load(..) | Op::Store(..) | Op::StoreReg => needs = true,
         Op::CheckRow(_) | Op::CheckLanes | Op::LeaveAny | Op::Any => needs = true,
         Op::Move => may = !region.ty(inst.dst).is_scalar(),
+        Op::Vector(..) | Op::Compare(..) => may = true,
         _ => {}
     }
     if inst.mask == Value::NONE {
@@ -295,7 +296,7 @@ fn single(region: &Region, insts: &[&Inst]) -> Result<(), String> {
         if again && !mutable {
             return Err(at("R5 single", inst)("another definition of a value that is not mutable".into()));
         }
-        if inst.op == Op::Move && inst.mask != Value::NONE && !mutable {
+        if matches!(inst.op, Op::Move | Op::Vector(..)) && inst.mask != Value::NONE && !mutable {
             return Err(at("R5 single", inst)("a move under a mask of a value that is not mutable".into()));
         }
     }
@@ -308,13 +309,8 @@ fn coordinates(region: &Region, insts: &[&Inst]) -> Result<(), String> {
     let mut marks = vec![(false, false); region.values.len()];
     loop {
         let mut changed = false;
-        for inst in insts.iter().filter(|i| i.dst != Value::NONE && region.ty(i.dst).is_scalar()) {
-            let found = match inst.op {
-                Op::Coord(axis) => (axis == 0, axis != 0),
-                // The same in all lanes of all vectors, by what the operation is for.
-                Op::Any | Op::FirstLane => (false, false),
-                _ => inst.uses().fold((false, false), |(x, row), v| (x | marks[v.index()].0, row | marks[v.index()].1)),
-            };
+        for inst in insts.iter().filter(|i| i.dst != Value::NONE && region.ty(i.dst) != Ty::Mask) {
+            let found = inst.varies(|v| marks[v.index()]);
             let mark = &mut marks[inst.dst.index()];
             let new = (mark.0 | found.0, mark.1 | found.1);
             changed |= new != *mark;
@@ -325,7 +321,7 @@ fn coordinates(region: &Region, insts: &[&Inst]) -> Result<(), String> {
         }
     }
     for (number, (def, mark)) in region.values.iter().zip(&marks).enumerate() {
-        if (def.by_x, def.by_row) != *mark {
+        if mark.0 & !def.by_x | mark.1 & !def.by_row {
             return Err(format!("R8 coordinates: %{number} is marked as {def}"));
         }
     }
@@ -377,6 +373,8 @@ impl State {
             Op::MaskAnd => &inst.args[..2],
             Op::MaskWithout => &inst.args[..1],
             Op::Move if inst.mask == Value::NONE => &inst.args[..1],
+            // Without a mask it has none of the lanes of another one for sure.
+            Op::Compare(..) if inst.mask != Value::NONE => std::slice::from_ref(&inst.mask),
             _ => &[],
         };
         if around.contains(&dst) {
@@ -543,6 +541,7 @@ fn shrinks(inst: &Inst) -> bool {
     match inst.op {
         Op::MaskAnd => inst.args[..2].contains(&inst.dst),
         Op::MaskWithout => inst.args[0] == inst.dst,
+        Op::Compare(..) => inst.mask == inst.dst,
         _ => false,
     }
 }

@@ -342,20 +342,7 @@ fn vary(region: &mut Region) {
         let mut visit = |inst: &Inst| {
             let Some(old) = values.get(inst.dst.index()).copied().filter(|v| v.ty != Ty::Mask) else { return };
             let mut new = old;
-            let (by_x, by_row) = match inst.op {
-                Op::Coord(0) => (true, false),
-                Op::Coord(_) => (false, true),
-                // A loop's trip count and an answer to `Any` are the same for all vectors.
-                Op::Any | Op::FirstLane => (false, false),
-                // Lanes that lie one behind the other: x is part of the address.
-                Op::Load(_, Form::Row) => (true, values[inst.args[0].index()].by_row),
-                Op::LoadReg | Op::Select | Op::LanesOfMask => (true, true),
-                Op::Move | Op::Vector(..) if inst.mask != Value::NONE => (true, true),
-                _ => {
-                    let args = || inst.args.iter().filter(|&&a| a != Value::NONE).map(|a| &values[a.index()]);
-                    (args().any(|v| v.by_x), args().any(|v| v.by_row))
-                }
-            };
+            let (by_x, by_row) = inst.varies(|v| (values[v.index()].by_x, values[v.index()].by_row));
             new.by_x |= by_x;
             new.by_row |= by_row;
             changed |= new.by_x != old.by_x || new.by_row != old.by_row;

@@ -193,7 +193,8 @@ impl World<'_> {
                     self.element(address, cell)
                 }
                 Op::LoadScalar(cell) => self.element(a[i] as i64, cell),
-                Op::Move if !active[i] => self.values[inst.dst.index()][i],
+                Op::Move | Op::Vector(..) if !active[i] => self.values[inst.dst.index()][i],
+                Op::Compare(..) if !active[i] => 0,
                 op => self.pure(op, [a[i], b[i], c[i]], i),
             };
             if matches!(self.region.ty(inst.dst), Ty::V32 | Ty::I32) {
