@@ -7,6 +7,8 @@ mod kernels;
 mod random;
 mod rules;
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use super::build::{Builder, Outside, Support, outside};
@@ -42,9 +44,10 @@ fn region(f: &Function) -> Option<Region> {
     let support = Support { f, waits: &|_| false };
     assert!(f.body.iter().all(|stmt| support.statement(stmt)), "a region may contain it");
     let variances = analyze(f);
-    let outside =
-        Outside { values: registers(f).0, locals: FxHashMap::default(), uniform: Box::new(|_| true), rank: 0 };
-    Builder::new(f, &variances, outside, &f.body, 0)?.finish(&[], &[], &|_| true)
+    let (values, registers) = registers(f);
+    let uniform = vec![true; registers.len()];
+    let outside = Outside { values, locals: FxHashMap::default(), uniform: uniform.clone() };
+    Builder::new(f, Rc::new(variances), outside, &f.body, 0)?.finish(&[], &[], &|_| true, uniform)
 }
 
 fn region_of(text: &str) -> Region {

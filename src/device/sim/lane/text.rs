@@ -126,6 +126,7 @@ fn name<T: PartialEq>(table: &[(T, &'static str)], item: T) -> &'static str {
     table.iter().find(|(i, _)| *i == item).map_or("?", |(_, name)| name)
 }
 
+#[cfg(test)]
 fn item<T: Copy>(table: &[(T, &'static str)], name: &str) -> Option<T> {
     table.iter().find(|(_, n)| *n == name).map(|(item, _)| *item)
 }
