@@ -65,6 +65,9 @@ impl Builder<'_> {
     }
 
     fn load_cell(&mut self, target: &Target, cell: Cell, scalar: Scalar, uniform: bool) -> Option<Lane> {
+        if uniform && target.form != Form::One {
+            return None;
+        }
         if uniform && !scalar.is_float() {
             let ty = if cell == Cell::W8 { Ty::I64 } else { Ty::I32 };
             let value = self.result(Op::LoadScalar(cell), ty, &[target.address]);
@@ -159,7 +162,11 @@ impl Builder<'_> {
             if scalar.size() == 8 || !scalar.is_int() {
                 return None;
             }
-            let lane = self.operand(e)?.into_iter().next()?;
+            let lane = match self.operand(e)?.into_iter().next()? {
+                // A constant of a small type.
+                Lane::Bits(bits) => Lane::Linear(Linear::imm(bits as u32 as i32)),
+                lane => lane,
+            };
             let index = match &lane {
                 Lane::Linear(form) => {
                     let form = self.few_counters(form);
