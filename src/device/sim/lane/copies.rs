@@ -188,7 +188,9 @@ fn in_place(nodes: &mut Vec<Node>, values: &[ValueDef], numbered: &Numbered, nex
         let Some(from) = positions[..at].iter().position(|&p| p == def) else { continue };
         let Places { defs, uses } = &numbered.places[v.index()];
         let touched = |&p: &u32| p > def && p < positions[at];
-        if gone[from] || defs.iter().any(touched) || uses.iter().any(touched) {
+        // Nor may control go elsewhere in between, where `v` has its old value.
+        let passes = nodes[from..at].iter().all(|node| stays_inside(node, &mut vec![]));
+        if gone[from] || defs.iter().any(touched) || uses.iter().any(touched) || !passes {
             continue;
         }
         let Node::Inst(inst) = &mut nodes[from] else { continue };
@@ -215,5 +217,20 @@ fn has_merging(op: Op) -> bool {
         }
         Op::Vector(..) => true,
         _ => false,
+    }
+}
+
+/// Returns whether all branches in a node go to the ends of blocks in it.
+fn stays_inside(node: &Node, blocks: &mut Vec<Exit>) -> bool {
+    match node {
+        Node::Inst(_) => true,
+        Node::Branch(_, exit) => blocks.contains(exit),
+        Node::Loop(body) => body.iter().all(|node| stays_inside(node, blocks)),
+        Node::Block(exit, body) => {
+            blocks.push(*exit);
+            let stays = body.iter().all(|node| stays_inside(node, blocks));
+            blocks.pop();
+            stays
+        }
     }
 }
