@@ -101,6 +101,8 @@ const SUMS: usize = 64 * 1024;
 
 /// Bytes of padding between the columns of lanes, so that equal lanes of different registers lie in different cache sets.
 const GAP: usize = 64;
+/// Bytes behind all of them: machine code reads up to four vectors of a register at once.
+const BEHIND: usize = 512;
 
 impl<'a> Frame<'a> {
     /// Creates a frame; `alone`: no other frame of the launch runs at the same time.
@@ -123,7 +125,7 @@ impl<'a> Frame<'a> {
         let local: usize = code.memories.iter().map(|m| local_columns(m) * column).sum();
         let shared_bytes = shared::room(&code.memories).next_multiple_of(64);
         let registers = code.columns * (column + GAP);
-        let area = Area::new(uniform_bytes + registers + local + shared_bytes);
+        let area = Area::new(uniform_bytes + registers + local + shared_bytes + BEHIND);
         let lane_base = area.ptr.wrapping_add(uniform_bytes);
         let slot = |def: &RegDef| match *def {
             RegDef::Uniform { offset } => Slot { ptr: area.ptr.wrapping_add(offset as usize), stride: 0 },

@@ -305,13 +305,8 @@ impl Machine {
                 let (slot, home) = (g.slot(written.reg), *g.homes.add(written.reg as usize));
                 let size = if is_wide(written.scalar) { 2 * bytes } else { bytes };
                 if self.kept.contains(&written.reg) {
-                    let view = slot.ptr != home.ptr;
-                    let len = if view { 4 * g.lanes } else { size };
-                    if slot.stride == 0 {
-                        (0..g.column_chunks)
-                            .for_each(|c| std::ptr::copy(slot.ptr, home.ptr.add(4 * CHUNK * c), 4 * CHUNK));
-                    } else if view {
-                        std::ptr::copy(slot.ptr, home.ptr, len);
+                    if slot.ptr != home.ptr {
+                        copy_view(g, slot, home.ptr);
                     }
                     room.kept.extend_from_slice(std::slice::from_raw_parts(home.ptr, size));
                 }
@@ -348,18 +343,19 @@ impl Machine {
         }
     }
 
-    /// Spreads registers that view the same lanes for all chunks.
+    /// Copies registers that view memory: their chunks may lie apart, and nothing may lie behind them.
     unsafe fn views(&self, g: &Group, spread: &mut Vec<Vec<u32>>, frame: Words) {
         spread.clear();
         for &(offset, input) in &self.varying {
             let Input::Lanes(reg) = input else { continue };
             // SAFETY: registers of the group's code.
             unsafe {
-                let slot = g.slot(reg);
-                if slot.stride == 0 {
-                    let lanes = slot.ptr.cast::<[u32; CHUNK]>().read_unaligned();
-                    spread.push(lanes.iter().copied().cycle().take(CHUNK * g.column_chunks).collect());
-                    frame.put(offset, spread.last().map_or(0, |lanes| lanes.as_ptr() as u64));
+                let (slot, home) = (g.slot(reg), *g.homes.add(reg as usize));
+                if slot.ptr != home.ptr {
+                    let mut lanes = vec![0u32; CHUNK * (g.column_chunks + MOST)];
+                    copy_view(g, slot, lanes.as_mut_ptr().cast());
+                    frame.put(offset, lanes.as_ptr() as u64);
+                    spread.push(lanes);
                 }
             }
         }
@@ -404,6 +400,14 @@ impl Machine {
                 *g.slots.add(written.reg as usize) = *slot;
             }
         }
+    }
+}
+
+/// Copies the active chunks of a register that views memory, where they may lie apart, and behind which there may be nothing.
+unsafe fn copy_view(g: &Group, slot: Slot, to: *mut u8) {
+    for chunk in g.lo..g.hi {
+        // SAFETY: a view has all active chunks; only registers of 4-byte lanes view memory.
+        unsafe { std::ptr::copy(slot.ptr.wrapping_add(chunk * slot.stride), to.add(4 * CHUNK * chunk), 4 * CHUNK) };
     }
 }
 
