@@ -1,39 +1,61 @@
 //! The op in front of a region that may have machine code.
 
-use super::group::{Group, Op};
+use std::sync::atomic::Ordering;
+
+use super::group::{Group, Op, stop_at};
 use super::lanes::Step;
+use crate::device::FaultKind;
 
 /// Runs region `y` by machine code and goes on at `x`, or goes on with the interpreter's code for it.
 pub(crate) struct Enter;
+
+/// What became of entering a region.
+#[derive(PartialEq)]
+enum Entry {
+    Done,
+    /// The interpreter has to run it.
+    Left,
+    /// The launch has been asked to stop.
+    Stopped,
+}
 
 impl Step for Enter {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         // SAFETY: the op is in the group's code, at which the group is.
         unsafe {
             let o = &*op;
-            if g.run_machine(o.y) {
-                return g.at(o.x);
+            match g.run_machine(o.y) {
+                Entry::Done => g.at(o.x),
+                Entry::Left => op.add(1),
+                Entry::Stopped => {
+                    let (span, lane) = (g.code().span, g.active().next().unwrap_or(0));
+                    let others = g.active_count().saturating_sub(1) as u64;
+                    stop_at(g, FaultKind::Interrupted, span, lane, others)
+                }
             }
-            op.add(1)
         }
     }
 }
 
 impl Group {
-    /// Runs a region by machine code; false if there is none, or it has left.
-    unsafe fn run_machine(&mut self, region: u32) -> bool {
+    /// Runs a region by machine code, if there is some.
+    unsafe fn run_machine(&mut self, region: u32) -> Entry {
         // SAFETY: the launch keeps its machine code while groups run.
         let machines = unsafe { &*self.machines };
-        let Some(Some(machine)) = machines.get(region as usize) else { return false };
+        let Some(Some(machine)) = machines.get(region as usize) else { return Entry::Left };
         let tally = &mut self.tallies[region as usize];
         // Where the code leaves too often, entering it does not pay.
         if tally.left > 8 && 2 * tally.left > tally.entered {
-            return false;
+            return Entry::Left;
         }
         tally.entered += 1;
         // SAFETY: the region is one of this code's.
-        let done = unsafe { machine.run(self, region as usize) };
-        self.tallies[region as usize].left += u32::from(!done);
-        done
+        if unsafe { machine.run(self, region as usize) } {
+            return Entry::Done;
+        }
+        self.tallies[region as usize].left += 1;
+        // Code that leaves a loop because of this has not always undone what it did: the interpreter might finish the loop at once.
+        // SAFETY: the flag lives as long as the launch.
+        if unsafe { (*self.stop).load(Ordering::Relaxed) } { Entry::Stopped } else { Entry::Left }
     }
 }
