@@ -17,7 +17,7 @@ pub fn simulators() -> &'static [Simulator] {
             let (here, absent): (Vec<Isa>, Vec<Isa>) = Isa::ALL.iter().partition(|isa| isa.is_here());
             absent.iter().for_each(|isa| println!("skipped: {isa}: this machine has not got it"));
             let both = |isa: Isa| {
-                let ways = jit().map_or(vec![Jit::Off, Jit::Always], |jit| vec![jit]);
+                let ways = jit().map_or(vec![Jit::Off, Jit::Always, Jit::Forced], |jit| vec![jit]);
                 let useful = ways.into_iter().filter(move |jit| *jit == Jit::Off || jit.is_here(isa));
                 useful.map(move |jit| Simulator::with(isa).compiling(jit))
             };

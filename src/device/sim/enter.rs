@@ -45,7 +45,7 @@ impl Group {
         let Some(Some(machine)) = machines.get(region as usize) else { return Entry::Left };
         let tally = &mut self.tallies[region as usize];
         // Where the code leaves too often, entering it does not pay.
-        if tally.left > 8 && 2 * tally.left > tally.entered {
+        if tally.left > 8 && 2 * tally.left > tally.entered && !machine.is_forced() {
             return Entry::Left;
         }
         tally.entered += 1;

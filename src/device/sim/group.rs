@@ -165,6 +165,8 @@ pub(crate) trait RegionCode: Send + Sync {
     /// # Safety
     /// The region is one of the group's code, at which the group is.
     unsafe fn run(&self, g: &mut Group, region: usize) -> bool;
+    /// Returns whether it also leaves for no reason, for tests.
+    fn is_forced(&self) -> bool;
 }
 
 /// A line of the cache.

@@ -26,11 +26,13 @@ pub enum Jit {
     Auto,
     /// Before a kernel first runs.
     Always,
+    /// For tests: as `Always`, and the code leaves for no reason, here and there.
+    Forced,
 }
 
 impl Jit {
     /// All of them.
-    pub const ALL: [Jit; 3] = [Jit::Off, Jit::Auto, Jit::Always];
+    pub const ALL: [Jit; 4] = [Jit::Off, Jit::Auto, Jit::Always, Jit::Forced];
 
     /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
@@ -38,6 +40,7 @@ impl Jit {
             Jit::Off => "off",
             Jit::Auto => "auto",
             Jit::Always => "always",
+            Jit::Forced => "forced",
         }
     }
 
@@ -108,11 +111,13 @@ impl Tier {
         let lanes = geometry.units.saturating_mul(geometry.max_lanes as u64);
         state.work = state.work.saturating_add(lanes.saturating_mul(weight));
         let size: u64 = code.regions.iter().map(|region| region.values.len() as u64).sum();
-        let pays = jit == Jit::Always || state.work >= WORTH.saturating_mul(size);
+        let pays = matches!(jit, Jit::Always | Jit::Forced) || state.work >= WORTH.saturating_mul(size);
         if !pays || state.compiled.len() >= MOST {
             return None;
         }
-        let machines: Machines = Arc::new(code.regions.iter().map(|region| compile(region, code, division)).collect());
+        let forced = jit == Jit::Forced;
+        let compiled = code.regions.iter().map(|region| compile(region, code, division, forced));
+        let machines: Machines = Arc::new(compiled.collect());
         state.compiled.push((division, machines.clone()));
         Some(machines)
     }
@@ -132,7 +137,12 @@ mod without {
         }
     }
 
-    pub(super) fn compile(_: &crate::device::sim::lane::Region, _: &Code, _: Division) -> Option<Box<dyn RegionCode>> {
+    pub(super) fn compile(
+        _: &crate::device::sim::lane::Region,
+        _: &Code,
+        _: Division,
+        _: bool,
+    ) -> Option<Box<dyn RegionCode>> {
         None
     }
 }

@@ -28,6 +28,8 @@ pub(crate) const RETURN: i32 = 80;
 /// The end of the log of stores, and of the room for it.
 pub(crate) const LOG: i32 = 88;
 pub(crate) const LOG_END: i32 = 96;
+/// How many more places at which the code can leave are passed before it does, where that is [forced](super::emit::Exits).
+pub(crate) const FORCED: i32 = 104;
 /// The coordinates of each vector's row.
 pub(crate) const COORD_Y: i32 = 128;
 pub(crate) const COORD_Z: i32 = 160;

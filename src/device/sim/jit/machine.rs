@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::alloc::{Allocation, MOST, Shape, allocate};
-use super::emit::{REGISTERS, emit};
+use super::emit::{Exits, REGISTERS, emit};
 use super::exec::Exec;
 use super::frame::{self, Layout};
 use super::functions;
@@ -64,20 +64,21 @@ pub(crate) struct Machine {
     /// Registers that are read and written, which have to be kept while the code can leave.
     kept: Vec<u16>,
     memories: Vec<u32>,
-    logs: bool,
+    exits: Exits,
 }
 
-/// Compiles a region; `None` if the system forbids executable memory.
-pub(crate) fn compile(region: &Region, code: &Code, division: Division) -> Option<Box<dyn RegionCode>> {
+/// Compiles a region; `None` if the system forbids executable memory. `forced`: the code also leaves for no reason.
+pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: bool) -> Option<Box<dyn RegionCode>> {
     let mut region = region.clone();
     copies::merge(&mut region);
     let heads = live::clean(&mut region);
     verify::debug_verify(&region, "the passes");
     let layout = Layout::of(&region);
     let (shape, allocation) = fit(&region, &heads, &layout, division);
-    let bytes = emit(&region, &allocation, &layout, shape, &|function| functions::address(function));
+    let leaves = forced || region.may_leave();
+    let exits = Exits { logged: leaves && region.reloads(), forced };
+    let bytes = emit(&region, &allocation, &layout, shape, exits, &|function| functions::address(function));
     let exec = Exec::new(&bytes)?;
-    let leaves = region.may_leave();
     let all = (0..).zip(&layout.inputs).map(|(number, &input)| (layout.input(number), input));
     let (fixed, varying): (Vec<_>, Vec<_>) = all.partition(|(_, input)| is_fixed(input, code));
     let lanes = |input: &Input| if let Input::Lanes(reg) = input { Some(*reg) } else { None };
@@ -93,7 +94,7 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division) -> Optio
         varying,
         kept: region.writes.iter().filter(both).map(|w| w.reg).collect(),
         memories: region.memories.iter().map(|m| m.0.index() as u32).collect(),
-        logs: region.logs(),
+        exits,
         writes: region.writes.clone(),
     }))
 }
@@ -134,6 +135,17 @@ struct Room {
     mask: Vec<u32>,
     spread: Vec<Vec<u32>>,
     log: Vec<u8>,
+    /// The last of the pseudo-random numbers that forced exits follow.
+    random: u64,
+}
+
+impl Room {
+    /// Chooses at which of the places that it passes the code leaves: often one of the first, sometimes none.
+    fn exit(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let (range, at) = (self.random >> 60, self.random >> 24);
+        if range < 12 { 1 + at % (1 << range) } else { u64::MAX }
+    }
 }
 
 thread_local! {
@@ -192,6 +204,10 @@ impl Words {
         // SAFETY: as above.
         unsafe { self.0.add(offset as usize).cast::<u64>().read() }
     }
+
+    fn is_forced(&self) -> bool {
+        self.exits.forced
+    }
 }
 
 impl Machine {
@@ -239,7 +255,8 @@ impl Machine {
 
     unsafe fn run_in(&self, g: &mut Group, frame: Words, room: &mut Room) -> bool {
         let (rows, along) = self.range(g, room, frame);
-        if self.logs {
+        frame.put(frame::FORCED, if self.exits.forced { room.exit() } else { 0 });
+        if self.exits.logged {
             if room.log.is_empty() {
                 room.log.resize(LOG_BYTES, 0);
             }
@@ -381,7 +398,7 @@ impl Machine {
     unsafe fn undo(&self, g: &mut Group, room: &Room, frame: Words) {
         // SAFETY: the log holds records of stores within memories of the launch; registers are those of the group's code.
         unsafe {
-            if self.logs {
+            if self.exits.logged {
                 let end = frame.get(frame::LOG) as usize;
                 let start = room.log.as_ptr() as usize;
                 let records = (end - start) / frame::RECORD as usize;

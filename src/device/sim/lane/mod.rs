@@ -508,8 +508,9 @@ impl Region {
         leaves
     }
 
-    /// Returns whether stores have to be logged so that they can be undone: the interpreter would load what they have changed.
-    pub fn logs(&self) -> bool {
-        self.may_leave() && self.memories.iter().any(|&(_, loads, stores)| loads && stores)
+    /// Returns whether stores of a region that leaves have to be logged so that they can be undone: the interpreter would load what
+    /// they have changed.
+    pub fn reloads(&self) -> bool {
+        self.memories.iter().any(|&(_, loads, stores)| loads && stores)
     }
 }

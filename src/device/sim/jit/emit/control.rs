@@ -2,7 +2,7 @@
 
 use super::scalar::condition;
 use super::*;
-use crate::device::sim::jit::frame::{COORD_Y, COORD_Z, MASK, NX, NY, ROW, ROW_END, TICKS, X_END, X_FIRST};
+use crate::device::sim::jit::frame::{COORD_Y, COORD_Z, FORCED, MASK, NX, NY, ROW, ROW_END, TICKS, X_END, X_FIRST};
 use crate::device::sim::lane::Cond as When;
 
 /// Registers that a function has to keep.
@@ -184,8 +184,17 @@ impl Emit<'_> {
         }
     }
 
+    /// A place at which the code can leave: in tests it does at the one that the entry has chosen.
+    pub(super) fn leave_if_forced(&mut self) {
+        if self.ways.forced {
+            self.asm.alu_mem(Alu::Sub, Size::S64, Self::slot(FORCED), 1);
+            self.asm.jcc(Cond::E, self.leave);
+        }
+    }
+
     /// The end of a loop's iteration: repeats it, and now and then looks whether to stop.
     pub(super) fn again(&mut self, top: Label) {
+        self.leave_if_forced();
         self.asm.alu(Alu::Sub, Size::S64, BUDGET, 1);
         self.asm.jcc(Cond::Ne, top);
         self.cold_always(Cold::Poll, top);

@@ -161,7 +161,7 @@ impl Emit<'_> {
     fn store(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
         let value = inst.args[1];
         let (ty, len) = (self.ty(value), self.len(self.ty(value)));
-        if self.logs {
+        if self.ways.logged {
             self.log(cell, form, inst, copy);
         }
         let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
@@ -219,6 +219,7 @@ impl Emit<'_> {
     // Checks
 
     pub(super) fn check(&mut self, inst: &Inst) {
+        self.leave_if_forced();
         match inst.op {
             Op::CheckOne => self.check_one(inst),
             Op::CheckRow(c) => self.check_row(c, inst),

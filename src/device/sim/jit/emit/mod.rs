@@ -56,9 +56,18 @@ struct Emit<'a> {
     next: Label,
     /// The position of the present instruction, in the allocation's numbering.
     position: u32,
-    logs: bool,
+    ways: Exits,
     /// The body reads coordinates of rows.
     rows: bool,
+}
+
+/// How the code leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exits {
+    /// Stores are logged, to be undone.
+    pub logged: bool,
+    /// For tests: it also leaves for no reason, at one of the checks and ends of iterations that it passes.
+    pub forced: bool,
 }
 
 /// Compiles a region for a shape.
@@ -67,13 +76,13 @@ pub(crate) fn emit(
     allocation: &Allocation,
     layout: &Layout,
     shape: Shape,
+    ways: Exits,
     lookup: Lookup<'_>,
 ) -> Vec<u8> {
     let mut asm = Assembler::new(true);
     let (leave, next) = (asm.label(), asm.label());
     let mut rows = false;
     crate::device::sim::lane::each_inst(&region.body, &mut |inst| rows |= matches!(inst.op, Op::Coord(1 | 2)));
-    let logs = region.logs();
     let mut emit = Emit {
         asm,
         region,
@@ -86,7 +95,7 @@ pub(crate) fn emit(
         leave,
         next,
         position: 0,
-        logs,
+        ways,
         rows,
     };
     emit.function();
