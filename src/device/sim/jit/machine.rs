@@ -185,6 +185,10 @@ impl RegionCode for Machine {
         // SAFETY: as above.
         unsafe { if self.simple && g.full { self.run_simply(g, frame) } else { self.run_with_room(g, frame) } }
     }
+
+    fn is_forced(&self) -> bool {
+        self.exits.forced
+    }
 }
 
 /// A frame, in words.
@@ -203,10 +207,6 @@ impl Words {
     fn get(self, offset: i32) -> u64 {
         // SAFETY: as above.
         unsafe { self.0.add(offset as usize).cast::<u64>().read() }
-    }
-
-    fn is_forced(&self) -> bool {
-        self.exits.forced
     }
 }
 
