@@ -158,9 +158,9 @@ const LOG_BYTES: usize = 2 << 20;
 /// Iterations between two looks at the stop flag.
 const TICKS: u64 = 4096;
 
-/// The largest extent and size of a memory for which offsets are computed in 32 bits.
+/// The largest extent and size of a memory for which offsets are computed in 32 bits, relative to the word in which it begins.
 const LARGEST_EXTENT: i64 = 1 << 30;
-const LARGEST: usize = 1 << 31;
+const LARGEST: usize = (1 << 31) - 4;
 
 extern "sysv64" fn poll(stop: *const AtomicBool) -> u32 {
     // SAFETY: the launch's flag, which lives as long as its groups run.
@@ -285,7 +285,9 @@ impl Machine {
         self.memories.iter().all(|&memory| {
             // SAFETY: memories of the group's code.
             let memory = unsafe { &*g.memories.add(memory as usize) };
-            memory.len < LARGEST && memory.axes.iter().all(|axis| axis.extent < LARGEST_EXTENT)
+            // An element of two bytes has to lie in one word.
+            let aligned = memory.ptr as usize % 2 == 0;
+            aligned && memory.len < LARGEST && memory.axes.iter().all(|axis| axis.extent < LARGEST_EXTENT)
         })
     }
 

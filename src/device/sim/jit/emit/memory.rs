@@ -103,14 +103,24 @@ impl Emit<'_> {
                     let mask = self.active(inst, copy);
                     self.asm.kmov(K7, mask);
                 }
-                let from = VecMem { base, index, scale: 1, disp: 0 };
-                let op = if ty == Ty::V64 { Gather::DQ } else { Gather::DD };
-                self.asm.v3(V3::Xor, len, V[0], V[0], V[0], Masking::None);
-                self.asm.gather(op, len, V[0], from, K7);
+                self.gather(cell, V[0], base, index);
                 return self.put_vector(inst.dst, copy, V[0]);
             }
         }
         self.put_vector(inst.dst, copy, d);
+    }
+
+    /// Loads the elements at `base + index` into `d` for the lanes in `k7`, and zeros for others. Overwrites `rax`, `rcx`, `k7` and the
+    /// second and third scratch vectors.
+    fn gather(&mut self, cell: Cell, d: Vreg, base: Gpr, index: Vreg) {
+        let op = match cell {
+            Cell::W4 => Gather::DD,
+            Cell::W8 => Gather::DQ,
+            _ => return self.gather_narrow(cell, d, base, index),
+        };
+        let len = self.len(cell.vector());
+        self.asm.v3(V3::Xor, len, d, d, d, Masking::None);
+        self.asm.gather(op, len, d, VecMem { base, index, scale: 1, disp: 0 }, K7);
     }
 
     fn load_one(&mut self, cell: Cell, inst: &Inst, copy: usize, d: Vreg, len: Len) {
@@ -164,6 +174,9 @@ impl Emit<'_> {
         if self.ways.logged {
             self.log(cell, form, inst, copy);
         }
+        if form == Form::Lanes && cell.size() < 4 {
+            return self.scatter_narrow(cell, inst, copy);
+        }
         let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
         if form == Form::Lanes {
             let base = self.gpr(inst.args[0], copy, Gpr::RAX);
@@ -199,10 +212,8 @@ impl Emit<'_> {
             let offsets = self.len(Ty::V32);
             self.asm.vstore(false, offsets, Mem::at(Gpr::RDX, 80), index, None);
             self.asm.kmov(K7, mask);
-            let op = if cell == Cell::W8 { Gather::DQ } else { Gather::DD };
-            self.asm.v3(V3::Xor, len, V[2], V[2], V[2], Masking::None);
-            self.asm.gather(op, len, V[2], VecMem { base, index, scale: 1, disp: 0 }, K7);
-            return self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[2], None);
+            self.gather(cell, V[3], base, index);
+            return self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[3], None);
         }
         let from = self.row(inst.args[0], cell, copy);
         self.asm.v2(row_load(cell), len, V[2], from, Masking::Zero(mask));

@@ -10,6 +10,7 @@ mod cold;
 mod control;
 mod float;
 mod memory;
+mod narrow;
 mod operand;
 mod scalar;
 mod vector;

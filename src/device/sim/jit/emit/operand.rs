@@ -4,7 +4,7 @@ use super::super::alloc::Loc;
 use super::*;
 
 impl Emit<'_> {
-    fn loc(&self, value: Value, copy: usize) -> Loc {
+    pub(super) fn loc(&self, value: Value, copy: usize) -> Loc {
         self.allocation.of(value, copy, self.copies(value))
     }
 

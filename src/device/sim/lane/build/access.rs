@@ -83,9 +83,6 @@ impl Builder<'_> {
         let mask = if uniform { Value::NONE } else { self.mask };
         let args = [target.address, target.offsets];
         let args = if target.form == Form::Lanes { &args[..] } else { &args[..1] };
-        if target.form == Form::Lanes && cell.size() < 4 {
-            return None;
-        }
         let value = self.result_under(Op::Load(cell, target.form), cell.vector(), args, mask);
         Some(if scalar == Scalar::Bool {
             Lane::Mask(self.result(Op::MaskOfLanes, Ty::Mask, &[value]))
@@ -116,9 +113,6 @@ impl Builder<'_> {
             self.note_access(place.memory, target, &checks);
             let args = [target.address, value, target.offsets];
             let args = if target.form == Form::Lanes { &args[..] } else { &args[..2] };
-            if target.form == Form::Lanes && cell.size() < 4 {
-                return None;
-            }
             self.push(Inst::new(Op::Store(cell, target.form), Value::NONE, args).under(self.mask));
         }
         Some(())
