@@ -203,6 +203,121 @@ fn the_instruction_set_can_be_asked_for() {
     assert!(ran.err.contains("CLK_SIM_ISA: there is no instruction set `sse9`"), "{}", ran.err);
 }
 
+/// Returns how `clk doctor` says that kernels run, in an environment.
+fn engine(environment: &[(&str, &str)]) -> String {
+    let ran = finish(clk(here()).envs(environment.iter().copied()).arg("doctor"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    ran.out.lines().find(|line| line.starts_with("sim ")).expect("the simulator").to_string()
+}
+
+/// Returns whether kernels can have machine code here; prints why if not.
+fn machine_code() -> bool {
+    let found = engine(&[("CLK_SIM_JIT", "always"), ("CLK_SIM_ISA", "")]);
+    let can = found.ends_with("machine code from the first launch on (CLK_SIM_JIT=always)");
+    if !can {
+        println!("skipped: {found}");
+    }
+    can
+}
+
+#[test]
+fn the_doctor_says_how_kernels_run() {
+    assert!(engine(&[("CLK_SIM_JIT", "off")]).ends_with(", interpreted (CLK_SIM_JIT=off)"));
+    for isa in ["baseline", "avx2"] {
+        let ran = finish(clk(here()).envs([("CLK_SIM_ISA", isa), ("CLK_SIM_JIT", "always")]).arg("doctor"));
+        let fits = ran.code == 2 || ran.out.contains(", interpreted: machine code needs AVX-512\n");
+        assert!(fits, "{isa}: {}{}", ran.out, ran.err);
+    }
+    if machine_code() {
+        assert!(engine(&[("CLK_SIM_JIT", ""), ("CLK_SIM_ISA", "")]).ends_with(", machine code"));
+    }
+}
+
+#[test]
+fn machine_code_can_be_asked_for() {
+    let asked = |jit: &str, words: &[&str]| finish(clk(here()).env("CLK_SIM_JIT", jit).args(words));
+    for wrong in ["on", "ALWAYS", "1"] {
+        let ran = asked(wrong, &["-e", DOUBLE]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+        let says =
+            format!("CLK_SIM_JIT: there is no choice `{wrong}`; kernels get machine code by one of off, auto, always");
+        assert!(ran.err.contains(&says), "{}", ran.err);
+    }
+    for example in ["examples/saxpy.clk", "examples/julia.clk", "examples/gaussian_elimination.clk"] {
+        let words = ["run", "--stats", example];
+        let (off, always) = (asked("off", &words), asked("always", &words));
+        assert_eq!((off.code, always.code), (0, 0), "{example}: {}{}", off.err, always.err);
+        assert_eq!(off.out, always.out, "{example}");
+        let statistics = |ran: &common::Ran| ran.err.lines().last().unwrap_or_default().to_string();
+        let (off, always) = (statistics(&off), statistics(&always));
+        assert!(off.starts_with("sim: ") && off.ends_with(" launches, interpreted"), "{example}: {off}");
+        if machine_code() {
+            let words = [" regions compiled to ", " of machine code in ", "; entered ", " times for the interpreter"];
+            assert!(words.iter().all(|word| always.contains(word)), "{example}: {always}");
+            assert!(!always.contains("; entered 0 times"), "{example}: {always}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn systems_may_forbid_executable_memory() {
+    use std::os::unix::process::CommandExt;
+    // `prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN)`: memory that could be written cannot become executable.
+    let forbid = || {
+        // SAFETY: changes only this process, which has not called exec yet.
+        unsafe { libc::prctl(65, 1, 0, 0, 0) };
+        Ok(())
+    };
+    // SAFETY: asks only: `PR_GET_MDWE`.
+    if unsafe { libc::prctl(66, 0, 0, 0, 0) } < 0 {
+        println!("skipped: this system cannot forbid executable memory");
+        return;
+    }
+    if !machine_code() {
+        return;
+    }
+    let asked = |words: &[&str]| {
+        let mut command = clk(here());
+        // SAFETY: `forbid` only makes a system call.
+        unsafe { command.pre_exec(forbid) };
+        finish(command.env("CLK_SIM_JIT", "always").args(words))
+    };
+    let doctor = asked(&["doctor"]).out;
+    assert!(doctor.contains(", interpreted: the system forbids executable memory\n"), "{doctor}");
+    let ran = asked(&["-e", DOUBLE]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "[2 4]\n"), "{}", ran.err);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn perf_learns_the_names_of_machine_code() {
+    use std::process::Stdio;
+    let text = "let n = 4\nkernel f(x: [f32; N], out y: [f32; N]) threads(i: N) {\n    y[i] = 2.0 * x[i] + 1.0\n}\nprint(f([1.0, 2.0]))\n";
+    let folder = folder_with(&[("a.clk", text)]);
+    let map = |perf: &str| {
+        let environment = [("CLK_SIM_JIT", "always"), ("CLK_SIM_PERF", perf)];
+        let mut command = clk(folder.path());
+        let child =
+            command.envs(environment).args(["run", "a.clk"]).stdout(Stdio::piped()).spawn().expect("clk starts");
+        let path = format!("/tmp/perf-{}.map", child.id());
+        let output = child.wait_with_output().expect("clk ends");
+        assert!(output.status.success());
+        let found = fs::read_to_string(&path).ok();
+        let _ = fs::remove_file(&path);
+        found
+    };
+    assert_eq!(map("0"), None);
+    if machine_code() {
+        let found = map("1").expect("a map");
+        let words: Vec<&str> = found.trim_end().split(' ').collect();
+        let &[start, size, "clk:f:3#0"] = &words[..] else { panic!("{found}") };
+        assert!([start, size].iter().all(|n| u64::from_str_radix(n, 16).is_ok_and(|n| n > 0)), "{found}");
+    }
+    let wrong = finish(clk(here()).env("CLK_SIM_PERF", "yes").args(["-e", "1"]));
+    assert!(wrong.code == 2 && wrong.err.contains("CLK_SIM_PERF: it is 1, "), "{}", wrong.err);
+}
+
 #[test]
 fn explain_lists_and_explains() {
     let all = run(here(), &["explain"]);

@@ -7,7 +7,7 @@ use super::devices::{Choice, Machine};
 use super::interrupt::Interrupt;
 use super::script::Limits;
 use crate::device::cuda::text::Options;
-use crate::device::sim::Isa;
+use crate::device::sim::{Isa, Jit};
 
 /// State shared by all commands.
 pub(crate) struct Context {
@@ -21,4 +21,6 @@ pub(crate) struct Context {
     pub device: Choice,
     /// The simulator's instruction set.
     pub isa: Isa,
+    /// When it compiles kernels to machine code.
+    pub jit: Jit,
 }

@@ -8,6 +8,7 @@ use super::cache::{self, Cache};
 #[cfg(target_os = "linux")]
 use super::isolate::Children;
 use super::libraries;
+use super::perf;
 use crate::base::source::Sources;
 use crate::device::both::Both;
 #[cfg(target_os = "linux")]
@@ -87,6 +88,8 @@ pub(crate) struct Usage {
     pub isa: Isa,
     /// When it compiles kernels to machine code.
     pub jit: Jit,
+    /// Whether profilers are told about machine code.
+    pub perf: perf::Wanted,
 }
 
 /// All devices, each opened on first use.
@@ -103,8 +106,10 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub fn new(usage: Usage) -> Arc<Machine> {
+        let simulator = Simulator::with(usage.isa).compiling(usage.jit);
+        let simulator = if usage.perf.0 { simulator.telling(perf::writer()) } else { simulator };
         Arc::new(Machine {
-            simulator: Arc::new(Simulator::with(usage.isa).compiling(usage.jit)),
+            simulator: Arc::new(simulator),
             usage,
             isolate: Mutex::default(),
             gpus: Mutex::default(),

@@ -24,6 +24,7 @@ mod lsp;
 mod markdown;
 mod memory;
 mod names;
+mod perf;
 mod picture;
 mod private;
 mod progress;

@@ -192,6 +192,22 @@ pub struct Statistics {
     /// Bytes of device memory that arrays take, now and at the peak.
     pub held: u64,
     pub held_most: u64,
+    /// What became of the parts of kernels that may have machine code of the host; of the simulator.
+    pub machine_code: Option<MachineCode>,
+}
+
+/// Machine code that a simulator has made of parts of kernels, their regions, instead of interpreting them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MachineCode {
+    /// Regions of the loaded kernels, and how many of them were compiled.
+    pub regions: u64,
+    pub compiled: u64,
+    /// Bytes of machine code, and the seconds that compiling took.
+    pub bytes: u64,
+    pub seconds: f64,
+    /// How often groups entered it, and left it for the interpreter.
+    pub entered: u64,
+    pub left: u64,
 }
 
 /// A device that a script selects by `on … { }`, or a user by `--device`.

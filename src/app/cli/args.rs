@@ -12,6 +12,7 @@ use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Isolate, Usage};
 use crate::app::generated::Level;
 use crate::app::launch::Job;
+use crate::app::perf;
 use crate::app::script::Limits;
 use crate::device::cuda::text::Options;
 
@@ -113,7 +114,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     // Profilers inject a library into the process; they need line information.
     let lines = matches.get_flag("line-info") || std::env::var_os("CUDA_INJECTION64_PATH").is_some();
     let (isa, jit) = (from_environment(devices::ISA)?, from_environment(devices::JIT)?);
-    let usage = Usage { timed: stats, lines, text, isa, jit };
+    let usage = Usage { timed: stats, lines, text, isa, jit, perf: from_environment(perf::VARIABLE)? };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
         // Options that only the simulator supports select it.

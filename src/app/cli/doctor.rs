@@ -5,16 +5,16 @@ use crate::app::context::Context;
 use crate::app::{devices, exit, libraries};
 use crate::device::cuda::no_nvrtc;
 use crate::device::cuda::nvrtc::Nvrtc;
-use crate::device::sim::Isa;
+use crate::device::sim::{Isa, Jit, Obstacle};
 use crate::device::size;
 
 pub(crate) fn report(context: &mut Context) -> u8 {
-    let isa = context.isa;
+    let (isa, jit) = (context.isa, context.jit);
     let console = &mut context.console;
     console.fact(&format!("clk       {}", env!("CARGO_PKG_VERSION")));
     for (name, about) in devices::list() {
-        let isa = if name == "sim" { format!(", {}", instructions(isa)) } else { String::new() };
-        console.fact(&format!("{name:<10}{about}{isa}"));
+        let how = if name == "sim" { format!(", {}, {}", instructions(isa), engine(isa, jit)) } else { String::new() };
+        console.fact(&format!("{name:<10}{about}{how}"));
     }
     let nvrtc = match Nvrtc::open(&libraries::nvrtc_places()) {
         Ok(nvrtc) => {
@@ -32,6 +32,16 @@ pub(crate) fn report(context: &mut Context) -> u8 {
 fn instructions(isa: Isa) -> String {
     let best = Isa::detect();
     if isa == best { isa.to_string() } else { format!("{isa}, as {} says ({best} is here too)", devices::ISA) }
+}
+
+/// Says whether kernels run as machine code, and if not, why.
+fn engine(isa: Isa, jit: Jit) -> String {
+    match jit.obstacle(isa) {
+        None if jit == Jit::Always => format!("machine code from the first launch on ({}={jit})", devices::JIT),
+        None => "machine code".into(),
+        Some(Obstacle::Off) => format!("interpreted ({}={jit})", devices::JIT),
+        Some(why) => format!("interpreted: {why}"),
+    }
 }
 
 fn kernels() -> String {

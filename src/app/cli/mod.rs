@@ -46,7 +46,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     };
     let interrupt = Interrupt::listen();
     let mut console = Console::new(cli.look);
-    let (text, isa) = (cli.usage.text.clone(), cli.usage.isa);
+    let (text, isa, jit) = (cli.usage.text.clone(), cli.usage.isa, cli.usage.jit);
     let machine = Machine::new(cli.usage);
     machine.set_isolation(cli.isolate);
     let mut limits = cli.limits;
@@ -59,7 +59,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
             }
         }
     }
-    let mut context = Context { console, interrupt, limits, text, machine, device: cli.device, isa };
+    let mut context = Context { console, interrupt, limits, text, machine, device: cli.device, isa, jit };
     let code = perform(cli.task, &mut context);
     if let (true, Some(device)) = (cli.stats, &context.limits.places.device) {
         context.console.error_line(&stats::line(&**device));

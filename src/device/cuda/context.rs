@@ -317,6 +317,7 @@ impl Context {
             kernel_seconds: of(&counts.kernel_nanos) as f64 * 1e-9,
             held: of(&counts.held),
             held_most: of(&counts.held_most),
+            machine_code: None,
         }
     }
 }

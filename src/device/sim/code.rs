@@ -250,6 +250,8 @@ pub(crate) struct Code {
     pub spans: Vec<Span>,
     /// The index of the kernel's own span in `spans`.
     pub span: u32,
+    /// The index in `spans` of the first statement of each region.
+    pub region_spans: Vec<u32>,
     pub messages: Vec<Message>,
     pub slow: Vec<SlowDef>,
     pub atomics: Vec<AtomicDef>,

@@ -15,6 +15,7 @@ use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
 use super::poll;
+use super::report::Report;
 use super::shared;
 use crate::base::room;
 use crate::device::Control;
@@ -36,6 +37,7 @@ pub(crate) struct Launch<'a> {
     pub isa: Isa,
     /// The machine code of regions, by number; none for launches that are interpreted.
     pub machines: &'a [Option<Box<dyn RegionCode>>],
+    pub report: &'a Report,
 }
 
 // SAFETY: the pointers are to buffers that the launch borrows mutably; `memory` explains the accesses of workers.
@@ -262,6 +264,8 @@ impl<'a> Frame<'a> {
             printed: String::new(),
             ..*g
         };
+        // Each frame counts its own entries.
+        copy.group.tallies.fill(Tally::default());
         copy
     }
 
@@ -391,6 +395,7 @@ impl<'a> Frame<'a> {
 
 impl Drop for Frame<'_> {
     fn drop(&mut self) {
+        self.launch.report.count_entries(&self.group.tallies);
         let area = self.area.take().filter(|area| area.layout.size() <= SPARE_BYTES);
         // A thread that is ending has no thread-local storage left.
         let _ = SPARE.try_with(|spare| {

@@ -167,6 +167,9 @@ pub(crate) trait RegionCode: Send + Sync {
     unsafe fn run(&self, g: &mut Group, region: usize) -> bool;
     /// Returns whether it also leaves for no reason, for tests.
     fn is_forced(&self) -> bool;
+
+    /// Returns the address of its code, and the number of bytes.
+    fn place(&self) -> (usize, usize);
 }
 
 /// A line of the cache.

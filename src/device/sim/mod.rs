@@ -14,7 +14,9 @@ use self::code::Code;
 use self::compile::Compiled;
 use self::group::Op;
 use self::memory::layout::Binding;
-use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output};
+use self::report::Report;
+use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
+use crate::base::source::Sources;
 use crate::ir::Prepared;
 use crate::lang::scalar::Value;
 
@@ -41,6 +43,7 @@ mod memory;
 mod note;
 mod poll;
 mod reg;
+mod report;
 mod sched;
 mod shared;
 mod store;
@@ -51,24 +54,32 @@ mod warp;
 mod warp_split;
 
 pub use isa::Isa;
+pub(crate) use report::{Listener, Symbol};
 pub use tier::Jit;
+pub(crate) use tier::Obstacle;
 
 /// The simulator. By default with the best instruction set that this machine supports.
 #[derive(Clone, Debug, Default)]
 pub struct Simulator {
     isa: Isa,
     jit: Jit,
+    report: Arc<Report>,
 }
 
 impl Simulator {
     /// Creates a simulator for this instruction set, or for the baseline where the machine does not support it.
     pub fn with(isa: Isa) -> Simulator {
-        Simulator { isa: if isa.is_here() { isa } else { Isa::Base }, jit: Jit::default() }
+        Simulator { isa: if isa.is_here() { isa } else { Isa::Base }, ..Simulator::default() }
     }
 
     /// Returns the simulator with this choice of when kernels are compiled to machine code.
     pub fn compiling(self, jit: Jit) -> Simulator {
         Simulator { jit, ..self }
+    }
+
+    /// Returns a simulator that tells a listener about each piece of machine code.
+    pub(crate) fn telling(self, listener: Listener) -> Simulator {
+        Simulator { report: Arc::new(Report::telling(listener)), ..self }
     }
 }
 
@@ -82,8 +93,19 @@ impl Device for Simulator {
     }
 
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
+        self.load_named(kernel, &Sources::default())
+    }
+
+    fn load_named(&self, kernel: Arc<Prepared>, sources: &Sources) -> Arc<dyn Executable> {
         let Compiled { ops, code } = compile::compile(&kernel, self.isa, self.jit.is_here(self.isa));
-        Arc::new(Program { ops, code, isa: self.isa, jit: self.jit, tier: tier::Tier::default() })
+        self.report.count_regions(&code);
+        let names = self.report.names(&kernel.module.kernel.name, &code, sources);
+        let tier = tier::Tier::new(names, self.report.clone());
+        Arc::new(Program { ops, code, isa: self.isa, jit: self.jit, tier, report: self.report.clone() })
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.report.statistics()
     }
 }
 
@@ -100,11 +122,13 @@ struct Program {
     isa: Isa,
     jit: Jit,
     tier: tier::Tier,
+    report: Arc<Report>,
 }
 
 impl Executable for Program {
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         control.launches.fetch_add(1, Ordering::Relaxed);
+        self.report.count_launch();
         let args: Result<Vec<HostArg<'_>>, DeviceError> = args.iter_mut().map(HostArg::of).collect();
         let args = &mut args.map_err(|error| FaultKind::Device(error).of_launch(self.code.place))?;
         if self.code.checks.memory {
@@ -176,6 +200,7 @@ impl Program {
                 backward,
                 isa,
                 machines: machines.as_ref().map_or(&[], |machines| machines.as_slice()),
+                report: &self.report,
             };
             return Ran { result: sched::run(&launch, extents), decided: false };
         }
@@ -196,6 +221,7 @@ impl Program {
             backward,
             isa,
             machines: &[],
+            report: &self.report,
         };
         let mut result = sched::run(&launch, extents);
         if let (Ok(output), Some(watch)) = (&mut result, &launch.watch)

@@ -104,6 +104,8 @@ impl<'a> Compiler<'a> {
         self.ops[enter].x = self.target();
         self.ops[enter].y = match region {
             Some(region) => {
+                let span = self.span(stmts[0].span);
+                self.region_spans.push(span);
                 self.regions_of_lanes.push(region);
                 self.regions_of_lanes.len() as u32 - 1
             }

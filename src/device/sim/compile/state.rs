@@ -225,6 +225,7 @@ pub struct Compiler<'a> {
     pub(super) memories: Vec<MemoryDef>,
     pub(super) accesses: Vec<Access>,
     pub(super) spans: Vec<Span>,
+    pub(super) region_spans: Vec<u32>,
     pub(super) messages: Vec<Message>,
     pub(super) slow: Vec<SlowDef>,
     pub(super) atomics: Vec<AtomicDef>,

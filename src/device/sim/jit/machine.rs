@@ -208,6 +208,10 @@ impl Words {
         // SAFETY: as above.
         unsafe { self.0.add(offset as usize).cast::<u64>().read() }
     }
+
+    fn place(&self) -> (usize, usize) {
+        (self.exec.entry() as usize, self.exec.len())
+    }
 }
 
 impl Machine {
