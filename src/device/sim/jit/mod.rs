@@ -1,9 +1,85 @@
 //! Just-in-time compilation of kernels to x86-64 machine code with AVX-512.
 //!
+//! The simulator's interpreter runs each op of a kernel for all lanes of a group, which reads and writes registers in memory.
+//! Machine code does many ops for a few vectors at once, and keeps values in the registers of the processor. It is an addition:
+//! all kernels can be interpreted, and the interpreter alone defines faults, messages and counts.
+//!
+//! # From a kernel to instructions
+//! `compile::region` looks for **regions**: runs of statements from which no thread jumps away, and in which nothing waits or
+//! prints. In front of the interpreter's code of a region stands an op `Enter`, which runs machine code and jumps over the
+//! interpreted code, if there is any. `lane::build` translates a region to **LaneIR**, in which masks, checks and addresses are
+//! explicit. Of
+//!
+//! ```text
+//! kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) {
+//!     r[i] = alpha * x[i] + y[i]
+//! }
+//! ```
+//!
+//! `clk emit --stage ir` prints the DeviceIR, and `clk emit --stage lanes` the LaneIR (here without much of its setup):
+//!
+//! ```text
+//!     %0: f32 = load @x[index0]
+//!     %1: f32 = arg0 * %0
+//!     %2: f32 = load @y[index0]
+//!     %3: f32 = %1 + %2
+//!     store @r[index0] = %3
+//! ```
+//!
+//! ```text
+//! setup {
+//!     %2: i64 = extent(mem 0, axis 0)
+//!     check_range %9, %10, %2
+//!     %11: i64 = base(mem 0)
+//! }
+//! body {
+//!     %0: mask = entered
+//!     %15: v32 = load.w4.row %14 under %0
+//!     %19: v32 = load.w4.row %18 under %0
+//!     %21: v32 = mul.f32 %20, %15
+//!     %22: v32 = add.f32 %21, %19
+//!     store.w4.row %25, %22 under %0
+//! }
+//! ```
+//!
+//! The setup runs once per entry. It checks the lowest and the highest index of the group instead of each one. The body runs for
+//! one **batch** of lanes after the other: up to four vectors of 16 lanes (8, where there are 8-byte values), as many as the
+//! registers hold; of one row of the group, or, where rows have exactly 8 or 16 lanes, of several rows. [`machine::Division`] says
+//! how a launch is divided, and a kernel has machine code for each division that occurs. Two vectors of the body become
+//!
+//! ```text
+//! vmovups zmm1{k1}{z}, [rsi + 4*r13]          ; %15, first vector: r13 is the x of the batch
+//! vmovups zmm2{k2}{z}, [rsi + 4*r13 + 64]     ; %15, second vector
+//! vmovups zmm3{k1}{z}, [r9 + 4*r13]           ; %19
+//! vmovups zmm4{k2}{z}, [r9 + 4*r13 + 64]
+//! vmulps  zmm5, zmm0, zmm1                    ; %21
+//! vmulps  zmm6, zmm0, zmm2
+//! vaddps  zmm2, zmm5, zmm3                    ; %22, not fused: all devices round alike
+//! vaddps  zmm1, zmm6, zmm4
+//! vmovups [r8 + 4*r13]{k1}, zmm2              ; the store
+//! vmovups [r8 + 4*r13 + 64]{k2}, zmm1
+//! ```
+//!
 //! - [`asm`] encodes instructions; [`exec`] turns the bytes into memory that can be called.
 //! - [`alloc`] gives the values of a region their places, [`frame`] says what lies where in memory, [`emit`] writes the code;
 //!   [`functions`] are what it calls.
 //! - [`machine`] compiles a region and runs the code for a group.
+//!
+//! # An entry is a transaction
+//! Where a check fails, or somebody stops the launch, the code **leaves**: stores that could be read again are undone from a
+//! log, registers get back their old values, and the interpreter runs the region from its start. It finds the fault, if it is one, and reports it. So machine
+//! code needs no messages, may check earlier than the program would, and may refuse whatever it does not know. A region that is
+//! left too often is no longer entered.
+//!
+//! # When
+//! `tier` compiles a kernel once its launches together have had enough to do (`CLK_SIM_JIT=auto`), before it first runs
+//! (`always`), or never (`off`). `clk doctor` says whether machine code is possible here, `--stats` what became of it, and with
+//! `CLK_SIM_PERF=1` `perf report` names it.
+//!
+//! # What is missing
+//! Machine code needs AVX-512: with AVX2 all is interpreted. Regions end at barriers, warp operations, atomics, `print`, and at
+//! statements with `f16`, `bf16` or arrays in local memory. Kernels that run with checks (`--check`, `--trap-nan`) have no regions
+//! at all, and with `--max-steps` none is entered.
 
 mod alloc;
 // Its tests cover instructions that no code uses yet.
