@@ -463,7 +463,7 @@ fn bench_takes_samples_on_demand() {
 fn emit_shows_each_stage() {
     let text = "kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }\n";
     let folder = folder_with(&[("a.clk", text)]);
-    for stage in ["ast", "typed", "ir"] {
+    for stage in ["ast", "typed", "ir", "lanes"] {
         let ran = run(folder.path(), &["emit", "--stage", stage, "a.clk"]);
         assert_eq!(ran.code, 0, "{stage}: {}", ran.err);
         assert!(ran.out.contains("scale"), "{stage}: {}", ran.out);
@@ -471,6 +471,54 @@ fn emit_shows_each_stage() {
     let none = run(folder.path(), &["emit", "--kernel", "scael", "a.clk"]);
     assert_eq!(none.code, 1);
     assert!(none.err.contains("`scale`"), "{}", none.err);
+}
+
+/// The regions of `tests/lanes/regions.clk` are as in `regions.lanes`; `CLK_BLESS=1` rewrites that.
+#[test]
+fn emit_shows_regions() {
+    let folder = here().join("tests/lanes");
+    // They do not depend on what is run, and on which machine.
+    let emitted = |isa: &str, jit: &str| {
+        let environment = [("CLK_SIM_ISA", isa), ("CLK_SIM_JIT", jit)];
+        let ran = finish(clk(&folder).envs(environment).args(["emit", "--stage", "lanes", "regions.clk"]));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    let text = emitted("", "");
+    assert_eq!(emitted("baseline", "off"), text);
+    let golden = folder.join("regions.lanes");
+    if std::env::var_os("CLK_BLESS").is_some() {
+        fs::write(&golden, &text).expect("written");
+    } else {
+        let known = fs::read_to_string(&golden).expect("the golden file");
+        assert_eq!(text, known, "CLK_BLESS=1 rewrites it");
+    }
+    let one = run(&folder, &["emit", "--stage", "lanes", "--kernel", "count", "regions.clk"]);
+    assert_eq!(one.out, "// kernel count: no regions, all of it is interpreted\n");
+}
+
+/// The listings in the documentation of machine code are parts of what `clk emit` prints.
+#[test]
+fn the_page_about_machine_code_is_up_to_date() {
+    let path = "src/device/sim/jit/mod.rs";
+    let page = fs::read_to_string(here().join(path)).expect("the page");
+    let page: String = page.lines().map_while(|line| line.strip_prefix("//!")).map(|l| format!("{l}\n")).collect();
+    let blocks: Vec<&str> =
+        page.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("text\n")).collect();
+    let [program, ir, lanes, ..] = blocks[..] else { panic!("the listings of {path} are gone") };
+    let folder = folder_with(&[("saxpy.clk", program)]);
+    for (stage, block) in [("ir", ir), ("lanes", lanes)] {
+        let ran = run(folder.path(), &["emit", "--stage", stage, "saxpy.clk"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let mut lines = ran.out.lines().map(str::trim);
+        for line in block.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            assert!(
+                lines.any(|l| l == line),
+                "{path}: `{line}` is not what --stage {stage} prints, or not there:\n{}",
+                ran.out
+            );
+        }
+    }
 }
 
 #[test]

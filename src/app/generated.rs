@@ -16,6 +16,7 @@ use crate::device::cuda::cubin::{self, Resources};
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::nvrtc::{self, Nvrtc};
 use crate::device::cuda::text::{CudaKernel, Options, cuda_text};
+use crate::device::sim::lanes_text;
 use crate::host::interp::constant_block;
 use crate::ir::{self, Checks, Prepared};
 use crate::lang::scalar::{Scalar, Value};
@@ -25,6 +26,8 @@ use crate::lower::{Argument, Function, Instance};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Ir,
+    /// LaneIR, which the simulator makes machine code of.
+    Lanes,
     Cuda,
     Ptx,
     /// Machine instructions of the GPU.
@@ -70,6 +73,7 @@ impl Generator {
         let named = lines.then_some(&session.sources);
         match level {
             Level::Ir => Ok(ir::text::print(&prepared.module)),
+            Level::Lanes => Ok(lanes_text(&prepared, &session.sources)),
             Level::Cuda => Ok(cuda_text(&prepared, &self.options, named).text),
             Level::Ptx | Level::Sass => {
                 let block = constant_block(&session.program, kernel);

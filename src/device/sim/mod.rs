@@ -38,6 +38,7 @@ mod isa;
 mod jit;
 mod lane;
 mod lanes;
+mod listing;
 mod local;
 mod memory;
 mod note;
@@ -54,6 +55,7 @@ mod warp;
 mod warp_split;
 
 pub use isa::Isa;
+pub(crate) use listing::lanes_text;
 pub(crate) use report::{Listener, Symbol};
 pub use tier::Jit;
 pub(crate) use tier::Obstacle;
