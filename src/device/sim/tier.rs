@@ -136,7 +136,7 @@ fn pays(jit: Jit, work: u64, size: u64) -> bool {
     match jit {
         Jit::Off => false,
         Jit::Auto => work >= WORTH.saturating_mul(size),
-        Jit::Always => true,
+        Jit::Always | Jit::Forced => true,
     }
 }
 

@@ -189,6 +189,10 @@ impl RegionCode for Machine {
     fn is_forced(&self) -> bool {
         self.exits.forced
     }
+
+    fn place(&self) -> (usize, usize) {
+        (self.exec.entry() as usize, self.exec.len())
+    }
 }
 
 /// A frame, in words.
@@ -207,10 +211,6 @@ impl Words {
     fn get(self, offset: i32) -> u64 {
         // SAFETY: as above.
         unsafe { self.0.add(offset as usize).cast::<u64>().read() }
-    }
-
-    fn place(&self) -> (usize, usize) {
-        (self.exec.entry() as usize, self.exec.len())
     }
 }
 
