@@ -75,6 +75,10 @@ impl<'a> Compiler<'a> {
                 && self.uses.last[e] >= self.number
             {
                 values.push((e, vals.clone()));
+                // The lanes of an affine value, where a later use reads those.
+                if let Some(&reg) = self.spread.get(&e) {
+                    values.push((e, vec![Val::Reg(reg)]));
+                }
             }
         }
         let inside = references(stmts, self.f);
