@@ -1,0 +1,190 @@
+//! Kernels run the same with machine code as without, also if that leaves anywhere: what they print, and each word of a fault.
+//!
+//! `tests/machine/*.clk` contain programs, each behind a line `//# title`.
+
+#[path = "machine_code/random.rs"]
+mod programs;
+#[path = "common/random.rs"]
+mod random;
+#[path = "common/world.rs"]
+mod world;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::device::Control;
+use clk_lang::device::sim::{Isa, Jit, Simulator};
+use clk_lang::host::interp::{Interpreter, Options};
+use world::Paper;
+
+/// Returns whether there is machine code on this machine; prints if not.
+fn is_here() -> bool {
+    let here = Isa::default().is_here() && Jit::Always.is_here(Isa::default());
+    if !here {
+        println!("skipped: this machine or system has no machine code");
+    }
+    here
+}
+
+/// Runs a program; returns what it prints, and its error if there is one.
+fn run(text: &str, jit: Jit, control: Control) -> String {
+    let mut session = Session::default();
+    let outcome = session.add("machine.clk", text, &NoFiles);
+    assert!(!outcome.failed(), "{:#?}", outcome.diagnostics);
+    let device = Arc::new(Simulator::with(Isa::default()).compiling(jit));
+    let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    let mut paper = Paper::default();
+    for chunk in outcome.chunks {
+        if let Err(error) = interpreter.run_chunk(&session, chunk, &mut paper) {
+            return format!("{}{error:#?}", paper.0);
+        }
+    }
+    paper.0
+}
+
+fn check(title: &str, text: &str) {
+    // More than one worker may find faults in another order, but the first one is reported.
+    for workers in [1, 3] {
+        let control = || Control { workers, ..Control::default() };
+        let expected = run(text, Jit::Off, control());
+        for jit in [Jit::Always, Jit::Forced, Jit::Forced] {
+            let found = run(text, jit, control());
+            assert!(found == expected, "{title} ({jit}, {workers} workers): {found}\nand should be {expected}");
+        }
+    }
+}
+
+#[test]
+fn programs_do_the_same_in_machine_code() {
+    if !is_here() {
+        return;
+    }
+    let mut count = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machine")).expect("a folder") {
+        let text = fs::read_to_string(entry.expect("an entry").path()).expect("a source");
+        for case in text.split("//#").skip(1) {
+            let (title, text) = case.split_once('\n').expect("a title and a program");
+            check(title, text);
+            count += 1;
+        }
+    }
+    assert!(count >= 15, "{count} programs");
+}
+
+/// `CLK_RANDOM_PROGRAMS` is the number of programs, `CLK_RANDOM_SEED` the first seed.
+#[test]
+fn random_kernels_do_the_same_in_machine_code() {
+    if !is_here() {
+        return;
+    }
+    let setting =
+        |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
+    let (first, count) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 200));
+    let (mut compiled, mut faults) = (0, 0);
+    for seed in first..first + count {
+        let text = programs::program(seed);
+        let mut session = Session::default();
+        let outcome = session.add("machine.clk", &text, &NoFiles);
+        if outcome.failed() {
+            // What is certain to fault is refused.
+            let why = outcome.diagnostics.iter().find(|d| d.is_error()).map(|d| format!("{} {}", d.code, d.title));
+            println!("seed {seed}: refused: {}", why.unwrap_or_default());
+            continue;
+        }
+        compiled += 1;
+        faults += u64::from(run(&text, Jit::Off, Control::default()).contains("code: \"E06"));
+        check(&format!("seed {seed}\n{text}"), &text);
+    }
+    println!("{compiled} of {count} compiled, {faults} fault");
+    assert!(compiled > count / 2, "{compiled} of {count} programs are accepted");
+    assert!(count < 100 || faults > count / 50 && faults < count / 2, "{faults} of {count} programs fault");
+}
+
+/// More values than there are registers, of each kind.
+#[test]
+fn kernels_with_hundreds_of_live_values() {
+    if !is_here() {
+        return;
+    }
+    let (n, m) = (48, 24);
+    let mut text =
+        String::from("kernel k(x: [f32; N], k: [i32; N], n: i32, out y: [f32; N], out z: [i32; N]) threads(i: N) {\n");
+    for a in 0..n {
+        text +=
+            &format!("var v{a} = x[(i + {a}) % N] * {a}.5\nvar u{a} = k[(i * {a}) % N] + {a}\nvar s{a} = k[{a}] + n\n");
+    }
+    (0..m).for_each(|a| text += &format!("var b{a} = k[i] % {} == {}\n", a + 2, a % 3));
+    text += "for j in 0..n {\n";
+    for a in 0..n {
+        let (b, c) = ((a + 1) % n, (a * 7 + 3) % n);
+        text += &format!("v{a} = v{a} * 0.5 + v{c} * 0.25 + x[(i + j) % N]\n");
+        text += &format!("u{a} = u{a} * 3 + u{b} / (j + 1)\ns{a} = s{a} * 5 + k[j * 2 + {a}] - min(s{c}, j)\n");
+    }
+    (0..m).for_each(|a| text += &format!("b{a} = (b{a} || v{a} > {a}.0) && !b{}\n", (a + 1) % m));
+    text += "if b0 { continue }\n";
+    (0..n).for_each(|a| text += &format!("if b{} {{ v{a} = exp(v{a} * 0.01) + rsqrt(v{a} * v{a} + 1.0) }}\n", a % m));
+    text += "if b1 && v0 > 10.0 { break }\n}\n";
+    let sum = |of: &dyn Fn(usize) -> String, n: usize| (0..n).map(of).collect::<Vec<_>>().join(" + ");
+    text += &format!("y[i] = {}\n", sum(&|a| format!("v{a}"), n));
+    let masks = sum(&|a| format!("i32(b{a}) * {}", 1 << (a % 20)), m);
+    text += &format!("z[i] = {} + {masks}\n}}\n", sum(&|a| format!("u{a} * {} + s{a}", a + 1), n));
+    text += "let (y, z) = k(random(333, seed = 1), arange(333) * 17 % 101, 9)\nprint(y, z)\n";
+    check("live values", &text);
+}
+
+/// The loop reads what it writes, so that it would end at once if it began again with half-done work.
+const ENDLESS: &str = "
+kernel endless(inout x: [i32; N]) threads(i: N) {
+    var n = x[i]
+    while n >= 0 {
+        n = (n + 1) & 1023
+        x[i] = n - 5000
+    }
+}
+var x = arange(100)
+endless(x)
+print(x)
+";
+
+#[test]
+fn endless_machine_code_can_be_stopped() {
+    if !is_here() {
+        return;
+    }
+    for jit in [Jit::Off, Jit::Always] {
+        let control = Control { workers: 2, ..Control::default() };
+        let stop = control.stop.clone();
+        let start = Instant::now();
+        let running = thread::spawn(move || run(ENDLESS, jit, control));
+        thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        let found = running.join().expect("no panic");
+        assert!(found.contains("E0607"), "{jit}: {found}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{jit}: it took {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn many_launches_at_once_share_machine_code() {
+    if !is_here() {
+        return;
+    }
+    let text = include_str!("machine/memory.clk");
+    let cases: Vec<&str> = text.split("//#").skip(1).filter_map(|c| c.split_once('\n')).map(|c| c.1).collect();
+    let threads: Vec<_> = (0..6)
+        .map(|at| {
+            let case = cases[at % cases.len()].to_string();
+            thread::spawn(move || {
+                let control = || Control { workers: 2, ..Control::default() };
+                let expected = run(&case, Jit::Off, control());
+                (0..5).for_each(|_| assert_eq!(run(&case, Jit::Forced, control()), expected));
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+}

@@ -1,0 +1,259 @@
+//! Random programs of what machine code is made of: loops of all kinds, nested conditions with `break` and `continue`, indices that are
+//! linear or not, arrays changed in place, lanes of 4 and 8 bytes, shared memory, and now and then a fault.
+
+use super::random::Random;
+
+/// Writes one program.
+pub struct Writer {
+    random: Random,
+    text: String,
+    /// Loops around the present statement.
+    loops: usize,
+    statements: usize,
+    /// Threads of a block, for kernels with shared memory.
+    block: Option<usize>,
+}
+
+/// Returns the program of a seed.
+pub fn program(seed: u64) -> String {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    (0..4).for_each(|_| drop(random.next()));
+    let mut writer = Writer { random, text: String::new(), loops: 0, statements: 0, block: None };
+    writer.program();
+    writer.text
+}
+
+impl Writer {
+    fn one_in(&mut self, n: usize) -> bool {
+        self.random.below(n) == 0
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text += line;
+        self.text += "\n";
+    }
+
+    fn program(&mut self) {
+        let n;
+        self.text =
+            "kernel k(x: [f32; N], c: [i32; N], d: [f64; N], n: i32, p: i32, inout a: [f32; N], inout b: [i32; N], \
+                     inout l: [i64; N], inout e: [f64; N], inout w: [u8; N], inout q: [u32; N]) "
+                .into();
+        match self.random.below(4) {
+            0 => {
+                n = 40 + self.random.below(200);
+                self.line("threads(i: N) {");
+            }
+            1 => {
+                let wide = self.random.of(&["16", "8", "5", "1", "33"]).parse().unwrap_or(1);
+                n = wide * (40usize.div_ceil(wide) + self.random.below(6));
+                self.line(&format!("threads(r: N / {wide}, s: {wide}) {{\nlet i = r * {wide} + s"));
+            }
+            _ => {
+                let (y, x) =
+                    [(1, 32), (16, 16), (8, 8), (3, 5), (2, 40), (5, 16), (7, 8), (1, 64)][self.random.below(8)];
+                let blocks = 40usize.div_ceil(x * y) + self.random.below(2);
+                n = blocks * x * y;
+                self.block = Some(x * y);
+                self.line(&format!("grid({blocks}) block({x}, {y}) {{\nshared h: [i32; {}]", x * y));
+                self.line(&format!("let t = thread_idx.y * {x} + thread_idx.x\nlet i = block_idx.x * {} + t", x * y));
+            }
+        }
+        for (name, of) in [("f", 3), ("i", 3), ("u", 2), ("m", 2), ("g", 2), ("v", 2)] {
+            for k in 0..of {
+                let value = self.expr(name, 1, true);
+                self.line(&format!("var {name}{k}: {} = {value}", ty(name)));
+            }
+        }
+        self.statements = 6 + self.random.below(16);
+        while self.statements > 0 {
+            self.statement(0);
+        }
+        for store in [
+            "a[i] = f0 + f1 - f2",
+            "b[i] = i0 ^ i1 ^ i2",
+            "l[i] = m0 ^ m1",
+            "e[i] = g0 + g1",
+            "q[i] = u0 ^ u1 ^ u32(i32(v0))",
+        ] {
+            self.line(store);
+        }
+        self.line("}");
+        let (count, p) = (self.random.below(7), self.random.below(9) as i32 - 3);
+        self.line(&format!(
+            "let x = random({n}, seed = {}) * 8.0 - 3.0\nlet c = arange({n}) * 37 % 101 - 20",
+            n + count
+        ));
+        self.line("var a = x * 0.5 + 1.0\nvar b = c * 3 % 17\nvar l = i64(c) * 7i64\nvar e = f64(x)\nvar w = u8(arange(N0) % 200)\nvar q = u32(arange(N0) * 3)".replace("N0", &n.to_string()).as_str());
+        self.line(&format!("k(x, c, f64(x) * 2.0f64, {count}, {p}, a, b, l, e, w, q)\nprint(a, b, l, e, w, q)"));
+    }
+
+    fn statement(&mut self, depth: usize) {
+        self.statements = self.statements.saturating_sub(1);
+        let name = self.random.of(&["f", "f", "i", "i", "u", "m", "g", "v"]);
+        match self.random.below(20) {
+            0..=7 => self.assign(name),
+            8..=10 if depth < 4 => self.condition(depth),
+            11..=13 if depth < 4 => self.for_loop(depth),
+            14 if self.loops > 0 => {
+                let cond = self.expr("v", 2, false);
+                let jump = self.random.of(&["break", "continue"]);
+                self.line(&format!("if {cond} {{ {jump} }}"));
+            }
+            15 if depth == 0 && self.block.is_some() => {
+                let (value, size) = (self.expr("i", 2, false), self.block.unwrap_or(1));
+                let at = self.random.below(size);
+                self.line(&format!("h[t] = {value}\nbarrier()\ni1 = h[(t + {at}) % {size}] + h[{at}]\nbarrier()"));
+            }
+            16 | 17 => {
+                let (array, name) = [("a", "f"), ("b", "i"), ("l", "m"), ("e", "g"), ("q", "u")][self.random.below(5)];
+                let (op, value) = (self.random.of(&["=", "="]), self.expr(name, 2, false));
+                self.line(&format!("{array}[i] {op} {value}"));
+            }
+            18 => {
+                let value = self.expr("i", 1, false);
+                self.line(&format!("w[i] = u8({value} & 255)"));
+            }
+            _ => self.assign(name),
+        }
+    }
+
+    fn assign(&mut self, name: &str) {
+        let (value, k) = (self.expr(name, 3, false), self.random.below(if matches!(name, "f" | "i") { 3 } else { 2 }));
+        self.line(&format!("{name}{k} = {value}"));
+    }
+
+    fn some(&mut self, depth: usize) {
+        for _ in 0..1 + self.random.below(4) {
+            self.statement(depth + 1);
+        }
+    }
+
+    fn condition(&mut self, depth: usize) {
+        let cond = if self.one_in(3) { format!("n + p > {}", self.random.below(6)) } else { self.expr("v", 2, false) };
+        self.line(&format!("if {cond} {{"));
+        self.some(depth);
+        if self.one_in(2) {
+            self.line("} else {");
+            self.some(depth);
+        }
+        self.line("}");
+    }
+
+    fn for_loop(&mut self, depth: usize) {
+        let name = ["j", "o", "z", "y"][self.loops];
+        let k = self.random.below(4);
+        let range = match self.random.below(9) {
+            0 | 1 => "0..n".into(),
+            2 => format!("n..=0 step -{}", k + 1),
+            3 => format!("{k}..n + 2 step {}", 1 + self.random.below(3)),
+            4 => "i1 & 3..i2 & 7".into(),
+            5 => format!("i0 & 7..{k} step -1"),
+            6 => format!("i..i + {k}"),
+            7 => format!("{k}..=p"),
+            _ => format!("{k}..{}", k + self.random.below(5)),
+        };
+        self.line(&format!("for {name} in {range} {{"));
+        self.loops += 1;
+        self.some(depth);
+        self.loops -= 1;
+        self.line("}");
+    }
+
+    /// Returns the text of an index, which is rarely out of bounds.
+    fn index(&mut self) -> String {
+        let k = self.random.below(4);
+        let counter = if self.loops > 0 { ["j", "o", "z", "y"][self.random.below(self.loops)] } else { "n" };
+        let other = if self.loops > 0 { ["j", "o", "z", "y"][self.random.below(self.loops)] } else { "2" };
+        match self.random.below(28) {
+            0..=5 => "i".into(),
+            6..=9 => format!("(i + {k}) % N"),
+            10..=12 => format!("(i * {k} + {counter} + 4 * N) % N"),
+            13 | 14 => format!("({counter} & 7) * {k} + ({other} & 3) * 2"),
+            15 => format!("max(0, min({counter} * 2 + {other} * {k} + i, N - 1))"),
+            16 => format!("wrapping_add(wrapping_sub(u32(i), {k}u32), {k}u32)"),
+            17 => format!("N - 1 - i / {}", k + 1),
+            18 => format!("{k}{}", self.random.of(&["", "i8", "u8", "u16", "i64"])),
+            19 | 20 => format!("i0 & {}", 7 + k),
+            21 => format!("u0 & {k}u32"),
+            22 if self.one_in(4) => format!("i + {counter}"),
+            23 if self.one_in(4) => format!("{counter} * {k} + {other}"),
+            24 if self.one_in(4) => format!("i - {k}"),
+            25 if self.one_in(4) => format!("wrapping_sub(u32(i), {k}u32)"),
+            _ => "i % 16 + n".into(),
+        }
+    }
+
+    /// Returns an expression of a kind of variable. `early`: there are none yet.
+    fn expr(&mut self, name: &str, depth: usize, early: bool) -> String {
+        let k = self.random.below(2);
+        if depth == 0 || self.one_in(5) {
+            return match (name, self.random.below(3)) {
+                ("f", 0) => format!("x[{}]", if early { "i".into() } else { self.index() }),
+                ("f", 1) => format!("a[i] * {k}.5"),
+                ("i", 0) => format!("c[{}]", if early { "i".into() } else { self.index() }),
+                ("i", 1) => self.random.of(&["n", "p", "i", "b[i]", "i32(w[i])", "-7", "1000003", "N"]).into(),
+                ("u", 0 | 1) => self.random.of(&["u32(i)", "q[i]", "4000000000u32", "3u32"]).into(),
+                ("m", 0 | 1) => self.random.of(&["i64(i)", "l[i]", "-5i64", "i64(n)"]).into(),
+                ("g", 0) => format!("d[{}]", if early { "i".into() } else { self.index() }),
+                ("g", 1) => self.random.of(&["f64(i)", "e[i]", "0.75f64", "f64(n)"]).into(),
+                ("v", 0 | 1) => self.random.of(&["i % 3 == 0", "n > 2", "x[i] > 0.0", "i < 20"]).into(),
+                (_, _) if early => match name {
+                    "f" => "0.5",
+                    "i" => "2",
+                    "u" => "9u32",
+                    "m" => "1i64",
+                    "g" => "0.25f64",
+                    _ => "true",
+                }
+                .into(),
+                _ => format!("{name}{k}"),
+            };
+        }
+        let (a, b) = (self.expr(name, depth - 1, early), self.expr(name, depth - 1, early));
+        let op = self.random.of(&["+", "-", "*"]);
+        match (name, self.random.below(8)) {
+            ("f", 0) => format!("min({a}, {b})"),
+            ("f", 1) => format!("sqrt(abs({a})) + {b}"),
+            ("f", 2) => format!("f32({}) * 0.125", self.expr("i", depth - 1, early)),
+            ("f", 3) => format!("(if {} {{ {a} }} else {{ {b} }})", self.expr("v", depth - 1, early)),
+            ("f", 4) => format!("{a} / ({b} + 0.3)"),
+            ("f", 5) => format!("exp(min({a}, 3.0)) * 0.1"),
+            ("g", 0) => format!("max({a}, {b})"),
+            ("g", 1) => format!("f64({})", self.expr("f", depth - 1, early)),
+            ("i", 0) => format!("(({a}) / (({b}) | 1))"),
+            ("i", 1) => format!("(({a}) % {})", [3, 4, 7, 16][self.random.below(4)]),
+            ("i", 2) if self.one_in(6) => format!("({a}) / ({b})"),
+            ("i", 3) => format!("(({a}) >> {k})"),
+            ("i", 4) => format!("i32({})", self.expr("v", depth - 1, early)),
+            ("i", 5) => format!("i32(clamp({}, -99.0, 99.0))", self.expr("f", depth - 1, early)),
+            ("i", 6) => format!("max({a}, {b})"),
+            ("u", 0) => format!("(({a}) / (({b}) | 1u32))"),
+            ("u", 1) => format!("(({a}) >> 3u32)"),
+            ("u", 2) => format!("min({a}, {b})"),
+            ("u", _) => format!("wrapping_add({a}, {b})"),
+            ("m", 0) => format!("i64({})", self.expr("i", depth - 1, early)),
+            ("m", 1) => format!("(({a}) ^ ({b}))"),
+            ("v", 0) => format!("({a} && {b})"),
+            ("v", 1) => format!("({a} || !({b}))"),
+            ("v", _) => {
+                let of = self.random.of(&["f", "i", "i", "u", "m", "g"]);
+                let (a, b) = (self.expr(of, depth - 1, early), self.expr(of, depth - 1, early));
+                format!("({a}) {} ({b})", self.random.of(&["<", ">=", "==", "!="]))
+            }
+            ("m" | "i", _) => format!("(({a}) {op} ({b}))"),
+            _ => format!("(({a}) {op} ({b}))"),
+        }
+    }
+}
+
+fn ty(name: &str) -> &'static str {
+    match name {
+        "f" => "f32",
+        "i" => "i32",
+        "u" => "u32",
+        "m" => "i64",
+        "g" => "f64",
+        _ => "bool",
+    }
+}
