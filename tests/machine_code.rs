@@ -84,7 +84,7 @@ fn random_kernels_do_the_same_in_machine_code() {
     }
     let setting =
         |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
-    let (first, count) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 200));
+    let (first, count) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 100));
     let (mut compiled, mut faults) = (0, 0);
     for seed in first..first + count {
         let text = programs::program(seed);
