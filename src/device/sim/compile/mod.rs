@@ -73,7 +73,7 @@ impl<'a> Compiler<'a> {
             a: Rc::new(variances),
             jit: false,
             in_region: false,
-            references: region::references(&f.body, f),
+            references: uses::references(&f.body, f),
             regions_of_lanes: vec![],
             part: Section::Body,
             prologue: vec![],

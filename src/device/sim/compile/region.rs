@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::uses::references;
 use super::*;
 use crate::device::sim::enter::Enter;
 use crate::device::sim::lane::build::{Builder, Outside, Support, outside};
@@ -120,25 +121,6 @@ impl<'a> Compiler<'a> {
     fn uniform_regs(&self) -> Vec<bool> {
         self.regs.iter().map(|def| matches!(def, RegDef::Uniform { .. })).collect()
     }
-}
-
-/// Counts the reads and writes of each local.
-pub(crate) fn references(stmts: &[Stmt], f: &Function) -> FxHashMap<LocalId, u32> {
-    let mut counts = FxHashMap::default();
-    each_stmt(stmts, &mut |stmt| {
-        let local = match &stmt.kind {
-            StmtKind::Write { local, .. } => Some(*local),
-            StmtKind::Let(e) => match f.exprs[*e].kind {
-                ExprKind::Read(local) => Some(local),
-                _ => None,
-            },
-            _ => None,
-        };
-        if let Some(local) = local {
-            *counts.entry(local).or_insert(0) += 1;
-        }
-    });
-    counts
 }
 
 /// Counts the statements that compute something, those in loops ten times.

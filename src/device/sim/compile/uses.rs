@@ -3,6 +3,8 @@
 //! Input: a function and the variance of its values. Output: by expression the last statement that uses it, the number of uses,
 //! and whether an affine value is needed per lane; by memory, whether its only accesses are integer sums.
 
+use rustc_hash::FxHashMap;
+
 use crate::base::arena::Side;
 use crate::ir::def::*;
 use crate::ir::variance::{Number, Variance, Variances, is_word};
@@ -107,4 +109,23 @@ pub(crate) fn sums(f: &Function) -> Vec<bool> {
         _ => {}
     });
     sums
+}
+
+/// Counts the reads and writes of each local.
+pub(crate) fn references(stmts: &[Stmt], f: &Function) -> FxHashMap<LocalId, u32> {
+    let mut counts = FxHashMap::default();
+    each_stmt(stmts, &mut |stmt| {
+        let local = match &stmt.kind {
+            StmtKind::Write { local, .. } => Some(*local),
+            StmtKind::Let(e) => match f.exprs[*e].kind {
+                ExprKind::Read(local) => Some(local),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(local) = local {
+            *counts.entry(local).or_insert(0) += 1;
+        }
+    });
+    counts
 }

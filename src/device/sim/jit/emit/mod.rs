@@ -12,6 +12,7 @@ mod float;
 mod memory;
 mod narrow;
 mod operand;
+mod outline;
 mod scalar;
 mod vector;
 

@@ -4,7 +4,7 @@
 //! and of the last iteration, as long as each iteration would have made it. One that every lane of the group makes anyway moves into
 //! the setup, as a check of the range of all their indices.
 
-use super::linear::{Atom, Linear, Sym, ZERO};
+use super::form::{Atom, Linear, Sym, ZERO};
 use super::*;
 use crate::ir::def::{Extent, Memory, Place, Space};
 

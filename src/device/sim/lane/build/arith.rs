@@ -1,7 +1,7 @@
 //! Operators, functions and conversions: on scalars where a value is uniform, in linear forms where it changes evenly, else on
 //! vectors and masks.
 
-use super::linear::Linear;
+use super::form::Linear;
 use super::*;
 use crate::device::sim::lanes::convert::is_free;
 use crate::ir::def::BinOp;

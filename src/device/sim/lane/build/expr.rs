@@ -1,6 +1,6 @@
 //! Expressions, and the forms of a value that instructions ask for.
 
-use super::linear::{Atom, Linear, Sym, ZERO};
+use super::form::{Atom, Linear, Sym, ZERO};
 use super::*;
 use crate::device::sim::compile::state::Affine;
 use crate::device::sim::lanes::lane_of_raw;

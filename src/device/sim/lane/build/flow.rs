@@ -1,6 +1,6 @@
 //! Statements: jumps where control is the same for all lanes of a vector, masks where it is not.
 
-use super::linear::{Atom, COUNTERS, Linear, Sym};
+use super::form::{Atom, COUNTERS, Linear, Sym};
 use super::*;
 use crate::ir::def::{Block, StmtKind};
 use crate::ir::variance::Variance;

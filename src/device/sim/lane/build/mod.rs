@@ -9,6 +9,7 @@ mod access;
 mod arith;
 mod expr;
 mod flow;
+mod form;
 mod linear;
 mod supported;
 
@@ -16,7 +17,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use self::linear::Linear;
+use self::form::Linear;
 pub(crate) use self::supported::{Support, outside};
 use super::*;
 use crate::device::sim::code::AXES;
