@@ -94,7 +94,6 @@ fn unary(un: Un, elem: Elem, a: u64) -> u64 {
     let a = typed(elem, a);
     let function = match un {
         Un::Neg => return dynamic::unary(UnaryOp::Neg, a).unwrap().bits,
-        Un::Not => return dynamic::unary(UnaryOp::Not, a).unwrap().bits,
         Un::Abs => MathFn::Abs,
         Un::Sqrt => MathFn::Sqrt,
         Un::Rsqrt => MathFn::Rsqrt,
