@@ -18,6 +18,7 @@ use crate::device::sim::group::{CHUNK, Group, Line, RegionCode, Slot};
 use crate::device::sim::lane::{Input, Region, Written, copies, live, verify};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory;
+use crate::device::sim::reg::Reg;
 use crate::lang::scalar::Scalar;
 
 /// How the groups of a launch are divided into vectors; code is compiled for each kind of division that occurs.
@@ -61,8 +62,9 @@ pub(crate) struct Machine {
     simple: bool,
     frame_bytes: usize,
     writes: Vec<Written>,
-    /// Registers that are read and written, which have to be kept while the code can leave.
-    kept: Vec<u16>,
+    /// The code can leave, so that whatever it writes has to be kept: the interpreter's code may read registers that it does not.
+    leaves: bool,
+    reads: Vec<Reg>,
     memories: Vec<u32>,
     exits: Exits,
 }
@@ -84,7 +86,6 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
     let lanes = |input: &Input| if let Input::Lanes(reg) = input { Some(*reg) } else { None };
     let viewed = varying.iter().any(|(_, input)| lanes(input).is_some());
     let unhomed = region.writes.iter().any(|w| !w.uniform && code.views.contains(&w.reg));
-    let both = |w: &&Written| leaves && !w.uniform && region.reads.contains(&w.reg);
     Some(Box::new(Machine {
         exec,
         frame_bytes: (layout.slots + allocation.slot_bytes) as usize,
@@ -92,7 +93,8 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
         outputs: layout.outputs,
         fixed,
         varying,
-        kept: region.writes.iter().filter(both).map(|w| w.reg).collect(),
+        leaves,
+        reads: region.reads.clone(),
         memories: region.memories.iter().map(|m| m.0.index() as u32).collect(),
         exits,
         writes: region.writes.clone(),
@@ -327,10 +329,10 @@ impl Machine {
             for written in self.writes.iter().filter(|w| !w.uniform) {
                 let (slot, home) = (g.slot(written.reg), *g.homes.add(written.reg as usize));
                 let size = if is_wide(written.scalar) { 2 * bytes } else { bytes };
-                if self.kept.contains(&written.reg) {
-                    if slot.ptr != home.ptr {
-                        copy_view(g, slot, home.ptr);
-                    }
+                if slot.ptr != home.ptr && self.reads.contains(&written.reg) {
+                    copy_view(g, slot, home.ptr);
+                }
+                if self.leaves {
                     room.kept.extend_from_slice(std::slice::from_raw_parts(home.ptr, size));
                 }
                 *g.slots.add(written.reg as usize) = home;
@@ -415,7 +417,7 @@ impl Machine {
             let mut kept = room.kept.as_ptr();
             for (written, slot) in self.writes.iter().zip(&room.slots) {
                 let size = 4 * CHUNK * g.column_chunks * if is_wide(written.scalar) { 2 } else { 1 };
-                if self.kept.contains(&written.reg) {
+                if self.leaves && !written.uniform {
                     let home = *g.homes.add(written.reg as usize);
                     std::ptr::copy_nonoverlapping(kept, home.ptr, size);
                     kept = kept.add(size);

@@ -10,8 +10,11 @@ use crate::ir::variance::Variance;
 impl Builder<'_> {
     /// Computes an expression at this point. Integers that are the same in all lanes become scalars.
     pub(super) fn expr(&mut self, e: ExprId) -> Option<Vec<Lane>> {
-        self.uniform = self.variances.exprs[e] == Variance::Uniform;
+        let uniform = self.variances.exprs[e] == Variance::Uniform;
+        // Operands that are computed on the way have their own.
+        let outer = std::mem::replace(&mut self.uniform, uniform);
         let mut lanes = self.any_expr(e)?;
+        self.uniform = outer;
         let scalar = self.f.exprs[e].ty.scalar();
         if self.variances.exprs[e] == Variance::Uniform && scalar.is_int() {
             for lane in &mut lanes {
