@@ -71,7 +71,7 @@ static bool continues_line(TSLexer *lexer) {
     switch (lexer->lookahead) {
         case '-':
             advance(lexer);
-            return lexer->lookahead == '>';
+            return lexer->lookahead == '>' || lexer->lookahead == '=';
         case '!':
             advance(lexer);
             return lexer->lookahead == '=';

@@ -26,16 +26,16 @@ body {
     %10: i32 = load_scalar.w4 %1
     check_row(1) %3, %4, %2 under %0
     %8: mut mask = move %0
-    %11: mut v32 = load.w4.row %5 under %0
+    %11: mut v32(x, row) = load.w4.row %5 under %0
     block 'e1 {
         loop {
             %12: mask = compare lt.f32 %11, %6
             %8 = mask_without %8, %12
             branch 'e1 if none %8
-            %13: v32 = add.f32 %11, %6
+            %13: v32(x, row) = add.f32 %11, %6
             %11 = move %13 under %8
             branch 'e1 if eq.i64 %2, %3
-            %14: v32 = load.w4.row %5 under %8
+            %14: v32(x) = load.w4.row %5 under %8
         }
     }
     store.w4.row %5, %11 under %0
@@ -122,7 +122,7 @@ fn r3_masks() {
     check(
         "%11, %6\n            %11 =",
         "%11, %6 under %0\n            %11 =",
-        "R3 masks: a mask in `%13 = add.f32 %11, %6 under %0`",
+        "R5 single: a move under a mask of a value that is not mutable in `%13 = add.f32 %11, %6 under %0`",
     );
     check("%13 under %8", "%13 under %6", "R3 masks: a v32 as the mask in `%11 = move %13 under %6`");
 }
@@ -187,8 +187,8 @@ fn r7_defined() {
     );
     // A move under a mask uses what it leaves.
     check(
-        "    %11: mut v32 = load.w4.row %5 under %0\n",
-        "    %11: mut v32 = move %6 under %0\n",
+        "    %11: mut v32(x, row) = load.w4.row %5 under %0\n",
+        "    %11: mut v32(x, row) = move %6 under %0\n",
         "R7 defined: %11 may not be defined in `%11 = move %6 under %0`",
     );
     // Defined in front of one of two branches.
@@ -198,7 +198,7 @@ fn r7_defined() {
         "R7 defined: %14 may not be defined in `store.w4.row %5, %14 under %0`",
     );
     // A loop only ends by branches, of which the first is in front of the definition.
-    check("branch 'e1 if none %8\n            %13: v32 = add.f32 %11, %6", "%13: v32 = add.f32 %11, %6", "");
+    check("branch 'e1 if none %8\n            %13: v32(x, row) = add.f32 %11, %6", "%13: v32(x, row) = add.f32 %11, %6", "");
     check(
         "branch 'e1 if eq.i64 %2, %3",
         "branch 'e1 if none %14",
@@ -264,8 +264,8 @@ fn r9_checked() {
     );
     // The mask has got lanes since that were not checked.
     check(
-        "            %14: v32 = load.w4.row %5 under %8",
-        "            %8 = mask_or %8, %12\n            %14: v32 = load.w4.row %5 under %8",
+        "            %14: v32(x) = load.w4.row %5 under %8",
+        "            %8 = mask_or %8, %12\n            %14: v32(x) = load.w4.row %5 under %8",
         &missing("check_row(1) %3, %4, %2", "%14 = load.w4.row %5 under %8"),
     );
 }
