@@ -34,10 +34,10 @@
 //! }
 //! body {
 //!     %0: mask = entered
-//!     %15: v32 = load.w4.row %14 under %0
-//!     %19: v32 = load.w4.row %18 under %0
-//!     %21: v32 = mul.f32 %20, %15
-//!     %22: v32 = add.f32 %21, %19
+//!     %15: v32(x) = load.w4.row %14 under %0
+//!     %19: v32(x) = load.w4.row %18 under %0
+//!     %21: v32(x) = mul.f32 %20, %15
+//!     %22: v32(x) = add.f32 %21, %19
 //!     store.w4.row %25, %22 under %0
 //! }
 //! ```

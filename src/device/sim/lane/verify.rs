@@ -204,9 +204,6 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::MaskAnd | Op::MaskWithout | Op::MaskOr | Op::MaskXor => Of(vec![Mask; 2], Some(Mask)),
         Op::MaskNot => Of(vec![Mask], Some(Mask)),
         Op::Move => Of(vec![dst.unwrap_or(I32)], Some(dst.unwrap_or(I32))),
-        Op::Load(cell, Form::Lanes) | Op::Store(cell, Form::Lanes) if cell.size() < 4 => {
-            Wrong("offsets of small elements")
-        }
         Op::Load(cell, Form::Lanes) => Of(vec![I64, V32], Some(cell.vector())),
         Op::Load(cell, _) => Of(vec![I64], Some(cell.vector())),
         Op::Store(_, Form::One) => Wrong("a store of one element"),
@@ -325,7 +322,8 @@ fn coordinates(region: &Region, insts: &[&Inst]) -> Result<(), String> {
             return Err(format!("R8 coordinates: %{number} is marked as {def}"));
         }
     }
-    let varies = |v: Value| v != Value::NONE && marks[v.index()] != (false, false);
+    // A vector may be marked although it is the same for all, such as the choice of one of two that are.
+    let varies = |v: Value| v != Value::NONE && region.ty(v).is_scalar() && marks[v.index()] != (false, false);
     for inst in insts {
         if matches!(inst.op, Op::Output(_) | Op::LeaveZero) && varies(inst.args[0]) {
             return Err(at("R8 coordinates", inst)(format!("{} differs between vectors", inst.args[0])));

@@ -96,7 +96,6 @@ fn r2_types() {
         "store.w8.row %5, %11",
         "R2 types: operands of types (i64, v32), not (i64, v64), in `store.w8.row %5, %11 under %0`",
     );
-    check("store.w4.row", "store.u8.lanes", "R2 types: offsets of small elements in `store.u8.lanes %5, %11 under %0`");
     check(
         "%10: i32 = load_scalar.w4",
         "%10: i32 = load_scalar.w8",
@@ -215,7 +214,6 @@ fn r7_defined() {
 fn r8_coordinates() {
     check("%15: i32(x)", "%15: i32", "R8 coordinates: %15 is marked as i32");
     check("%7: i32(x) = coord x", "%7: i32(x) = coord y", "R8 coordinates: %7 is marked as i32(x)");
-    check("%10: i32 =", "%10: i32(row) =", "R8 coordinates: %10 is marked as i32(row)");
     check("output(0) %10", "output(0) %7", "R8 coordinates: %7 differs between vectors in `output(0) %7`");
     check(
         "    output(0) %10",
