@@ -292,7 +292,7 @@ impl Machine {
             // SAFETY: memories of the group's code.
             let memory = unsafe { &*g.memories.add(memory as usize) };
             // An element of two bytes has to lie in one word.
-            let aligned = memory.ptr as usize % 2 == 0;
+            let aligned = (memory.ptr as usize).is_multiple_of(2);
             aligned && memory.len < LARGEST && memory.axes.iter().all(|axis| axis.extent < LARGEST_EXTENT)
         })
     }

@@ -29,7 +29,10 @@ impl Support<'_> {
                     labels.insert(*label);
                     !(self.waits)(body)
                 }
-                StmtKind::Block { label, .. } => labels.insert(*label) || true,
+                StmtKind::Block { label, .. } => {
+                    labels.insert(*label);
+                    true
+                }
                 StmtKind::Break(label) | StmtKind::Continue(label) => labels.contains(label),
                 _ => false,
             }

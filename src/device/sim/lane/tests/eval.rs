@@ -240,7 +240,7 @@ impl World<'_> {
     fn input(&self, input: Input) -> u64 {
         let array = |m: MemId| &self.memories.iter().find(|(id, _)| *id == m).expect("a memory").1;
         match input {
-            Input::Uniform(reg, of) if of == Scalar::Bool => u64::from((self.uniform)(reg) != 0),
+            Input::Uniform(reg, Scalar::Bool) => u64::from((self.uniform)(reg) != 0),
             Input::Uniform(reg, _) => (self.uniform)(reg),
             Input::Base(memory) => (SPACE * (memory.index() as i64 + 1)) as u64,
             Input::Extent(memory, axis) => array(memory).shape[axis as usize].into(),

@@ -197,7 +197,11 @@ fn r7_defined() {
         "R7 defined: %14 may not be defined in `store.w4.row %5, %14 under %0`",
     );
     // A loop only ends by branches, of which the first is in front of the definition.
-    check("branch 'e1 if none %8\n            %13: v32(x, row) = add.f32 %11, %6", "%13: v32(x, row) = add.f32 %11, %6", "");
+    check(
+        "branch 'e1 if none %8\n            %13: v32(x, row) = add.f32 %11, %6",
+        "%13: v32(x, row) = add.f32 %11, %6",
+        "",
+    );
     check(
         "branch 'e1 if eq.i64 %2, %3",
         "branch 'e1 if none %14",
