@@ -17,7 +17,9 @@ pub struct Writer {
 /// Returns the program of a seed.
 pub fn program(seed: u64) -> String {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    (0..4).for_each(|_| drop(random.next()));
+    for _ in 0..4 {
+        random.next();
+    }
     let mut writer = Writer { random, text: String::new(), loops: 0, statements: 0, block: None };
     writer.program();
     writer.text
