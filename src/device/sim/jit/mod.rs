@@ -73,7 +73,7 @@
 //!
 //! # When
 //! `tier` compiles a kernel once its launches together have had enough to do (`CLK_SIM_JIT=auto`), before it first runs
-//! (`always`), or never (`off`). `clk doctor` says whether machine code is possible here, `--stats` what became of it, and with
+//! (`always`), or never (`off`, the default for now). `clk doctor` says whether machine code is possible here, `--stats` what became of it, and with
 //! `CLK_SIM_PERF=1` `perf report` names it.
 //!
 //! # What is missing

@@ -317,6 +317,9 @@ impl Builder<'_> {
         if !elem.is_float() && !matches!(function, Min | Max | Clamp | Abs) {
             return None;
         }
+        if let (Abs, false, [lane]) = (function, elem.is_signed(), lanes) {
+            return Some(lane.clone());
+        }
         let args: Vec<Value> = lanes.iter().map(|lane| self.vector(lane, ty)).collect();
         let vector = elem.vector();
         let two = |b: &mut Self, bin, x, y| b.pure(Op::Vector(bin, elem), vector, &[x, y]);
