@@ -280,8 +280,8 @@ fn setup(region: &Region, inst: &Inst) -> Result<(), String> {
 
 /// Returns whether a divisor is a constant that no quotient traps with: neither 0 nor -1.
 fn is_safe_divisor(region: &Region, value: Value) -> bool {
-    let safe =
-        |inst: &&Inst| matches!(inst.op, Op::Const(c) if ![0, -1].contains(&c) && ![0, -1].contains(&(c as i32)));
+    let own = |c: i64| if region.ty(value) == Ty::I64 { c } else { (c as i32).into() };
+    let safe = |inst: &&Inst| matches!(inst.op, Op::Const(c) if ![0, -1].contains(&own(c)));
     region.setup.iter().any(|inst| inst.dst == value && safe(&inst))
 }
 
