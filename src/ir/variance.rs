@@ -46,6 +46,11 @@ pub(crate) struct Variances {
 }
 
 impl Variances {
+    /// Returns whether lanes leave the loop, or skip the rest of an iteration, while others go on.
+    pub(crate) fn parts(&self, label: Label) -> bool {
+        self.leaky.contains(&label) || self.continue_leaky.contains(&label)
+    }
+
     /// Returns whether the local may be read before it is written (conservative).
     pub(crate) fn starts_unwritten(&self, local: LocalId) -> bool {
         !self.homes[local.index()].set_first
@@ -142,11 +147,11 @@ impl Walk<'_> {
                 let ragged = start.max(end).max(step) != Variance::Uniform;
                 let class = if step == Variance::Uniform { start } else { Variance::Varying };
                 self.raise_local(*local, class);
-                let partial = ragged || self.a.leaky.contains(label) || self.a.continue_leaky.contains(label);
+                let partial = ragged || self.a.parts(*label);
                 self.region(Some(*label), number, true, partial, body);
             }
             StmtKind::Loop { label, body, .. } => {
-                let partial = self.a.leaky.contains(label) || self.a.continue_leaky.contains(label);
+                let partial = self.a.parts(*label);
                 self.region(Some(*label), number, true, partial, body);
             }
             StmtKind::Block { label, body } => self.region(Some(*label), number, false, false, body),

@@ -189,29 +189,19 @@ impl Program {
         let geometry = geometry::Geometry::new(extents, code);
         let workers = if control.deterministic && code.ordered { 1 } else { manner.workers };
         let (isa, backward) = (self.isa, manner.backward);
-        if !code.checks.memory {
-            let machines = self.tier.machines(self.jit, code, &geometry);
-            let launch = frame::Launch {
-                ops,
-                code,
-                geometry: &geometry,
-                bindings,
-                control,
-                workers,
-                watch: None,
-                backward,
-                isa,
-                machines: machines.as_ref().map_or(&[], |machines| machines.as_slice()),
-                report: &self.report,
-            };
-            return Ran { result: sched::run(&launch, extents), decided: false };
-        }
+        let checked = code.checks.memory;
         // If blocks ran one after the other, a block that waits for a later one would wait forever; one worker finds that in
         // every run. And the order that fences establish is exact only if an atomic operation and its event are indivisible.
-        let workers = if code.polls || manner.careful { 1 } else { sched::machine(workers) };
-        let warnings = control.warnings.clone();
-        let watch = check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings);
-        let watch = Some(watch);
+        let workers = match checked {
+            true if code.polls || manner.careful => 1,
+            true => sched::machine(workers),
+            false => workers,
+        };
+        let watch = checked.then(|| {
+            let warnings = control.warnings.clone();
+            check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings)
+        });
+        let machines = if checked { None } else { self.tier.machines(self.jit, code, &geometry) };
         let launch = frame::Launch {
             ops,
             code,
@@ -222,17 +212,18 @@ impl Program {
             watch,
             backward,
             isa,
-            machines: &[],
+            machines: machines.as_ref().map_or(&[], |machines| machines.as_slice()),
             report: &self.report,
         };
         let mut result = sched::run(&launch, extents);
-        if let (Ok(output), Some(watch)) = (&mut result, &launch.watch)
+        let Some(watch) = &launch.watch else { return Ran { result, decided: false } };
+        if let Ok(output) = &mut result
             && let Some(fault) = watch.lock_order()
         {
             result = Err(Box::new(Fault { output: std::mem::take(output), ..*fault }));
         }
-        let decided = launch.watch.as_ref().is_some_and(|watch| watch.decided());
-        if let (Ok(_), Some(watch)) = (&result, &launch.watch) {
+        let decided = watch.decided();
+        if result.is_ok() {
             watch.finish(&launch.bindings, control.larger);
         }
         Ran { result, decided }

@@ -536,7 +536,7 @@ impl<'a> Compiler<'a> {
     fn loop_(&mut self, label: Label, body: &'a Block, span: Span) {
         self.straight = false;
         let from = self.mask;
-        let own = self.own_mask(self.a.leaky.contains(&label) || self.a.continue_leaky.contains(&label));
+        let own = self.own_mask(self.a.parts(label));
         self.report_gathered(body);
         let tree = if own.is_none() { self.tree(label, body) } else { None };
         self.open(Some(label), own, RegionKind::Plain);
@@ -624,7 +624,7 @@ impl<'a> Compiler<'a> {
         let from = self.mask;
         self.report_gathered(body);
         if all_uniform && !lanes_local {
-            let own = self.own_mask(self.a.leaky.contains(&label) || self.a.continue_leaky.contains(&label));
+            let own = self.own_mask(self.a.parts(label));
             self.loops.push(def.clone());
             let none = self.emit_jump(plain::<control::ForUniform>(), Op { y: n, ..nothing() });
             self.open(Some(label), own, RegionKind::Plain);

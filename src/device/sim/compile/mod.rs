@@ -54,6 +54,9 @@ pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Compiled {
     }
     // Checks listen to what the interpreter does.
     c.jit = jit && !kernel.checks.any();
+    if c.jit {
+        c.references = uses::references(&f.body, &f);
+    }
     c.memories();
     c.run();
     c.finish()
@@ -73,7 +76,7 @@ impl<'a> Compiler<'a> {
             a: Rc::new(variances),
             jit: false,
             in_region: false,
-            references: uses::references(&f.body, f),
+            references: FxHashMap::default(),
             regions_of_lanes: vec![],
             part: Section::Body,
             prologue: vec![],
@@ -254,7 +257,11 @@ impl<'a> Compiler<'a> {
             calls: self.f.calls.clone(),
             polls: self.polls,
             regions: self.regions_of_lanes,
-            views: (0..).zip(&self.kinds).filter(|k| *k.1 == state::Kind::View).map(|k| k.0).collect(),
+            views: if self.jit {
+                (0..).zip(&self.kinds).filter(|k| *k.1 == state::Kind::View).map(|k| k.0).collect()
+            } else {
+                vec![]
+            },
         };
         Compiled { ops, code }
     }

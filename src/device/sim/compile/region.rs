@@ -43,7 +43,7 @@ impl<'a> Compiler<'a> {
         if values.iter().any(|&e| !known(self, e)) {
             return None;
         }
-        let mut from = Outside { uniform: vec![], ..Outside::default() };
+        let mut from = Outside::default();
         for &e in &values {
             let vals = self.value(e);
             from.values.insert(e, vals);

@@ -77,6 +77,11 @@ impl Layout {
         WORDS + 8 * number as i32
     }
 
+    /// Returns the offset of an input of the region.
+    pub fn offset(&self, input: Input) -> i32 {
+        self.input(self.inputs.iter().position(|i| *i == input).unwrap_or(0))
+    }
+
     pub fn offsets(&self) -> FxHashMap<Input, i32> {
         self.inputs.iter().enumerate().map(|(number, &input)| (input, self.input(number))).collect()
     }

@@ -1,8 +1,8 @@
 //! Machine code of a region, and how a group runs it.
 //!
 //! Input: a region and the shape of the launch's groups; then, for each entry, the group. Output: the group's registers and memory as
-//! the interpreter would leave them, or as they were, if the code has left. The idea: an entry is a transaction. Registers that the
-//! region reads and writes are copied first, stores that could be read again are logged, and both are put back where the code leaves.
+//! the interpreter would leave them, or as they were, if the code has left. The idea: an entry is a transaction. Where code can leave,
+//! registers that it writes are copied first and stores that could be read again are logged; both are put back where it does.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,6 @@ use super::alloc::{Allocation, MOST, Shape, allocate};
 use super::emit::{Exits, REGISTERS, emit};
 use super::exec::Exec;
 use super::frame::{self, Layout};
-use super::functions;
 use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group, Line, RegionCode, Slot};
@@ -79,12 +78,11 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
     let (shape, allocation) = fit(&region, &heads, &layout, division);
     let leaves = forced || region.may_leave();
     let exits = Exits { logged: leaves && region.reloads(), forced };
-    let bytes = emit(&region, &allocation, &layout, shape, exits, &|function| functions::address(function));
+    let bytes = emit(&region, &allocation, &layout, shape, exits);
     let exec = Exec::new(&bytes)?;
     let all = (0..).zip(&layout.inputs).map(|(number, &input)| (layout.input(number), input));
     let (fixed, varying): (Vec<_>, Vec<_>) = all.partition(|(_, input)| is_fixed(input, code));
-    let lanes = |input: &Input| if let Input::Lanes(reg) = input { Some(*reg) } else { None };
-    let viewed = varying.iter().any(|(_, input)| lanes(input).is_some());
+    let viewed = varying.iter().any(|(_, input)| matches!(input, Input::Lanes(_)));
     let unhomed = region.writes.iter().any(|w| !w.uniform && code.views.contains(&w.reg));
     Some(Box::new(Machine {
         exec,
@@ -129,7 +127,7 @@ fn fit(region: &Region, heads: &[live::Set], layout: &Layout, division: Division
     }
 }
 
-/// Memory for the frames, copies and logs of this thread.
+/// Memory for the copies and logs of this thread.
 #[derive(Default)]
 struct Room {
     kept: Vec<u8>,
@@ -320,20 +318,18 @@ impl Machine {
         ((first / nx, end.div_ceil(nx)), (0, nx))
     }
 
-    /// Copies registers that are read and written to where they can be had again, and lets written ones lie in memory of their own.
+    /// Lets registers that are written lie in memory of their own, and copies what has to be put back where the code leaves.
     unsafe fn take_homes(&self, g: &mut Group, room: &mut Room) {
-        let bytes = 4 * CHUNK * g.column_chunks;
         room.kept.clear();
         // SAFETY: registers of the group's code, with room for all lanes.
         unsafe {
             for written in self.writes.iter().filter(|w| !w.uniform) {
                 let (slot, home) = (g.slot(written.reg), *g.homes.add(written.reg as usize));
-                let size = if is_wide(written.scalar) { 2 * bytes } else { bytes };
                 if slot.ptr != home.ptr && self.reads.contains(&written.reg) {
                     copy_view(g, slot, home.ptr);
                 }
                 if self.leaves {
-                    room.kept.extend_from_slice(std::slice::from_raw_parts(home.ptr, size));
+                    room.kept.extend_from_slice(std::slice::from_raw_parts(home.ptr, bytes_of(g, written)));
                 }
                 *g.slots.add(written.reg as usize) = home;
             }
@@ -416,16 +412,20 @@ impl Machine {
             }
             let mut kept = room.kept.as_ptr();
             for (written, slot) in self.writes.iter().zip(&room.slots) {
-                let size = 4 * CHUNK * g.column_chunks * if is_wide(written.scalar) { 2 } else { 1 };
                 if self.leaves && !written.uniform {
                     let home = *g.homes.add(written.reg as usize);
-                    std::ptr::copy_nonoverlapping(kept, home.ptr, size);
-                    kept = kept.add(size);
+                    std::ptr::copy_nonoverlapping(kept, home.ptr, bytes_of(g, written));
+                    kept = kept.add(bytes_of(g, written));
                 }
                 *g.slots.add(written.reg as usize) = *slot;
             }
         }
     }
+}
+
+/// Returns the size of a register of lanes.
+fn bytes_of(g: &Group, register: &Written) -> usize {
+    4 * CHUNK * g.column_chunks * if is_wide(register.scalar) { 2 } else { 1 }
 }
 
 /// Copies the active chunks of a register that views memory, where they may lie apart, and behind which there may be nothing.

@@ -271,7 +271,7 @@ impl Wide for Portable {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use super::avx2::V256;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::V512;
+pub(crate) use x86::{DOUBT, V512};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -474,7 +474,7 @@ mod x86 {
     ///
     /// The estimate is good to 2^-14, so that the residual `r = 1 - x y²` is below 2^-13 and the truncation error of the cubic
     /// step is 5/16 r³ < 2^-40; each intermediate rounding adds at most 2^-24 r. Together they stay below 2^-35.
-    const DOUBT: f32 = f32::from_bits(0x2e00_0000);
+    pub(crate) const DOUBT: f32 = f32::from_bits(0x2e00_0000);
 
     /// Computes `1 / sqrt(x)` as the scalar definition rounds it (correctly: `tests/scalar_rsqrt.rs` tests every mantissa). The
     /// correction is perturbed a little up and a little down; if both round to the same number, that is the correctly rounded

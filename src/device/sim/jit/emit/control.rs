@@ -132,10 +132,7 @@ impl Emit<'_> {
             let d = self.mask_for(inst.dst, copy, K7);
             let step = if self.shape.rows { 1 } else { self.shape.width };
             // Lanes that are left: of each, the number is below the distance to the end.
-            let lanes = (0..self.shape.width as i32)
-                .map(|l| if self.shape.rows { 0 } else { l } + (copy * step) as i32)
-                .flat_map(i32::to_le_bytes);
-            let pool = self.asm.constant(&lanes.collect::<Vec<u8>>());
+            let pool = self.multiples((copy * step) as i32, if self.shape.rows { 0 } else { 1 });
             self.asm.broadcast_gpr(Size::S32, len, V[1], Gpr::RAX, Masking::None);
             self.asm.cmp(Cmp::D, len, d, V[1], pool, 6, None);
             let all = self.asm.label();

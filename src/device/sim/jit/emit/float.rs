@@ -4,11 +4,10 @@
 use super::*;
 use crate::device::sim::jit::alloc::Loc;
 use crate::device::sim::jit::frame::{CALL, SAVED_GPRS, SAVED_MASKS, SAVED_VECTORS};
+use crate::device::sim::jit::functions;
 use crate::device::sim::lane::{Bin, Elem};
+use crate::device::sim::lanes::wide::DOUBT;
 use crate::lang::ops::MathFn;
-
-/// The relative error bound of an estimate's correction; `lanes::wide` derives it.
-const DOUBT: u32 = 0x2e00_0000;
 
 impl Emit<'_> {
     /// A NaN loses to a number, and -0 is below +0: the hardware's result, but `a` where `b` is a NaN, and where both are equal and
@@ -54,7 +53,7 @@ impl Emit<'_> {
         let half = all(self, 0.5);
         self.asm.v3(V3::Fmadd213Ps, len, V[3], V[2], half, Masking::None);
         self.asm.v3(V3::MulPs, len, V[3], V[3], V[1], Masking::None);
-        let doubt = self.all(false, DOUBT.into());
+        let doubt = self.all(false, DOUBT.to_bits().into());
         self.asm.v3(V3::AddPs, len, V[4], V[2], doubt, Masking::None);
         self.asm.v3(V3::Fmadd213Ps, len, V[4], V[3], V[1], Masking::None);
         self.asm.v3(V3::SubPs, len, V[2], V[2], doubt, Masking::None);
@@ -183,7 +182,7 @@ impl Emit<'_> {
                 self.asm.vstore(false, len, Self::slot(CALL + 64 * number as i32), x, None);
             }
             self.asm.lea(Size::S64, Gpr::RDI, Self::slot(CALL));
-            self.asm.mov_imm64(Gpr::RAX, (self.lookup)(function) as u64);
+            self.asm.mov_imm64(Gpr::RAX, functions::address(function) as u64);
             self.asm.call(Gpr::RAX);
             self.asm.v2(V2::Move, len, V[0], Self::slot(CALL), Masking::None);
             match self.allocation.of(inst.dst, copy, self.copies(inst.dst)) {
@@ -234,7 +233,7 @@ impl Emit<'_> {
         }
     }
 
-    fn restore(&mut self, live: &[Loc]) {
+    pub(super) fn restore(&mut self, live: &[Loc]) {
         for loc in live {
             match *loc {
                 Loc::Gpr(n) if is_volatile(n) => {
@@ -250,16 +249,12 @@ impl Emit<'_> {
         }
     }
 
-    /// Calls a function while every register holds something.
+    /// Saves the registers that a called function may overwrite, whatever they hold; returns them.
     pub(super) fn save_all(&mut self) -> Vec<Loc> {
         let all =
             (0..16).map(Loc::Gpr).chain((1..8).map(Loc::Mask)).chain((0..32).map(Loc::Vector)).collect::<Vec<_>>();
         self.save(&all);
         all
-    }
-
-    pub(super) fn restore_all(&mut self, all: &[Loc]) {
-        self.restore(all);
     }
 }
 

@@ -220,8 +220,7 @@ impl Emit<'_> {
         self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[2], None);
         self.asm.lea(Size::S64, Gpr::RAX, from);
         self.asm.store(Size::S64, Mem::at(Gpr::RDX, 0), Gpr::RAX);
-        let lanes = (0..self.shape.width as i32).flat_map(|l| (l * cell.size()).to_le_bytes());
-        let pool = self.asm.constant(&lanes.collect::<Vec<u8>>());
+        let pool = self.multiples(0, cell.size());
         let offsets = self.len(Ty::V32);
         self.asm.v2(V2::Move, offsets, V[2], pool, Masking::None);
         self.asm.vstore(false, offsets, Mem::at(Gpr::RDX, 80), V[2], None);

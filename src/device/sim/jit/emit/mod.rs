@@ -42,16 +42,12 @@ const K0: Kreg = Kreg(0);
 const K6: Kreg = Kreg(6);
 const K7: Kreg = Kreg(7);
 
-/// The address of a function that computes one vector: arguments and result are in memory.
-pub(crate) type Lookup<'a> = &'a dyn Fn(crate::lang::ops::MathFn) -> usize;
-
 struct Emit<'a> {
     asm: Assembler,
     region: &'a Region,
     allocation: &'a Allocation,
     shape: Shape,
     layout: &'a Layout,
-    lookup: Lookup<'a>,
     exits: FxHashMap<Exit, Label>,
     cold: Vec<(Cold, Label, Label)>,
     leave: Label,
@@ -73,14 +69,7 @@ pub(crate) struct Exits {
 }
 
 /// Compiles a region for a shape.
-pub(crate) fn emit(
-    region: &Region,
-    allocation: &Allocation,
-    layout: &Layout,
-    shape: Shape,
-    ways: Exits,
-    lookup: Lookup<'_>,
-) -> Vec<u8> {
+pub(crate) fn emit(region: &Region, allocation: &Allocation, layout: &Layout, shape: Shape, ways: Exits) -> Vec<u8> {
     let mut asm = Assembler::new(true);
     let (leave, next) = (asm.label(), asm.label());
     let mut rows = false;
@@ -91,7 +80,6 @@ pub(crate) fn emit(
         allocation,
         shape,
         layout,
-        lookup,
         exits: FxHashMap::default(),
         cold: vec![],
         leave,
@@ -164,6 +152,13 @@ impl Emit<'_> {
             _ if self.region.ty(inst.dst) == Ty::Mask => self.mask_inst(inst),
             _ => self.vector_inst(inst),
         }
+    }
+
+    /// Returns the pool's vector of the multiples of a step: `first`, `first + step`, …, as 32-bit lanes.
+    fn multiples(&mut self, first: i32, step: i32) -> Src {
+        let lanes = (0..self.shape.width as i32).map(|lane| first.wrapping_add(lane.wrapping_mul(step)));
+        let bytes: Vec<u8> = lanes.flat_map(i32::to_le_bytes).collect();
+        Src::Const(self.asm.constant(&bytes))
     }
 
     fn copies(&self, value: Value) -> usize {

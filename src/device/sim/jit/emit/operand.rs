@@ -95,13 +95,20 @@ impl Emit<'_> {
 
     /// Copies a vector to a register.
     pub(super) fn load_vector(&mut self, value: Value, copy: usize, to: Vreg) {
-        let (ty, wide) = (self.ty(value), self.ty(value) == Ty::V64);
-        let len = self.len(ty);
-        let broadcast = if wide { V2::BroadcastQ } else { V2::BroadcastD };
+        let (ty, len) = (self.ty(value), self.len(self.ty(value)));
         match self.loc(value, copy) {
             Loc::Vector(n) if n == to.0 => {}
             Loc::Vector(n) => self.asm.v2(V2::Move, len, to, Vreg(n), Masking::None),
             Loc::Slot(offset) => self.asm.v2(V2::Move, len, to, Self::slot(offset), Masking::None),
+            loc => self.load_constant(ty, loc, to),
+        }
+    }
+
+    /// Broadcasts a constant or an input to the lanes of a register.
+    pub(super) fn load_constant(&mut self, ty: Ty, from: Loc, to: Vreg) {
+        let (len, wide) = (self.len(ty), ty == Ty::V64);
+        let broadcast = if wide { V2::BroadcastQ } else { V2::BroadcastD };
+        match from {
             Loc::Input(offset) => self.asm.v2(broadcast, len, to, Self::slot(offset), Masking::None),
             Loc::Splat(0) => self.asm.v3(V3::Xor, len, to, to, to, Masking::None),
             Loc::Splat(bits) => {

@@ -59,8 +59,7 @@ impl Emit<'_> {
         self.asm.movsxd(Gpr::RCX, Gpr::RAX);
         self.asm.alu(Alu::Cmp, Size::S64, Gpr::RCX, Gpr::RAX);
         self.asm.jcc(Cond::Ne, self.leave);
-        let lanes = (0..self.shape.width as i32).flat_map(|l| l.wrapping_mul(c).to_le_bytes());
-        let pool = self.asm.constant(&lanes.collect::<Vec<u8>>());
+        let pool = self.multiples(0, c);
         for vector in vectors {
             let along = if self.shape.rows { 0 } else { vector * self.shape.width };
             self.asm.lea(Size::S32, Gpr::RCX, Mem::at(X, along as i32));
@@ -86,7 +85,7 @@ impl Emit<'_> {
         self.asm.test(Size::S32, Gpr::RAX, Gpr::RAX);
         self.asm.jcc(Cond::Ne, self.leave);
         self.asm.mov(Size::S64, BUDGET, Self::slot(TICKS));
-        self.restore_all(&all);
+        self.restore(&all);
         self.asm.mov(Size::S32, Gpr::RAX, Self::slot(RETURN));
         for (number, &back) in polls.iter().enumerate() {
             self.asm.alu(Alu::Cmp, Size::S32, Gpr::RAX, number as i32);

@@ -40,10 +40,7 @@ impl Emit<'_> {
             Op::Const(bits) => {
                 self.asm.mov_imm64(d, if size == Size::S32 { u64::from(bits as u32) } else { bits as u64 })
             }
-            Op::Input(input) => {
-                let number = self.layout.inputs.iter().position(|i| *i == input).unwrap_or(0);
-                self.asm.mov(size, d, Self::slot(self.layout.input(number)));
-            }
+            Op::Input(input) => self.asm.mov(size, d, Self::slot(self.layout.offset(input))),
             Op::Coord(0) => {
                 let along = if self.shape.rows { 0 } else { copy * self.shape.width };
                 self.asm.lea(Size::S32, d, Mem::at(X, along as i32));

@@ -1,5 +1,6 @@
 //! Instructions on vectors and masks.
 
+use super::super::alloc::Loc;
 use super::*;
 use crate::device::sim::lane::{Bin, Elem, Rel, Un};
 
@@ -74,18 +75,10 @@ impl Emit<'_> {
             return;
         }
         let d = self.vector_for(inst.dst, 0, V[0]);
-        let (wide, len) = (self.ty(inst.dst) == Ty::V64, self.len(self.ty(inst.dst)));
-        let broadcast = if wide { V2::BroadcastQ } else { V2::BroadcastD };
+        let ty = self.ty(inst.dst);
         match inst.op {
-            Op::Splat(0) => self.asm.v3(V3::Xor, len, d, d, d, Masking::None),
-            Op::Splat(bits) => {
-                let pool = self.element(wide, bits);
-                self.asm.v2(broadcast, len, d, pool, Masking::None);
-            }
-            Op::BroadcastInput(input) => {
-                let number = self.layout.inputs.iter().position(|i| *i == input).unwrap_or(0);
-                self.asm.v2(broadcast, len, d, Self::slot(self.layout.input(number)), Masking::None);
-            }
+            Op::Splat(bits) => self.load_constant(ty, Loc::Splat(bits), d),
+            Op::BroadcastInput(input) => self.load_constant(ty, Loc::Input(self.layout.offset(input)), d),
             _ => {}
         }
         self.put_vector(inst.dst, 0, d);
@@ -102,8 +95,7 @@ impl Emit<'_> {
                 self.asm.broadcast_gpr(size, len, d, x, Masking::None);
             }
             Op::Iota(step) => {
-                let lanes = (0..self.shape.width as i32).flat_map(|l| l.wrapping_mul(step).to_le_bytes());
-                let pool = self.asm.constant(&lanes.collect::<Vec<u8>>());
+                let pool = self.multiples(0, step);
                 self.asm.v2(V2::Move, len, d, pool, Masking::None);
             }
             Op::Move if inst.mask != Value::NONE => {

@@ -225,12 +225,7 @@ impl Builder<'_> {
             return check;
         }
         self.place(level, inst);
-        let scope = match level {
-            0 => 0,
-            _ if level == self.level() => self.known.len() - 1,
-            _ => self.known.iter().position(|(n, _)| *n == level as usize).unwrap_or(self.known.len() - 1),
-        };
-        self.known[scope].1.insert(key, Value::NONE);
+        self.remember(level, key, Value::NONE);
         check
     }
 

@@ -1,6 +1,6 @@
 //! Statements: jumps where control is the same for all lanes of a vector, masks where it is not.
 
-use super::form::{Atom, COUNTERS, Linear, Sym};
+use super::form::{Atom, COUNTERS, Linear, Sym, ZERO};
 use super::*;
 use crate::ir::def::{Block, StmtKind};
 use crate::ir::variance::Variance;
@@ -138,6 +138,18 @@ impl Builder<'_> {
         self.known.push((self.loops.len(), Known::default()));
     }
 
+    /// Opens a frame for the lanes of a mask, which is skipped where there are none; returns its end.
+    fn open_under(&mut self, label: Option<Label>, mask: Value) -> Option<Exit> {
+        self.open(label, false, false);
+        let frame = self.frames.last_mut()?;
+        (frame.mask, frame.owns) = (mask, true);
+        let exit = frame.exit;
+        self.mask = mask;
+        self.depth += 1;
+        self.push_node(Node::Branch(Cond::None(mask), exit));
+        Some(exit)
+    }
+
     /// Ends the innermost frame.
     fn close(&mut self) {
         let (Some(frame), Some(list)) = (self.frames.pop(), self.lists.pop()) else { return };
@@ -244,13 +256,7 @@ impl Builder<'_> {
 
     /// Writes the branch of an `if` for the lanes of a mask.
     fn branch(&mut self, mask: Value, block: &Block) -> Option<()> {
-        self.open(None, false, false);
-        let frame = self.frames.last_mut()?;
-        (frame.mask, frame.owns) = (mask, true);
-        let exit = frame.exit;
-        self.mask = mask;
-        self.depth += 1;
-        self.push_node(Node::Branch(Cond::None(mask), exit));
+        self.open_under(None, mask)?;
         self.stmts(block)?;
         self.depth -= 1;
         self.close();
@@ -297,8 +303,7 @@ impl Builder<'_> {
     }
 
     fn loop_(&mut self, label: Label, body: &Block) -> Option<()> {
-        let leaky = self.variances.leaky.contains(&label);
-        let own = leaky || self.variances.continue_leaky.contains(&label);
+        let own = self.variances.parts(label);
         self.open(Some(label), own, false);
         self.open_loop(None);
         self.iteration(label, body)?;
@@ -335,8 +340,7 @@ impl Builder<'_> {
         }
         let (start, end) = (self.operand(range.start)?, self.operand(range.end)?);
         let (start, end) = (start.into_iter().next()?, end.into_iter().next()?);
-        let bounds = (&start, &end);
-        match bounds {
+        match (&start, &end) {
             (Lane::Linear(from), Lane::Linear(to)) if uniform => self.for_uniform(label, range, (from, to, step), body),
             _ => self.for_lanes(label, range, (&start, &end, step), body),
         }
@@ -365,7 +369,7 @@ impl Builder<'_> {
             1 => distance,
             _ => self.pure(Op::Scalar(Bin::Div, Elem::I64), Ty::I64, &[distance, size]),
         };
-        let own = self.variances.leaky.contains(&label) || self.variances.continue_leaky.contains(&label);
+        let own = self.variances.parts(label);
         self.open(Some(label), own, false);
         let exit = self.frames.last()?.exit;
         let zero = self.constant(Ty::I64, 0);
@@ -376,8 +380,7 @@ impl Builder<'_> {
         let last = self.pure(Op::Scalar(Bin::Sub, Elem::I64), Ty::I64, &[trips, one]);
         // Where some iteration ends the loop, the last one may never run.
         let counter = self.count(zero, (!jumps(body)).then_some(last));
-        let form = Linear { base: Atom::Imm(0), terms: vec![(Sym::Counter(counter), Atom::Imm(step))] };
-        let form = self.linear_sum(Bin::Add, start, &form);
+        let form = self.counted(start, counter, step);
         self.locals.insert(range.local, vec![Lane::Linear(form)]);
         self.iteration(label, body)?;
         if own {
@@ -389,6 +392,12 @@ impl Builder<'_> {
         self.close();
         self.locals.remove(&range.local);
         Some(())
+    }
+
+    /// Returns `start` plus `step` times a counter.
+    fn counted(&mut self, start: &Linear, counter: Value, step: i32) -> Linear {
+        let term = Linear { base: ZERO, terms: vec![(Sym::Counter(counter), Atom::Imm(step))] };
+        self.linear_sum(Bin::Add, start, &term)
     }
 
     /// Opens a loop with a counter from zero.
@@ -416,13 +425,7 @@ impl Builder<'_> {
         let runs = self.result(Op::Compare(rel, elem), Ty::Mask, &[low, high]);
         let mask = self.variable(Ty::Mask);
         self.push(Inst::new(Op::MaskAnd, mask, &[runs, self.mask]));
-        self.open(Some(label), false, false);
-        let frame = self.frames.last_mut()?;
-        (frame.mask, frame.owns) = (mask, true);
-        let exit = frame.exit;
-        self.mask = mask;
-        self.depth += 1;
-        self.push_node(Node::Branch(Cond::None(mask), exit));
+        let exit = self.open_under(Some(label), mask)?;
         let (zero, one) = (self.constant(Ty::I64, 0), self.constant(Ty::I64, 1));
         let linear = match start {
             Lane::Linear(form) => Some(form.clone()),
@@ -439,8 +442,7 @@ impl Builder<'_> {
         let counter = self.count(zero, None);
         match &linear {
             Some(form) => {
-                let term = Linear { base: Atom::Imm(0), terms: vec![(Sym::Counter(counter), Atom::Imm(step))] };
-                let form = self.linear_sum(Bin::Add, form, &term);
+                let form = self.counted(form, counter, step);
                 self.locals.insert(range.local, vec![Lane::Linear(form)]);
             }
             None => {

@@ -299,16 +299,19 @@ impl<'a> Builder<'a> {
         let level = args.iter().map(|v| self.levels[v.index()]).max().unwrap_or(0).max(own);
         let dst = self.new_value(ty, level, false);
         self.place(level, Inst { dst, ..inst });
-        let loops = (level as usize).saturating_sub(1);
-        // In front of loop number `loops`, if that is open, a value is known until the loop ends.
+        self.remember(level, (op, ty, inst.args), dst);
+        dst
+    }
+
+    /// Notes what has just been placed at this level: in front of an open loop, it is known until the loop ends.
+    fn remember(&mut self, level: u8, key: (Op, Ty, [Value; 3]), value: Value) {
         let scope = match level {
             0 => Some(0),
             _ if level == self.level() => None,
-            _ => self.known.iter().position(|(n, _)| *n == loops + 1),
+            _ => self.known.iter().position(|(loops, _)| *loops == level as usize),
         };
         let last = self.known.len() - 1;
-        self.known[scope.unwrap_or(last)].1.insert((op, ty, inst.args), dst);
-        dst
+        self.known[scope.unwrap_or(last)].1.insert(key, value);
     }
 
     /// Writes an instruction at the end of what has this level.
