@@ -1,6 +1,7 @@
 //! Code patterns that the simulator has special ops for: their results equal those of the reference interpreter bit for bit,
 //! including edge cases (odd extents, blocks of several rows, one worker and several, out-of-bounds accesses).
 
+mod arrays;
 mod values;
 
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::reference;
 enum Word {
     In(Vec<u32>),
     Out(Vec<u32>),
+    /// Elements of this size, so many, that are read and written.
+    Small(Vec<u32>, usize, usize),
     Value(i32),
 }
 
@@ -27,6 +30,10 @@ fn argument(word: &mut Word) -> Arg<'_> {
     match word {
         Word::In(words) => Arg::Read { shape: vec![words.len() as u32], bytes: bytemuck::cast_slice_mut(words) },
         Word::Out(words) => Arg::Write { shape: vec![words.len() as u32], bytes: bytemuck::cast_slice_mut(words) },
+        Word::Small(words, size, n) => {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
+            Arg::Write { shape: vec![*n as u32], bytes: &mut bytes[..*n * *size] }
+        }
         Word::Value(value) => Arg::Value(vec![clk_lang::lang::scalar::Value::of(*value)]),
     }
 }
@@ -69,7 +76,8 @@ fn agree(text: &str, extents: Extents, words: &[Word]) -> Option<FaultKind> {
         }
         assert!(outcome.faults.is_empty(), "{text}\nno fault, but {:#?}", outcome.faults);
         for (k, pair) in expected.iter().zip(&found).enumerate() {
-            if let (Word::Out(expected), Word::Out(found)) = pair {
+            if let (Word::Out(expected), Word::Out(found)) | (Word::Small(expected, ..), Word::Small(found, ..)) = pair
+            {
                 assert_eq!(expected, found, "argument {k}, {workers} workers, {simulator:?}, {extents:?}\n{text}");
             }
         }

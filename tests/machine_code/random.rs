@@ -67,6 +67,9 @@ impl Writer {
                 self.line(&format!("var {name}{k}: {} = {value}", ty(name)));
             }
         }
+        let (first, second) = (self.expr("i", 1, true), self.expr("m", 1, true));
+        self.line(&format!("var ra: [i32; 8] = {first}\nvar rb: [u8; 3, 5] = 7u8\nvar rc: [f32; 6] = 0.5"));
+        self.line(&format!("var rd: [i64; 40] = {second}\nvar re: [i16; 4] = -3i16"));
         self.statements = 6 + self.random.below(16);
         while self.statements > 0 {
             self.statement(0);
@@ -77,6 +80,10 @@ impl Writer {
             "l[i] = m0 ^ m1",
             "e[i] = g0 + g1",
             "q[i] = u0 ^ u1 ^ u32(i32(v0))",
+            "for j in 0..8 { b[i] = b[i] * 3 + ra[j] }",
+            "for j in 0..15 { w[i] = w[i] ^ rb[j / 5, j % 5] }",
+            "a[i] = a[i] + rc[0] - rc[5] * rc[3]",
+            "l[i] = l[i] ^ rd[i % 40] ^ i64(re[n & 3])",
         ] {
             self.line(store);
         }
@@ -93,7 +100,8 @@ impl Writer {
     fn statement(&mut self, depth: usize) {
         self.statements = self.statements.saturating_sub(1);
         let name = self.random.of(&["f", "f", "i", "i", "u", "m", "g", "v"]);
-        match self.random.below(20) {
+        match self.random.below(24) {
+            20..=22 => self.store_own(),
             0..=7 => self.assign(name),
             8..=10 if depth < 4 => self.condition(depth),
             11..=13 if depth < 4 => self.for_loop(depth),
@@ -117,6 +125,47 @@ impl Writer {
                 self.line(&format!("w[i] = u8({value} & 255)"));
             }
             _ => self.assign(name),
+        }
+    }
+
+    /// Changes an element of one of the thread's arrays, or uses one that only lives here.
+    fn store_own(&mut self) {
+        let (value, small) = (self.expr("i", 2, false), self.random.below(6));
+        let (at, of) = (self.own_index(8), self.own_index(5));
+        match self.random.below(6) {
+            0 => self.line(&format!("ra[{at}] = {value}")),
+            1 => self.line(&format!("rb[{}, {of}] = u8(({value}) & 255)", small % 3)),
+            2 => {
+                let value = self.expr("f", 2, false);
+                self.line(&format!("rc[{of}] = {value}"));
+            }
+            3 => {
+                let (value, at) = (self.expr("m", 2, false), self.own_index(40));
+                self.line(&format!("rd[{at}] = {value}"));
+            }
+            4 => self.line(&format!("re[{}] += i16(({value}) % 16)", small % 4)),
+            _ => self.line(&format!(
+                "if true {{\nvar rf: [f64; 3] = 0.25f64\nrf[{}] = f64({value})\ng0 = rf[0] - rf[{}] * rf[2]\n}}",
+                small % 3,
+                (small + 1) % 3
+            )),
+        }
+    }
+
+    /// Returns the text of an index below a limit; rarely one that is not.
+    fn own_index(&mut self, limit: usize) -> String {
+        let k = self.random.below(limit);
+        let counter = if self.loops > 0 { ["j", "o", "z", "y"][self.random.below(self.loops)] } else { "i" };
+        match self.random.below(12) {
+            0..=2 => format!("{k}"),
+            3 | 4 => format!("({counter} & 1023) % {limit}"),
+            5 => format!("(n + {k}) % {limit}"),
+            6 => format!("i32(u0 % {limit}u32)"),
+            7 => format!("max(0, min(i0, {}))", limit - 1),
+            8 => format!("(c[i] & 63) % {limit}"),
+            9 => format!("u0 & {}u32", limit.next_power_of_two() / 2 - 1),
+            10 if self.one_in(3) => format!("{counter} % {limit}"),
+            _ => format!("i % {limit}"),
         }
     }
 
@@ -192,6 +241,12 @@ impl Writer {
         if depth == 0 || self.one_in(5) {
             return match (name, self.random.below(3)) {
                 ("f", 0) => format!("x[{}]", if early { "i".into() } else { self.index() }),
+                ("f", 1) if !early && self.one_in(3) => format!("rc[{}]", self.own_index(6)),
+                ("i", 1) if !early && self.one_in(2) => {
+                    let (a, b) = (self.own_index(8), self.own_index(5));
+                    format!("(ra[{a}] - i32(rb[{k}, {b}]))")
+                }
+                ("m", 0) if !early && self.one_in(2) => format!("rd[{}]", self.own_index(40)),
                 ("f", 1) => format!("a[i] * {k}.5"),
                 ("i", 0) => format!("c[{}]", if early { "i".into() } else { self.index() }),
                 ("i", 1) => self.random.of(&["n", "p", "i", "b[i]", "i32(w[i])", "-7", "1000003", "N"]).into(),

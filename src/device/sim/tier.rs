@@ -151,7 +151,7 @@ impl Tier {
             return None;
         }
         let mut state = self.state.lock().ok()?;
-        let division = Division::of(geometry);
+        let division = Division::of(geometry, &code.regions);
         if let Some((_, machines)) = state.compiled.iter().find(|(known, _)| *known == division) {
             return Some(machines.clone());
         }
@@ -181,7 +181,7 @@ mod without {
     pub(super) struct Division;
 
     impl Division {
-        pub fn of(_: &Geometry) -> Division {
+        pub fn of(_: &Geometry, _: &[crate::device::sim::lane::Region]) -> Division {
             Division
         }
     }

@@ -27,7 +27,7 @@ mod expr;
 mod flow;
 mod fuse;
 mod order;
-mod place;
+pub(crate) mod place;
 mod region;
 pub(crate) mod state;
 mod strip;

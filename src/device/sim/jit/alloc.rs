@@ -40,6 +40,8 @@ pub(crate) struct Shape {
     pub vectors: usize,
     /// The vectors are rows of `width` lanes, one below the other; else they follow one another in a row.
     pub rows: bool,
+    /// Bytes of a column of 4-byte lanes in local arrays, if the code depends on them.
+    pub column: usize,
 }
 
 impl Shape {

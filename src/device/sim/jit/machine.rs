@@ -27,24 +27,28 @@ pub(crate) struct Division {
     row: Option<usize>,
     /// Vectors at once, at most.
     most: usize,
+    /// Bytes of a column of 4-byte lanes in local arrays, if the code depends on them.
+    column: usize,
 }
 
 impl Division {
-    pub fn of(geometry: &Geometry) -> Division {
+    pub fn of(geometry: &Geometry, regions: &[Region]) -> Division {
         let [nx, ny, nz] = geometry.block.map(|n| n as usize);
         let rows = ny * nz;
         let row = (rows > 1 && (nx == 16 || nx == 8)).then_some(nx);
         let lanes = if row.is_some() { nx * rows } else { nx };
         let most = [4, 2].into_iter().find(|n| lanes >= n * 16).unwrap_or(1);
-        Division { row, most }
+        let own = regions.iter().any(Region::has_own);
+        let column = if own { 4 * geometry.max_lanes.next_multiple_of(CHUNK) } else { 0 };
+        Division { row, most, column }
     }
 
     /// Returns the shape of a region's batches, of at most `most` vectors.
     fn shape(self, region: &Region, most: usize) -> Shape {
-        let widest = if region.wide { 8 } else { 16 };
+        let (widest, column) = (if region.wide { 8 } else { 16 }, self.column);
         match self.row {
-            Some(row) if row <= widest => Shape { width: row, vectors: most, rows: true },
-            _ => Shape { width: widest, vectors: most, rows: false },
+            Some(row) if row <= widest => Shape { width: row, vectors: most, rows: true, column },
+            _ => Shape { width: widest, vectors: most, rows: false, column },
         }
     }
 }
@@ -66,10 +70,18 @@ pub(crate) struct Machine {
     reads: Vec<Reg>,
     memories: Vec<u32>,
     exits: Exits,
+    /// See [`Shape`].
+    column: usize,
 }
 
-/// Compiles a region; `None` if the system forbids executable memory. `forced`: the code also leaves for no reason.
+/// The longest column for which displacements are computed in 32 bits.
+const LONGEST: usize = 1 << 14;
+
+/// Compiles a region; `None` if the system forbids executable memory, or columns of local arrays are too long. `forced`: the code also leaves for no reason.
 pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: bool) -> Option<Box<dyn RegionCode>> {
+    if region.has_own() && division.column > LONGEST {
+        return None;
+    }
     let mut region = region.clone();
     copies::merge(&mut region);
     let heads = live::clean(&mut region);
@@ -93,8 +105,9 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
         varying,
         leaves,
         reads: region.reads.clone(),
-        memories: region.memories.iter().map(|m| m.0.index() as u32).collect(),
+        memories: region.memories.iter().map(|m| m.memory.index() as u32).collect(),
         exits,
+        column: if region.has_own() { division.column } else { 0 },
         writes: region.writes.clone(),
     }))
 }
@@ -104,7 +117,7 @@ fn is_fixed(input: &Input, code: &Code) -> bool {
     match input {
         Input::Uniform(reg, _) => code.launch.iter().any(|(set, _)| set == reg),
         Input::Lanes(reg) => !code.views.contains(reg),
-        Input::Base(_) | Input::Extent(..) | Input::Pitch(..) => true,
+        Input::Base(_) | Input::Extent(..) | Input::Pitch(..) | Input::Column => true,
         Input::First(_) | Input::Last(_) => false,
     }
 }
@@ -286,6 +299,9 @@ impl Machine {
 
     /// Returns whether all addresses can be computed as the code computes them.
     fn fits(&self, g: &Group) -> bool {
+        if self.column != 0 && self.column != 4 * CHUNK * g.column_chunks {
+            return false;
+        }
         self.memories.iter().all(|&memory| {
             // SAFETY: memories of the group's code.
             let memory = unsafe { &*g.memories.add(memory as usize) };
@@ -352,6 +368,7 @@ impl Machine {
                         (&(*g.memories.add(memory.index())).axes)[axis as usize].extent as u64
                     }
                     Input::Pitch(memory, axis) => (&(*g.memories.add(memory.index())).axes)[axis as usize].pitch as u64,
+                    Input::Column => 4 * (CHUNK * g.column_chunks) as u64,
                     Input::First(axis) | Input::Last(axis) => {
                         g.find_ends();
                         let (first, count, _) = memory::active_box(g);

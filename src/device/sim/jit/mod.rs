@@ -78,7 +78,7 @@
 //!
 //! # What is missing
 //! Machine code needs AVX-512: with AVX2 all is interpreted. Regions end at barriers, warp operations, atomics, `print`, and at
-//! statements with `f16`, `bf16` or arrays in local memory. Kernels that run with checks (`--check`, `--trap-nan`) have no regions
+//! statements with `f16` or `bf16`. Kernels that run with checks (`--check`, `--trap-nan`) have no regions
 //! at all, and with `--max-steps` none is entered.
 
 mod alloc;

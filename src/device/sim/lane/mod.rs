@@ -19,6 +19,7 @@
 //! A value has one definition, or it is *mutable*: a local of the kernel or the mask of a loop. Control is structured: a branch goes
 //! to the end of a block around it, and a loop repeats until a branch leaves it.
 
+pub(crate) mod bounds;
 pub(crate) mod build;
 pub(crate) mod copies;
 pub(crate) mod live;
@@ -222,6 +223,25 @@ pub(crate) enum Form {
     Row,
     /// `address + offset` with a `v32` of byte offsets.
     Lanes,
+    /// The lanes of a local array's column: of the one at `address`, plus so many columns.
+    Own(i32),
+    /// As [`Form::Own`], with a `v32` of byte offsets.
+    OwnLanes(i32),
+}
+
+impl Form {
+    /// Returns the columns behind the address, for local arrays.
+    pub fn columns(self) -> Option<i32> {
+        match self {
+            Form::Own(columns) | Form::OwnLanes(columns) => Some(columns),
+            Form::One | Form::Row | Form::Lanes => None,
+        }
+    }
+
+    /// Returns whether it has byte offsets.
+    pub fn has_offsets(self) -> bool {
+        matches!(self, Form::Lanes | Form::OwnLanes(_))
+    }
 }
 
 /// A word that the entry fills in before a region runs.
@@ -235,6 +255,8 @@ pub(crate) enum Input {
     Base(MemId),
     Extent(MemId, u8),
     Pitch(MemId, u8),
+    /// The bytes of a column of 4-byte lanes in local arrays.
+    Column,
     /// The smallest and the largest coordinate of active lanes along an axis (x, y, z).
     First(u8),
     Last(u8),
@@ -370,6 +392,7 @@ impl Inst {
             Op::Any | Op::FirstLane => (false, false),
             // Lanes that lie one behind the other: x is part of the address.
             Op::Load(_, Form::Row) => (true, of(self.args[0]).1),
+            Op::Load(_, Form::Own(_) | Form::OwnLanes(_)) => (true, true),
             Op::LoadReg | Op::Select | Op::LanesOfMask => (true, true),
             Op::Move | Op::Vector(..) if self.mask != Value::NONE => (true, true),
             _ => self.args.iter().filter(|&&v| v != Value::NONE).fold((false, false), |(x, row), &v| {
@@ -442,8 +465,7 @@ pub(crate) struct Region {
     /// Registers of lanes that the region reads or writes.
     pub reads: Vec<Reg>,
     pub writes: Vec<Written>,
-    /// Memories that are accessed, and whether they are loaded and stored.
-    pub memories: Vec<(MemId, bool, bool)>,
+    pub memories: Vec<Touched>,
     /// What the addresses of loads and stores are, for [`verify`].
     pub accesses: Vec<Access>,
     /// A vector has 8-byte lanes somewhere.
@@ -452,13 +474,34 @@ pub(crate) struct Region {
     pub weight: u32,
 }
 
+/// A memory that a region accesses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Touched {
+    pub memory: MemId,
+    pub loads: bool,
+    pub stores: bool,
+    /// It is a local array: each thread has its own.
+    pub own: bool,
+    /// The region zeroes it before anything else, so that what it was does not matter.
+    pub fresh: bool,
+}
+
+impl Touched {
+    /// Returns whether the interpreter, after the region has left, would load what the region has changed.
+    pub fn is_reloaded(&self) -> bool {
+        self.loads && self.stores && !self.fresh
+    }
+}
+
 /// The checks that an access needs in front of it. Loads and stores name it by their address and offsets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Access {
     pub memory: MemId,
     pub address: Value,
-    /// [`Value::NONE`] unless the form is [`Form::Lanes`].
+    /// [`Value::NONE`] unless the form has some.
     pub offsets: Value,
+    /// See [`Form::Own`]; else 0.
+    pub columns: i32,
     pub checks: Vec<Check>,
 }
 
@@ -508,9 +551,19 @@ impl Region {
         leaves
     }
 
-    /// Returns whether stores of a region that leaves have to be logged so that they can be undone: the interpreter would load what
-    /// they have changed.
+    /// Returns whether stores of a region that leaves have to be logged so that they can be undone.
     pub fn reloads(&self) -> bool {
-        self.memories.iter().any(|&(_, loads, stores)| loads && stores)
+        self.memories.iter().any(Touched::is_reloaded)
+    }
+
+    /// Returns whether this store has to be logged where the region may leave.
+    pub fn is_logged(&self, store: &Inst) -> bool {
+        let reloaded = |memory: MemId| self.memories.iter().any(|m| m.memory == memory && m.is_reloaded());
+        self.accesses.iter().filter(|access| access.address == store.args[0]).all(|access| reloaded(access.memory))
+    }
+
+    /// Returns whether it accesses local arrays, whose columns have a length that depends on the launch.
+    pub fn has_own(&self) -> bool {
+        self.memories.iter().any(|m| m.own)
     }
 }

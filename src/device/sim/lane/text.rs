@@ -6,7 +6,9 @@
 //! region weight 21 wide
 //! values 14
 //! memory 0 load store
+//! memory 1 load store own fresh
 //! access %5, %7 of 0: check_one %3, %4
+//! access %6 + 2 of 1:
 //! read r3
 //! write r4: f32 lanes
 //! setup {
@@ -88,6 +90,11 @@ const CELLS: [(Cell, &str); 6] =
 
 const FORMS: [(Form, &str); 3] = [(Form::One, "one"), (Form::Row, "row"), (Form::Lanes, "lanes")];
 
+type OfColumns = (fn(i32) -> Form, &'static str);
+
+/// Forms of local arrays, with the number of columns behind the address.
+const OWN_FORMS: [OfColumns; 2] = [(Form::Own, "own"), (Form::OwnLanes, "own_lanes")];
+
 const AXES: [(u8, &str); 3] = [(0, "x"), (1, "y"), (2, "z")];
 
 const BOOLS: [(bool, &str); 2] = [(false, "false"), (true, "true")];
@@ -164,8 +171,21 @@ impl Display for Input {
             Input::Base(memory) => write!(out, "base(mem {})", memory.index()),
             Input::Extent(memory, axis) => write!(out, "extent(mem {}, axis {axis})", memory.index()),
             Input::Pitch(memory, axis) => write!(out, "pitch(mem {}, axis {axis})", memory.index()),
+            Input::Column => out.write_str("column"),
             Input::First(axis) => write!(out, "first({})", name(&AXES, axis)),
             Input::Last(axis) => write!(out, "last({})", name(&AXES, axis)),
+        }
+    }
+}
+
+impl Display for Form {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self.columns() {
+            None => out.write_str(name(&FORMS, *self)),
+            Some(columns) => {
+                let own = OWN_FORMS.iter().find(|(form, _)| form(columns) == *self);
+                write!(out, "{}({columns})", own.map_or("?", |(_, name)| name))
+            }
         }
     }
 }
@@ -191,8 +211,8 @@ impl Display for Op {
             Op::Call(function, e) => write!(out, "call {}.{}", Builtin::Math(function).name(), elem(e)),
             Op::Compare(rel, e) => write!(out, "compare {}.{}", name(&RELATIONS, rel), elem(e)),
             Op::MaskConst(all) => write!(out, "mask_const {}", name(&BOOLS, all)),
-            Op::Load(cell, form) => write!(out, "load.{}.{}", name(&CELLS, cell), name(&FORMS, form)),
-            Op::Store(cell, form) => write!(out, "store.{}.{}", name(&CELLS, cell), name(&FORMS, form)),
+            Op::Load(cell, form) => write!(out, "load.{}.{form}", name(&CELLS, cell)),
+            Op::Store(cell, form) => write!(out, "store.{}.{form}", name(&CELLS, cell)),
             Op::Output(number) => write!(out, "output({number})"),
             Op::CheckRow(c) => write!(out, "check_row({c})"),
             plain => out.write_str(name(&PLAIN, plain)),
@@ -276,12 +296,18 @@ impl Printer<'_> {
         for (number, def) in values.iter().enumerate().filter(|(n, _)| !defined[*n]) {
             writeln!(self.out, "value %{number}: {def}")?;
         }
-        for &(memory, loads, stores) in memories {
-            let (loads, stores) = (if loads { " load" } else { "" }, if stores { " store" } else { "" });
-            writeln!(self.out, "memory {}{loads}{stores}", memory.index())?;
+        for &Touched { memory, loads, stores, own, fresh } in memories {
+            write!(self.out, "memory {}", memory.index())?;
+            for (is, word) in [(loads, " load"), (stores, " store"), (own, " own"), (fresh, " fresh")] {
+                self.out.push_str(if is { word } else { "" });
+            }
+            writeln!(self.out)?;
         }
         for access in accesses {
             write!(self.out, "access {}", access.address)?;
+            if access.columns != 0 {
+                write!(self.out, " + {}", access.columns)?;
+            }
             if access.offsets != Value::NONE {
                 write!(self.out, ", {}", access.offsets)?;
             }

@@ -18,13 +18,17 @@
 //!   outputs and divisors do not depend on it.
 //! - **R9 checked**: on every path to a load or store there are, in front of it, all checks that its [`Access`] lists, each for at
 //!   least the lanes of its mask, and the operands of these checks have not changed since. An access lists a check per axis, or
-//!   several where a check of the first and of the last iteration stands for those of a loop.
+//!   several where a check of the first and of the last iteration stands for those of a loop. A check is not needed where the
+//!   definitions of its operands say that it passes ([`bounds`](super::bounds)).
+//! - **R10 own**: accesses of a form of local arrays go to local arrays, and others do not. Of an array that the region is said to
+//!   zero before anything else (`fresh`), there is on every path to a load a store in front of it.
 //!
 //! What R9 takes from the builder: that the address is that of the listed access's indices, and that the checks of first and last
 //! iterations include those between.
 
 use rustc_hash::FxHashSet;
 
+use super::bounds::Definitions;
 use super::*;
 use crate::lang::scalar::dynamic::arity;
 
@@ -45,8 +49,8 @@ pub(crate) fn verify(region: &Region) -> Result<(), String> {
     }
     single(region, &insts)?;
     coordinates(region, &insts)?;
-    let mut walk = Walk { region, exits: vec![], seen: FxHashSet::default() };
-    let state = State { defined: vec![false; region.values.len()], checks: vec![] };
+    let mut walk = Walk { region, definitions: Definitions::of(region), exits: vec![], seen: FxHashSet::default() };
+    let state = State { defined: vec![false; region.values.len()], checks: vec![], zeroed: vec![] };
     let mut state = Some(state);
     for inst in &region.setup {
         walk.inst(inst, &mut state)?;
@@ -104,8 +108,9 @@ fn input_is_listed(region: &Region, input: Input) -> bool {
     match input {
         Input::Lanes(reg) => region.reads.contains(&reg) || region.writes.iter().any(|w| w.reg == reg && !w.uniform),
         Input::Base(memory) | Input::Extent(memory, _) | Input::Pitch(memory, _) => {
-            region.memories.iter().any(|m| m.0 == memory)
+            region.memories.iter().any(|m| m.memory == memory)
         }
+        Input::Column => region.has_own(),
         Input::First(axis) | Input::Last(axis) => axis <= 2,
         Input::Uniform(..) => true,
     }
@@ -204,10 +209,13 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::MaskAnd | Op::MaskWithout | Op::MaskOr | Op::MaskXor => Of(vec![Mask; 2], Some(Mask)),
         Op::MaskNot => Of(vec![Mask], Some(Mask)),
         Op::Move => Of(vec![dst.unwrap_or(I32)], Some(dst.unwrap_or(I32))),
-        Op::Load(cell, Form::Lanes) => Of(vec![I64, V32], Some(cell.vector())),
+        Op::Load(cell, form) | Op::Store(cell, form) if form.columns().is_some() && cell.size() < 4 => {
+            Wrong("a small element of a local array")
+        }
+        Op::Load(cell, form) if form.has_offsets() => Of(vec![I64, V32], Some(cell.vector())),
         Op::Load(cell, _) => Of(vec![I64], Some(cell.vector())),
         Op::Store(_, Form::One) => Wrong("a store of one element"),
-        Op::Store(cell, Form::Lanes) => Of(vec![I64, cell.vector(), V32], None),
+        Op::Store(cell, form) if form.has_offsets() => Of(vec![I64, cell.vector(), V32], None),
         Op::Store(cell, _) => Of(vec![I64, cell.vector()], None),
         Op::StoreReg => Of(vec![I64, vector(b)], None),
         Op::Output(_) if a == Some(Mask) => Wrong("a mask"),
@@ -350,6 +358,8 @@ struct Made {
 struct State {
     defined: Vec<bool>,
     checks: Vec<Made>,
+    /// Memories that have been stored to.
+    zeroed: Vec<MemId>,
 }
 
 impl State {
@@ -358,6 +368,7 @@ impl State {
         self.defined.iter_mut().zip(&other.defined).for_each(|(a, b)| *a &= b);
         let checks = std::mem::take(&mut self.checks);
         self.checks = checks.into_iter().filter_map(|made| made.also(&other.checks)).collect();
+        self.zeroed.retain(|memory| other.zeroed.contains(memory));
         self
     }
 
@@ -419,6 +430,7 @@ struct Target {
 
 struct Walk<'a> {
     region: &'a Region,
+    definitions: Definitions,
     exits: Vec<Target>,
     seen: FxHashSet<Exit>,
 }
@@ -480,7 +492,7 @@ impl Walk<'_> {
         if let Some(value) = inst.uses().find(|v| !state.defined[v.index()]) {
             return Err(at("R7 defined", inst)(format!("{value} may not be defined")));
         }
-        self.access(inst, state).map_err(at("R9 checked", inst))?;
+        self.access(inst, state).map_err(|(rule, message)| at(rule, inst)(message))?;
         if inst.dst != Value::NONE {
             state.define(inst);
         }
@@ -492,25 +504,42 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Looks for the checks in front of an access. Where several accesses have one address, those of one of them suffice.
-    fn access(&self, inst: &Inst, state: &State) -> Result<(), String> {
-        let offsets = match inst.op {
-            Op::LoadScalar(_) | Op::Load(..) => inst.args[1],
-            Op::Store(..) => inst.args[2],
+    /// Looks for the checks in front of an access. Where several accesses have one address, those of one of them suffice. The error
+    /// has the rule.
+    fn access(&self, inst: &Inst, state: &mut State) -> Result<(), (&'static str, String)> {
+        let (offsets, form) = match inst.op {
+            Op::LoadScalar(_) => (Value::NONE, Form::One),
+            Op::Load(_, form) => (inst.args[1], form),
+            Op::Store(_, form) => (inst.args[2], form),
             _ => return Ok(()),
         };
-        let mut missing = format!("no access has the address {}", inst.args[0]);
-        let own = self.region.accesses.iter().filter(|a| a.address == inst.args[0] && a.offsets == offsets);
-        for access in own {
-            let store = matches!(inst.op, Op::Store(..));
-            let listed = |m: &&(MemId, bool, bool)| m.0 == access.memory && if store { m.2 } else { m.1 };
-            if self.region.memories.iter().find(listed).is_none() {
-                missing = format!("memory {} is not listed for it", access.memory.index());
+        let (store, columns) = (matches!(inst.op, Op::Store(..)), form.columns());
+        let mut missing = ("R9 checked", format!("no access has the address {}", inst.args[0]));
+        let same = |a: &&Access| (a.address, a.offsets, a.columns) == (inst.args[0], offsets, columns.unwrap_or(0));
+        for access in self.region.accesses.iter().filter(same) {
+            let number = access.memory.index();
+            let listed = |m: &&Touched| m.memory == access.memory && if store { m.stores } else { m.loads };
+            let Some(memory) = self.region.memories.iter().find(listed) else {
+                missing = ("R9 checked", format!("memory {number} is not listed for it"));
+                continue;
+            };
+            if memory.own != columns.is_some() {
+                missing = ("R10 own", format!("memory {number} has accesses of another form"));
                 continue;
             }
-            match access.checks.iter().find(|check| !state.has(check, inst.mask)) {
-                None => return Ok(()),
-                Some(check) => missing = format!("`{}` is missing", check.inst()),
+            if memory.fresh && !store && !state.zeroed.contains(&memory.memory) {
+                missing = ("R10 own", format!("memory {number} is loaded before it is zeroed"));
+                continue;
+            }
+            let made = |check: &Check| state.has(check, inst.mask) || self.definitions.passes(check);
+            match access.checks.iter().find(|check| !made(check)) {
+                None => {
+                    if store && !state.zeroed.contains(&memory.memory) {
+                        state.zeroed.push(memory.memory);
+                    }
+                    return Ok(());
+                }
+                Some(check) => missing = ("R9 checked", format!("`{}` is missing", check.inst())),
             }
         }
         Err(missing)

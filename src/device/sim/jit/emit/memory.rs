@@ -83,20 +83,45 @@ impl Emit<'_> {
         Mem::index(base, X, cell.size() as u8, first * cell.size())
     }
 
+    /// Returns the address of a vector's lanes in a column of a local array, `columns` behind the one at an address.
+    fn own(&mut self, address: Value, cell: Cell, columns: i32, copy: usize) -> Mem {
+        let base = self.gpr(address, copy, Gpr::RAX);
+        let first = (copy * self.shape.width) as i32 * cell.size();
+        Mem::index(base, LANE, (cell.size() / 4) as u8, columns * self.shape.column as i32 + first)
+    }
+
+    /// Returns the address of contiguous elements.
+    fn contiguous(&mut self, cell: Cell, form: Form, address: Value, copy: usize) -> Mem {
+        match form {
+            Form::Own(columns) => self.own(address, cell, columns, copy),
+            _ => self.row(address, cell, copy),
+        }
+    }
+
+    /// Returns the base and the offsets of elements anywhere; perhaps in `rax` and in the second scratch vector.
+    fn scattered(&mut self, cell: Cell, form: Form, (address, offsets): (Value, Value), copy: usize) -> (Gpr, Vreg) {
+        let index = self.vector(offsets, copy, V[1]);
+        let Form::OwnLanes(columns) = form else { return (self.gpr(address, copy, Gpr::RAX), index) };
+        let first = self.own(address, cell, columns, copy);
+        self.asm.lea(Size::S64, Gpr::RAX, first);
+        let lanes = self.multiples(0, cell.size());
+        self.asm.v3(V3::AddD, self.len(Ty::V32), V[1], index, lanes, Masking::None);
+        (Gpr::RAX, V[1])
+    }
+
     fn load(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
         let ty = self.ty(inst.dst);
         let len = self.len(ty);
         let d = self.vector_for(inst.dst, copy, V[0]);
         match form {
-            Form::Row => {
-                let from = self.row(inst.args[0], cell, copy);
+            Form::Row | Form::Own(_) => {
+                let from = self.contiguous(cell, form, inst.args[0], copy);
                 let masking = self.zeroing(inst, copy);
                 self.asm.v2(row_load(cell), len, d, from, masking);
             }
             Form::One => self.load_one(cell, inst, copy, d, len),
-            Form::Lanes => {
-                let base = self.gpr(inst.args[0], copy, Gpr::RAX);
-                let index = self.vector(inst.args[1], copy, V[1]);
+            Form::Lanes | Form::OwnLanes(_) => {
+                let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[1]), copy);
                 if inst.mask == Value::NONE {
                     self.asm.kop(Kop::Xnor, K7, K7, K7);
                 } else {
@@ -171,21 +196,20 @@ impl Emit<'_> {
     fn store(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
         let value = inst.args[1];
         let (ty, len) = (self.ty(value), self.len(self.ty(value)));
-        if self.ways.logged {
+        if self.ways.logged && self.region.is_logged(inst) {
             self.log(cell, form, inst, copy);
         }
         if form == Form::Lanes && cell.size() < 4 {
             return self.scatter_narrow(cell, inst, copy);
         }
         let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
-        if form == Form::Lanes {
-            let base = self.gpr(inst.args[0], copy, Gpr::RAX);
-            let index = self.vector(inst.args[2], copy, V[1]);
+        if form.has_offsets() {
+            let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);
             self.asm.kmov(K7, mask);
             let op = if ty == Ty::V64 { Gather::DQ } else { Gather::DD };
             return self.asm.scatter(op, len, VecMem { base, index, scale: 1, disp: 0 }, x, K7);
         }
-        let to = self.row(inst.args[0], cell, copy);
+        let to = self.contiguous(cell, form, inst.args[0], copy);
         match cell {
             Cell::W4 | Cell::W8 => self.asm.vstore(ty == Ty::V64, len, to, x, Some(mask)),
             Cell::U8 | Cell::I8 => self.asm.vstore_narrow(Narrow::DB, len, to, x, Some(mask)),
@@ -205,9 +229,8 @@ impl Emit<'_> {
         self.asm.kmov_to(Gpr::RCX, mask);
         self.asm.store(Size::S32, Mem::at(Gpr::RDX, 8), Gpr::RCX);
         self.asm.store_imm(Size::S32, Mem::at(Gpr::RDX, 12), cell.size());
-        if form == Form::Lanes {
-            let base = self.gpr(inst.args[0], copy, Gpr::RAX);
-            let index = self.vector(inst.args[2], copy, V[1]);
+        if form.has_offsets() {
+            let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);
             self.asm.store(Size::S64, Mem::at(Gpr::RDX, 0), base);
             let offsets = self.len(Ty::V32);
             self.asm.vstore(false, offsets, Mem::at(Gpr::RDX, 80), index, None);
@@ -215,7 +238,7 @@ impl Emit<'_> {
             self.gather(cell, V[3], base, index);
             return self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[3], None);
         }
-        let from = self.row(inst.args[0], cell, copy);
+        let from = self.contiguous(cell, form, inst.args[0], copy);
         self.asm.v2(row_load(cell), len, V[2], from, Masking::Zero(mask));
         self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[2], None);
         self.asm.lea(Size::S64, Gpr::RAX, from);

@@ -9,7 +9,7 @@ use super::*;
 use crate::ir::def::{Extent, Memory, Place, Space};
 
 /// An index along one axis.
-enum Index {
+pub(super) enum Index {
     /// And its multiple of x.
     Linear(Linear, i32),
     /// A `v32`.
@@ -18,7 +18,7 @@ enum Index {
 
 /// An `i64` that may be known.
 #[derive(Clone, Copy)]
-enum Wide {
+pub(super) enum Wide {
     Imm(i64),
     Value(Value),
 }
@@ -35,24 +35,34 @@ fn note(checks: &mut Vec<Check>, check: Check) {
     }
 }
 
+/// What an access touches of an element.
+struct Leaf {
+    scalar: Scalar,
+    cell: Cell,
+    /// Components.
+    count: u8,
+    /// Bytes (of local arrays: columns) in front of it, and from one component to the next.
+    offset: i64,
+    step: i64,
+}
+
 /// Where an access goes.
 #[derive(Clone, Copy)]
-struct Target {
-    address: Value,
-    form: Form,
-    /// Byte offsets, for [`Form::Lanes`].
-    offsets: Value,
+pub(super) struct Target {
+    pub address: Value,
+    pub form: Form,
+    /// Byte offsets, for forms that have some.
+    pub offsets: Value,
 }
 
 impl Builder<'_> {
     pub(super) fn load(&mut self, place: &Place, uniform: bool) -> Option<Vec<Lane>> {
-        let (scalar, count, offset) = self.leaf(place)?;
-        let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
+        let Leaf { scalar, cell, count, offset, step } = self.leaf(place)?;
         self.touch(place.memory, false);
         let (indices, mut checks) = self.indices(place)?;
         let mut lanes = vec![];
         for k in 0..count {
-            let offset = offset + i64::from(k) * i64::from(cell.size());
+            let offset = offset + i64::from(k) * step;
             let target = self.target(place.memory, &indices, offset, cell, &mut checks)?;
             // What is the same in all lanes has no lanes that differ.
             if uniform && target.form != Form::One {
@@ -82,7 +92,7 @@ impl Builder<'_> {
         }
         let mask = if uniform { Value::NONE } else { self.mask };
         let args = [target.address, target.offsets];
-        let args = if target.form == Form::Lanes { &args[..] } else { &args[..1] };
+        let args = if target.form.has_offsets() { &args[..] } else { &args[..1] };
         let value = self.result_under(Op::Load(cell, target.form), cell.vector(), args, mask);
         Some(if scalar == Scalar::Bool {
             Lane::Mask(self.result(Op::MaskOfLanes, Ty::Mask, &[value]))
@@ -92,16 +102,16 @@ impl Builder<'_> {
     }
 
     pub(super) fn store(&mut self, place: &Place, value: ExprId) -> Option<()> {
-        let (scalar, _, offset) = self.leaf(place)?;
-        let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
+        let Leaf { scalar, cell, offset, step, .. } = self.leaf(place)?;
+        let own = self.memory(place.memory).space == Space::Local;
         self.touch(place.memory, true);
         let lanes = self.operand(value)?;
         let (indices, mut checks) = self.indices(place)?;
         for (k, lane) in lanes.iter().enumerate() {
-            let offset = offset + k as i64 * i64::from(cell.size());
+            let offset = offset + k as i64 * step;
             let mut target = self.target(place.memory, &indices, offset, cell, &mut checks)?;
             let mut value = self.vector(lane, scalar);
-            if scalar == Scalar::Bool {
+            if scalar == Scalar::Bool && !own {
                 let one = self.splat(false, 1);
                 value = self.pure(Op::Vector(Bin::And, Elem::U32), Ty::V32, &[value, one]);
             }
@@ -112,40 +122,61 @@ impl Builder<'_> {
             }
             self.note_access(place.memory, target, &checks);
             let args = [target.address, value, target.offsets];
-            let args = if target.form == Form::Lanes { &args[..] } else { &args[..2] };
+            let args = if target.form.has_offsets() { &args[..] } else { &args[..2] };
             self.push(Inst::new(Op::Store(cell, target.form), Value::NONE, args).under(self.mask));
         }
         Some(())
     }
 
-    fn touch(&mut self, memory: MemId, store: bool) {
+    fn touched(&mut self, memory: MemId) -> &mut Touched {
+        let own = self.memory(memory).space == Space::Local;
         let memories = &mut self.region.memories;
-        let at = memories.iter().position(|m| m.0 == memory).unwrap_or_else(|| {
-            memories.push((memory, false, false));
+        let at = memories.iter().position(|m| m.memory == memory).unwrap_or_else(|| {
+            memories.push(Touched { memory, loads: false, stores: false, own, fresh: false });
             memories.len() - 1
         });
-        memories[at].1 |= !store;
-        memories[at].2 |= store;
+        &mut memories[at]
     }
 
-    fn note_access(&mut self, memory: MemId, Target { address, offsets, .. }: Target, checks: &[Check]) {
-        let access = Access { memory, address, offsets, checks: checks.to_vec() };
+    pub(super) fn touch(&mut self, memory: MemId, store: bool) {
+        let touched = self.touched(memory);
+        touched.loads |= !store;
+        touched.stores |= store;
+    }
+
+    /// Notes that the region zeroes a memory, before all accesses unless there have been some.
+    pub(super) fn touch_fresh(&mut self, memory: MemId) {
+        let touched = self.touched(memory);
+        touched.fresh |= !touched.loads && !touched.stores;
+        touched.stores = true;
+    }
+
+    pub(super) fn note_access(&mut self, memory: MemId, target: Target, checks: &[Check]) {
+        let Target { address, offsets, form } = target;
+        let access = Access { memory, address, offsets, columns: form.columns().unwrap_or(0), checks: checks.to_vec() };
         if !self.region.accesses.contains(&access) {
             self.region.accesses.push(access);
         }
     }
 
-    /// Returns the type, the number of components and the byte offset in the element of what an access touches.
-    fn leaf(&self, place: &Place) -> Option<(Scalar, u8, i64)> {
+    fn leaf(&self, place: &Place) -> Option<Leaf> {
         let memory = &self.f.memories[place.memory];
-        if memory.space == Space::Local || matches!(memory.space, Space::Param { .. }) {
+        if let Space::Param { .. } = memory.space {
             return None;
         }
         let leaf = memory.layout.leaves.get(place.leaf as usize)?;
         let scalar = leaf.ty.scalar();
         let component = usize::from(place.component.unwrap_or(0));
         let count = if place.component.is_some() { 1 } else { leaf.ty.lanes() };
-        Some((scalar, count, (leaf.offset + component * scalar.size()) as i64))
+        let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
+        if memory.space == Space::Local {
+            let (_, offset) = Self::own_columns(memory, place.leaf as usize, component);
+            // Lanes, as registers hold them.
+            let cell = if cell == Cell::W8 { Cell::W8 } else { Cell::W4 };
+            return Some(Leaf { scalar, cell, count, offset, step: Self::lane_columns(scalar) });
+        }
+        let offset = (leaf.offset + component * scalar.size()) as i64;
+        Some(Leaf { scalar, cell, count, offset, step: cell.size().into() })
     }
 
     /// Returns the indices of a place, and their checks, which now are made.
@@ -216,10 +247,13 @@ impl Builder<'_> {
 
     // Checks
 
-    /// Writes a check in front of the loops of higher levels, unless it has been made there.
-    fn check_at(&mut self, level: u8, mask: Value, op: Op, args: &[Value]) -> Check {
+    /// Writes a check in front of the loops of higher levels, unless it passes anyway or has been made there.
+    pub(super) fn check_at(&mut self, level: u8, mask: Value, op: Op, args: &[Value]) -> Check {
         let inst = Inst::new(op, Value::NONE, args).under(mask);
         let check = Check { op, args: inst.args };
+        if self.definitions.passes(&check) {
+            return check;
+        }
         let key = (op, Ty::Mask, inst.args);
         if self.known.iter().any(|(_, known)| known.contains_key(&key)) {
             return check;
@@ -229,8 +263,37 @@ impl Builder<'_> {
         check
     }
 
+    /// Returns the smallest and the largest value that an index of known parts and counters can have.
+    fn extremes(&self, form: &Linear) -> Option<(i64, i64)> {
+        let Atom::Imm(base) = form.base else { return None };
+        let (mut low, mut high) = (i64::from(base), i64::from(base));
+        for &(sym, c) in &form.terms {
+            let (Sym::Counter(counter), Atom::Imm(c)) = (sym, c) else { return None };
+            let most = i64::from(c) * self.lasts.get(&counter)?;
+            (low, high) = (low + most.min(0), high + most.max(0));
+        }
+        Some((low, high))
+    }
+
+    /// Notes the checks of an index that is in bounds whatever its counters are; returns whether it is.
+    fn is_bounded(&mut self, form: &Linear, extent: Value, checks: &mut Vec<Check>) -> bool {
+        let Some((low, high)) = self.extremes(form) else { return false };
+        let all = [low, high].map(|at| {
+            let at = self.constant(Ty::I64, at);
+            Check { op: Op::CheckOne, args: [at, extent, Value::NONE] }
+        });
+        let passes = all.iter().all(|check| self.definitions.passes(check));
+        if passes {
+            all.into_iter().for_each(|check| note(checks, check));
+        }
+        passes
+    }
+
     /// Checks a linear index, in front of the loops that need not repeat the check.
     fn check_linear(&mut self, form: &Linear, c: i32, extent: Value, checks: &mut Vec<Check>) {
+        if self.is_bounded(form, extent, checks) {
+            return;
+        }
         let mut ats: Vec<Vec<(Value, Option<Value>)>> = vec![vec![]];
         let (mut level, mut mask) = (self.level(), self.mask);
         for number in (0..self.loops.len()).rev() {
@@ -324,6 +387,9 @@ impl Builder<'_> {
         cell: Cell,
         checks: &mut Vec<Check>,
     ) -> Option<Target> {
+        if self.memory(memory).space == Space::Local {
+            return self.own_target(memory, indices, offset);
+        }
         let base = self.pure(Op::Input(Input::Base(memory)), Ty::I64, &[]);
         let mut address = match offset {
             0 => base,
@@ -406,7 +472,7 @@ impl Builder<'_> {
     }
 
     /// Adds the bytes of all parts of these indices but their multiples of x, those that vary least first.
-    fn row_address(&mut self, address: Value, rows: &[(Linear, Wide)]) -> Value {
+    pub(super) fn row_address(&mut self, address: Value, rows: &[(Linear, Wide)]) -> Value {
         let mut parts: Vec<(Option<Sym>, Wide)> = vec![];
         for (form, pitch) in rows {
             let terms = form.terms.iter().map(|&(sym, c)| (Some(sym), c));
@@ -480,7 +546,7 @@ impl Builder<'_> {
     }
 
     /// Adds the bytes of an index that differs between lanes to offsets.
-    fn offset(&mut self, offsets: Option<Value>, index: Value, pitch: Wide) -> Option<Value> {
+    pub(super) fn offset(&mut self, offsets: Option<Value>, index: Value, pitch: Wide) -> Option<Value> {
         let bytes = match pitch {
             Wide::Imm(1) => index,
             Wide::Imm(pitch) if (pitch as u64).is_power_of_two() && pitch < 1 << 30 => {

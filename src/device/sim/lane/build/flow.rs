@@ -73,6 +73,7 @@ impl Builder<'_> {
             }
             StmtKind::Write { local, value } => self.write(*local, *value, number)?,
             StmtKind::Store { place, value, .. } => self.store(place, *value)?,
+            StmtKind::Declare(memory) => self.declare(*memory)?,
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other)?,
             StmtKind::Block { label, body } => {
                 let own = self.variances.leaky.contains(label);
@@ -126,7 +127,7 @@ impl Builder<'_> {
 
     // Control
 
-    fn open(&mut self, label: Option<Label>, own: bool, iteration: bool) {
+    pub(super) fn open(&mut self, label: Option<Label>, own: bool, iteration: bool) {
         let exit = self.new_exit();
         if own {
             let mask = self.variable(Ty::Mask);
@@ -151,7 +152,7 @@ impl Builder<'_> {
     }
 
     /// Ends the innermost frame.
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         let (Some(frame), Some(list)) = (self.frames.pop(), self.lists.pop()) else { return };
         self.known.pop();
         self.mask = self.frames.last().map_or(self.entered, |f| f.mask);
@@ -293,7 +294,7 @@ impl Builder<'_> {
         self.known.push((self.loops.len(), Known::default()));
     }
 
-    fn close_loop(&mut self) {
+    pub(super) fn close_loop(&mut self) {
         let (Some(scope), Some(list)) = (self.loops.pop(), self.lists.pop()) else { return };
         self.known.pop();
         if let Some(outer) = self.lists.last_mut() {
@@ -376,10 +377,16 @@ impl Builder<'_> {
         let one = self.constant(Ty::I64, 1);
         self.push_node(Node::Branch(Cond::Scalar(Rel::Le, Elem::I64, trips, zero), exit));
         let limit = self.constant(Ty::I64, COUNTERS);
-        self.push(Inst::new(Op::CheckOne, Value::NONE, &[trips, limit]));
+        let check = Inst::new(Op::CheckOne, Value::NONE, &[trips, limit]);
+        if !self.definitions.passes(&Check { op: check.op, args: check.args }) {
+            self.push(check);
+        }
         let last = self.pure(Op::Scalar(Bin::Sub, Elem::I64), Ty::I64, &[trips, one]);
         // Where some iteration ends the loop, the last one may never run.
         let counter = self.count(zero, (!jumps(body)).then_some(last));
+        if let Some(last) = self.definitions.constant(last) {
+            self.lasts.insert(counter, last);
+        }
         let form = self.counted(start, counter, step);
         self.locals.insert(range.local, vec![Lane::Linear(form)]);
         self.iteration(label, body)?;
@@ -401,7 +408,7 @@ impl Builder<'_> {
     }
 
     /// Opens a loop with a counter from zero.
-    fn count(&mut self, zero: Value, last: Option<Value>) -> Value {
+    pub(super) fn count(&mut self, zero: Value, last: Option<Value>) -> Value {
         let counter = self.new_value(Ty::I64, self.level() + 1, true);
         self.push(Inst::new(Op::Move, counter, &[zero]));
         self.open_loop(last.map(|last| (counter, last)));

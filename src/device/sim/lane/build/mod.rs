@@ -11,6 +11,7 @@ mod expr;
 mod flow;
 mod form;
 mod linear;
+mod own;
 mod supported;
 
 use std::rc::Rc;
@@ -19,6 +20,7 @@ use rustc_hash::FxHashMap;
 
 use self::form::Linear;
 pub(crate) use self::supported::{Support, outside};
+use super::bounds::Definitions;
 use super::*;
 use crate::device::sim::code::AXES;
 use crate::device::sim::compile::state::Val;
@@ -110,6 +112,10 @@ pub(crate) struct Builder<'a> {
     uniform: bool,
     /// Instructions at the start of the body that read registers.
     starts: usize,
+    /// What says which checks are not needed.
+    definitions: Definitions,
+    /// The last values of counters, where they are known. (A loop may end before.)
+    lasts: FxHashMap<Value, i64>,
 }
 
 impl<'a> Builder<'a> {
@@ -153,6 +159,8 @@ impl<'a> Builder<'a> {
             weight: 0,
             uniform: false,
             starts: 0,
+            definitions: Definitions::new(),
+            lasts: FxHashMap::default(),
         };
         builder.entered = builder.result(Op::Entered, Ty::Mask, &[]);
         builder.mask = builder.entered;
@@ -271,9 +279,19 @@ impl<'a> Builder<'a> {
     }
 
     fn push_node(&mut self, node: Node) {
+        self.define(&node);
         self.weight += if let Node::Inst(_) = node { 10u32.saturating_pow(self.loops.len() as u32) } else { 0 };
         if let Some(list) = self.lists.last_mut() {
             list.push(node);
+        }
+    }
+
+    fn define(&mut self, node: &Node) {
+        if let Node::Inst(inst) = node
+            && inst.dst != Value::NONE
+            && !self.region.values[inst.dst.index()].mutable
+        {
+            self.definitions.note(inst);
         }
     }
 
@@ -291,6 +309,9 @@ impl<'a> Builder<'a> {
     /// Returns the result of a pure operation on values that do not change while they are known: computed where its operands are,
     /// and only once.
     fn pure(&mut self, op: Op, ty: Ty, args: &[Value]) -> Value {
+        if let Some(known) = self.known_result(op, ty, args) {
+            return known;
+        }
         let inst = Inst::new(op, Value::NONE, args);
         if let Some(&value) = self.known.iter().rev().find_map(|(_, known)| known.get(&(op, ty, inst.args))) {
             return value;
@@ -301,6 +322,17 @@ impl<'a> Builder<'a> {
         self.place(level, Inst { dst, ..inst });
         self.remember(level, (op, ty, inst.args), dst);
         dst
+    }
+
+    /// Returns the constant that an operation on constants has as its result.
+    fn known_result(&mut self, op: Op, ty: Ty, args: &[Value]) -> Option<Value> {
+        let constants = args.iter().map(|&v| self.definitions.constant(v));
+        let constants: Vec<i64> = constants.collect::<Option<_>>().filter(|all: &Vec<i64>| !all.is_empty())?;
+        match (op, ty) {
+            (Op::Broadcast, Ty::V32) => Some(self.splat(false, u64::from(constants[0] as u32))),
+            (_, Ty::I32 | Ty::I64) => fold(op, &constants).map(|bits| self.constant(ty, bits)),
+            _ => None,
+        }
     }
 
     /// Notes what has just been placed at this level: in front of an open loop, it is known until the loop ends.
@@ -316,10 +348,12 @@ impl<'a> Builder<'a> {
 
     /// Writes an instruction at the end of what has this level.
     fn place(&mut self, level: u8, inst: Inst) {
+        let node = Node::Inst(inst);
+        self.define(&node);
         match level {
             0 => self.region.setup.push(inst),
-            _ if level == self.level() => self.push(inst),
-            _ => self.loops[level as usize - 1].pre.push(Node::Inst(inst)),
+            _ if level == self.level() => self.push_node(node),
+            _ => self.loops[level as usize - 1].pre.push(node),
         }
     }
 
@@ -335,6 +369,26 @@ impl<'a> Builder<'a> {
         self.exits += 1;
         Exit(self.exits)
     }
+}
+
+/// Computes an operation on known scalars.
+fn fold(op: Op, known: &[i64]) -> Option<i64> {
+    let narrow = |v: i64| i64::from(v as i32);
+    Some(match (op, known) {
+        (Op::Sext | Op::Trunc, &[v]) => narrow(v),
+        (Op::Zext, &[v]) => i64::from(v as u32),
+        (Op::Scalar(bin, elem @ (Elem::I32 | Elem::I64)), &[a, b]) => {
+            let value = match bin {
+                Bin::Add => a.wrapping_add(b),
+                Bin::Sub => a.wrapping_sub(b),
+                Bin::Mul => a.wrapping_mul(b),
+                Bin::Div if b > 0 => a / b,
+                _ => return None,
+            };
+            if elem == Elem::I32 { narrow(value) } else { value }
+        }
+        _ => return None,
+    })
 }
 
 /// Marks the values that depend on where a vector lies in its row, or on its row.

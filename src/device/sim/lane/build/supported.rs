@@ -23,7 +23,7 @@ impl Support<'_> {
         each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
             fine &= match &stmt.kind {
                 StmtKind::Let(e) => self.expression(*e),
-                StmtKind::Write { .. } | StmtKind::If { .. } => true,
+                StmtKind::Write { .. } | StmtKind::If { .. } | StmtKind::Declare(_) => true,
                 StmtKind::Store { place, .. } => self.place(place),
                 StmtKind::For { label, body, .. } | StmtKind::Loop { label, body, .. } => {
                     labels.insert(*label);
@@ -48,7 +48,7 @@ impl Support<'_> {
 
     fn place(&self, place: &Place) -> bool {
         let memory = &self.f.memories[place.memory];
-        !matches!(memory.space, Space::Local | Space::Param { .. })
+        !matches!(memory.space, Space::Param { .. })
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use super::eval::{Array, WIDTH, World};
+use super::eval::{Array, WIDTH, World, column};
 use super::random::kernel;
 use super::*;
 use crate::base::arena::Id;
+use crate::device::sim::compile::place::columns;
 use crate::device::sim::lanes::lane_of_raw;
 use crate::device::sim::{Arg, Control, Device, Extents, Jit, Simulator};
 use crate::device::storage::Storage;
 use crate::ir::Prepared;
-use crate::ir::def::{ExprKind, Id3, KernelParam, Ty as Type};
+use crate::ir::def::{ExprKind, Id3, KernelParam, Space, Ty as Type};
 use crate::lang::scalar::Value as Bits;
 
 /// A sequence of numbers that look random.
@@ -70,6 +71,13 @@ fn compare(text: &str, n: i64, block: [i32; 2], apart: bool, seed: u64) -> Outco
     let mut numbers = Numbers(seed);
     let (mut memories, mut storages) = (vec![], vec![]);
     for (id, memory) in f.memories.iter() {
+        if memory.space == Space::Local {
+            // What is in it at first has to be zeroed.
+            let element: usize = memory.layout.leaves.iter().map(|leaf| columns(leaf.ty)).sum();
+            let bytes = vec![0xa5; memory.known_len().expect("a size") as usize * element * column(block)];
+            memories.push((id, Array { bytes, shape: vec![], size: 0 }));
+            continue;
+        }
         let shape = if memory.extents.len() == 1 { LIST.to_vec() } else { TABLE.to_vec() };
         let count: u32 = shape.iter().product();
         let size = memory.layout.size;

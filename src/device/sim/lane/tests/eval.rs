@@ -110,6 +110,11 @@ fn garbage(lane: usize) -> u64 {
     0x7b1d_0003_u64.wrapping_mul(lane as u64 + 1) & 0xffff_ffff
 }
 
+/// Returns the bytes of a column of 4-byte lanes.
+pub(super) fn column(block: [i32; 2]) -> usize {
+    4 * ((block[0] * block[1]) as usize).next_multiple_of(16)
+}
+
 const SPACE: i64 = 1 << 36;
 
 impl World<'_> {
@@ -214,7 +219,16 @@ impl World<'_> {
                 Form::One => 0,
                 Form::Row => i64::from(cell.size()) * self.x(i),
                 Form::Lanes => i64::from(offset as u32 as i32),
+                Form::Own(columns) => self.own(columns, cell, i),
+                Form::OwnLanes(columns) => i64::from(offset as u32 as i32) + self.own(columns, cell, i),
             }
+    }
+
+    /// Returns the bytes from the start of a column to a lane of one of those behind it.
+    fn own(&self, columns: i32, cell: Cell, i: usize) -> i64 {
+        let row = i64::from(self.vectors[i / WIDTH].1);
+        let lane = row * i64::from(self.block[0]) + self.x(i);
+        i64::from(columns) * column(self.block) as i64 + lane * i64::from(cell.size())
     }
 
     fn cell(&mut self, address: i64, size: usize) -> &mut [u8] {
@@ -250,6 +264,7 @@ impl World<'_> {
             }
             Input::First(_) => 0,
             Input::Last(axis) => self.block.get(axis as usize).map_or(0, |n| n - 1) as u64,
+            Input::Column => column(self.block) as u64,
             Input::Lanes(_) => unimplemented!("registers of lanes"),
         }
     }

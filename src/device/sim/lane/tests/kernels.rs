@@ -1,6 +1,6 @@
 //! Kernels of one region each.
 
-pub(super) const ALL: [(&str, &str); 15] = [
+pub(super) const ALL: [(&str, &str); 16] = [
     ("saxpy", SAXPY),
     ("stencil", STENCIL),
     ("matmul", MATMUL),
@@ -16,7 +16,74 @@ pub(super) const ALL: [(&str, &str); 15] = [
     ("small", SMALL),
     ("vectors", VECTORS),
     ("unsigned", UNSIGNED),
+    ("own", OWN),
 ];
+
+/// Local arrays: at constant, uniform and varying indices, declared at the start and in a loop, small and large.
+pub(super) const OWN: &str = "
+kernel own(n: i32, x: in @x, y: inout @y) grid
+fn own() {
+    global 1 in @x: i32[_]
+    global 2 inout @y: i32[_]
+    local @h: i32[8]
+    local @p: {a: u8 at 0, d: i64 at 8; size 16; align 8}[3, 20]
+    local @inner: f32[2]
+    var $k: i32
+    var $j: i32
+    var $sum: i32
+    declare @h
+    declare @p
+    for '0 $k = 0i32 .. 8i32 step 1i32 {
+        %0: i32 = read $k
+        %1: i32 = load @x[%0]
+        %2: i32 = %1 + thread.x
+        store @h[%0] = %2
+    }
+    %3: i32 = thread.x & 7i32
+    %4: i32 = load @h[%3]
+    %5: i32 = arg0 & 7i32
+    %6: i32 = load @h[%5]
+    %7: i32 = %4 ^ %6
+    %8: i32 = %7 & 3i32
+    %9: bool = %8 < 3i32
+    if %9 {
+        %10: u8 = convert %7
+        store @p[%8, %3]:0 = %10
+        %11: i64 = convert %7
+        store @p[2i32, %5]:1 = %11
+        store @p[%8, arg0]:1 = -3i64
+    }
+    $sum = 0i32
+    for '1 $j = 0i32 .. arg0 step 1i32 {
+        %12: i32 = read $j
+        declare @inner
+        %13: i32 = %4 >> %12
+        %14: i32 = %13 & 1i32
+        %15: f32 = convert %12
+        store @inner[%14] = %15
+        %16: f32 = load @inner[0i32]
+        %17: f32 = load @inner[1i32]
+        %18: f32 = fma(%16, 8.0f32, %17)
+        %19: i32 = convert %18
+        %20: i32 = read $sum
+        %21: i32 = %20 * 3i32
+        %22: i32 = %21 + %19
+        $sum = %22
+        store @h[%12] = %22
+    }
+    %23: u8 = load @p[1i32, %3]:0
+    %24: i32 = convert %23
+    %25: i64 = load @p[2i32, %3]:1
+    %26: i32 = convert %25
+    %27: i32 = load @h[2i32]
+    %28: i32 = read $sum
+    %29: i32 = %24 + %26
+    %30: i32 = %27 ^ %28
+    %31: i32 = %29 * 31i32
+    %32: i32 = %30 + %31
+    store @y[thread.x] = %32
+}
+";
 
 pub(super) const SAXPY: &str = "
 kernel saxpy(a: f32, x: in @x, y: inout @y) grid

@@ -10,6 +10,8 @@ struct Generator {
     labels: u32,
     depth: usize,
     locals: Vec<String>,
+    /// Loops whose body has a local array of its own.
+    arrays: Vec<u32>,
     /// Visible values, and whether they are likely to be uniform.
     ints: Vec<(String, bool)>,
     floats: Vec<(String, bool)>,
@@ -29,6 +31,7 @@ pub(super) fn kernel(seed: u64) -> String {
         labels: 0,
         depth: 1,
         locals: vec![],
+        arrays: vec![],
         ints: ["arg0", "0i32", "1i32", "3i32", "-2i32"].map(|s| (s.to_string(), true)).to_vec(),
         floats: ["0.5f32", "-1.0f32"].map(|s| (s.to_string(), true)).to_vec(),
         bools: vec![("true".to_string(), true)],
@@ -42,6 +45,8 @@ pub(super) fn kernel(seed: u64) -> String {
     {
         g.line(&format!("${name} = {start}"));
     }
+    g.line("declare @h");
+    g.line("declare @r");
     g.block(6);
     for (local, ty, array) in [("a", "i32", "y"), ("b", "i32", "w"), ("f", "f32", "z")] {
         let value = g.define(ty, &format!("read ${local}"));
@@ -53,6 +58,10 @@ pub(super) fn kernel(seed: u64) -> String {
     g.line(&format!("store @v[thread.y, {one}] = {both}"));
     let gg = g.define("f32", "read $g");
     g.line(&format!("store @t[thread.y, thread.x] = {gg}"));
+    let own = g.define("i32", "thread.x & 7i32");
+    let own = g.define("i32", &format!("load @h[{own}]"));
+    g.line(&format!("store @y[thread.y, thread.x] = {own}"));
+    let arrays: String = g.arrays.iter().map(|l| format!("    local @q{l}: i64[4]\n")).collect();
     let locals: String = g.locals.iter().map(|l| format!("    var ${l}: i32\n")).collect();
     format!(
         "kernel k(n: i32, x: in @x, m: in @m, y: inout @y, w: inout @w, v: inout @v, z: inout @z, t: inout @t) grid
@@ -64,7 +73,9 @@ fn k() {{
     global 5 inout @v: i32[_, _]
     global 6 inout @z: f32[_, _]
     global 7 inout @t: f32[_, _]
-    var $a: i32
+    local @h: i32[8]
+    local @r: f32[3, 5]
+{arrays}    var $a: i32
     var $b: i32
     var $u: i32
     var $f: f32
@@ -136,7 +147,16 @@ impl Generator {
             self.value();
         }
         let uniform = self.below(2) == 0;
-        match self.below(13) {
+        match self.below(15) {
+            13 => {
+                let (index, (value, _)) = (self.own_index(uniform, 7), self.int(false));
+                self.line(&format!("store @h[{index}] = {value}"));
+            }
+            14 => {
+                let (row, index, (value, _)) =
+                    (self.own_index(uniform, 1), self.own_index(false, 3), self.float(false));
+                self.line(&format!("store @r[{row}, {index}] = {value}"));
+            }
             0..4 => self.write(uniform),
             4..7 if self.budget > 0 && self.depth < 6 => self.condition(uniform),
             7..10 if self.budget > 0 && self.depth < 5 => self.repeat(uniform),
@@ -260,6 +280,9 @@ impl Generator {
             self.ints.push((counter, uniform));
         }
         self.open.push((label, true));
+        if self.below(3) == 0 {
+            self.own_array(label);
+        }
         let count = 2 + self.below(3);
         self.block(count);
         self.open.pop();
@@ -268,10 +291,38 @@ impl Generator {
         self.line("}");
     }
 
+    /// A local array that each iteration has anew, written once and read twice.
+    fn own_array(&mut self, label: u32) {
+        self.arrays.push(label);
+        self.line(&format!("declare @q{label}"));
+        let (value, _) = self.int(false);
+        let wide = self.define("i64", &format!("convert {value}"));
+        let uniform = self.below(2) == 0;
+        let (to, from) = (self.own_index(uniform, 3), self.own_index(!uniform, 3));
+        self.line(&format!("store @q{label}[{to}] = {wide}"));
+        let (x, y) = (
+            self.define("i64", &format!("load @q{label}[{from}]")),
+            self.define("i64", &format!("load @q{label}[2i32]")),
+        );
+        let sum = self.define("i64", &format!("{x} + {y}"));
+        let sum = self.define("i32", &format!("convert {sum}"));
+        self.ints.push((sum, false));
+    }
+
     /// Defines a value.
     fn value(&mut self) {
         let uniform = self.below(2) == 0;
-        match self.below(15) {
+        match self.below(17) {
+            15 => {
+                let index = self.own_index(uniform, 7);
+                let name = self.define("i32", &format!("load @h[{index}]"));
+                self.ints.push((name, false));
+            }
+            16 => {
+                let (row, index) = (self.own_index(uniform, 1), self.own_index(!uniform, 3));
+                let name = self.define("f32", &format!("load @r[{row}, {index}]"));
+                self.floats.push((name, false));
+            }
             12.. => self.special(uniform),
             0..4 => {
                 let op = ["+", "-", "*", "&", "|", "^", "+", "-"][self.below(8)];
@@ -390,6 +441,23 @@ impl Generator {
         let (cond, a, b) = (self.boolean(uniform), self.int(uniform), self.int(uniform));
         let name = self.define("i32", &format!("select {}, {}, {}", cond.0, a.0, b.0));
         self.ints.push((name, cond.1 && a.1 && b.1));
+    }
+
+    /// An index of a local array, nearly always below the limit.
+    fn own_index(&mut self, uniform: bool, limit: usize) -> String {
+        match self.below(40) {
+            0 => self.index(uniform, limit),
+            1..16 => format!("{}i32", self.below(limit + 1)),
+            16..20 => {
+                let value = self.int(uniform).0;
+                let natural = self.define("i32", &format!("max({value}, 0i32)"));
+                self.define("i32", &format!("{natural} % {}i32", limit + 1))
+            }
+            _ => {
+                let value = self.int(uniform).0;
+                self.define("i32", &format!("{value} & {limit}i32"))
+            }
+        }
     }
 
     /// An index below the limit, most of the time.

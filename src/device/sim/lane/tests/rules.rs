@@ -47,8 +47,13 @@ body {
 /// Checks the only violation after replacing `from` by `to`.
 #[track_caller]
 fn check(from: &str, to: &str, expected: &str) {
-    let text = VALID.replacen(from, to, 1);
-    assert!(from.is_empty() || text != VALID, "`{from}` is in the region");
+    check_in(VALID, from, to, expected);
+}
+
+#[track_caller]
+fn check_in(region: &str, from: &str, to: &str, expected: &str) {
+    let text = region.replacen(from, to, 1);
+    assert!(from.is_empty() || text != region, "`{from}` is in the region");
     let region = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(verify(&region).err().unwrap_or_default(), expected);
 }
@@ -64,6 +69,7 @@ fn r1_tables() {
     check("output(0)", "output(1)", "R1 tables: what is not in the tables in `output(1) %10`");
     check("memory 0 load store\n", "", "R1 tables: what is not in the tables in `%1 = base(mem 0)`");
     check("base(mem 0)", "lanes(r4)", "R1 tables: what is not in the tables in `%1 = lanes(r4)`");
+    check("base(mem 0)", "column", "R1 tables: what is not in the tables in `%1 = column`");
 }
 
 #[test]
@@ -304,4 +310,87 @@ body {
     assert_eq!(verify(&parse(&inside).unwrap()), Ok(()));
     let constant = text.replacen("            %3 = scalar add.i64 %3, %5\n", "", 1);
     assert_eq!(verify(&parse(&constant).unwrap()), Ok(()));
+}
+
+/// A valid region with a local array.
+const OWN: &str = "
+region weight 20
+values 12
+memory 0 load store own fresh
+access %1 + 2 of 0: check_one %2, %3
+access %1, %7 of 0: check_lanes %6, %5
+setup {
+    %1: i64 = base(mem 0)
+    %2: i64 = const 2
+    %3: i64 = const 3
+    %4: v32 = splat #1
+    %5: v32 = splat #3
+    %11: i64 = const 7
+}
+body {
+    %0: mask = entered
+    store.w4.own(2) %1, %4 under %0
+    %8: v32(x, row) = load.w4.own(2) %1 under %0
+    %9: v32(x, row) = and.i32 %8, %4
+    %10: v32(x, row) = min.i32 %8, %5
+    %6: v32(x, row) = add.i32 %9, %4
+    %7: v32(x, row) = mul.i32 %6, %4
+    store.w4.own_lanes(0) %1, %8, %7 under %0
+}
+";
+
+/// A check that the operands' definitions imply need not be made.
+#[test]
+fn r9_proven() {
+    let missing = |check: &str, inst: &str| format!("R9 checked: `{check}` is missing in `{inst}`");
+    let lanes = missing("check_lanes %6, %5", "store.w4.own_lanes(0) %1, %8, %7 under %0");
+    check_in(OWN, "", "", "");
+    let first = missing("check_one %2, %3", "store.w4.own(2) %1, %4 under %0");
+    check_in(OWN, "%3: i64 = const 3", "%3: i64 = const 2", &first);
+    check_in(OWN, "%2: i64 = const 2", "%2: i64 = const -1", &first);
+    check_in(OWN, "splat #3", "splat #2", &lanes);
+    check_in(OWN, "and.i32", "or.i32", &lanes);
+    check_in(OWN, "add.i32 %9, %4", "sub.i32 %9, %4", &lanes);
+    // Only bounded above.
+    check_in(OWN, "add.i32 %9, %4", "add.i32 %10, %4", &lanes);
+    check_in(OWN, "%6: v32(x, row) = add.i32 %9, %4", "%6: mut v32(x, row) = add.i32 %9, %4", &lanes);
+    check_in(OWN, "add.i32 %9, %4", "rem.u32 %8, %5", "");
+    check_in(OWN, "add.i32 %9, %4", "rem.i32 %8, %5", &lanes);
+    check_in(OWN, "add.i32 %9, %4", "shr.u32 %8, %4", &lanes);
+    check_in(OWN, "add.i32 %9, %4", "max.i32 %10, %4", &lanes);
+    check_in(OWN, "min.i32 %8, %5", "min.i32 %8, %4", "");
+}
+
+#[test]
+fn r10_own() {
+    let store = "store.w4.own(2) %1, %4 under %0";
+    check_in(OWN, " own fresh", " fresh", &format!("R10 own: memory 0 has accesses of another form in `{store}`"));
+    check_in(OWN, store, "", "R10 own: memory 0 is loaded before it is zeroed in `%8 = load.w4.own(2) %1 under %0`");
+    check_in(
+        OWN,
+        store,
+        &format!("block 'e1 {{\n branch 'e1 if none %0\n {store}\n }}"),
+        "R10 own: memory 0 is loaded before it is zeroed in `%8 = load.w4.own(2) %1 under %0`",
+    );
+    check_in(OWN, " own fresh", " own", "");
+    check_in(
+        OWN,
+        "own_lanes(0)",
+        "own_lanes(2)",
+        "R9 checked: no access has the address %1 in `store.w4.own_lanes(2) %1, %8, %7 under %0`",
+    );
+    check_in(
+        OWN,
+        "store.w4.own(2)",
+        "store.u8.own(2)",
+        "R2 types: a small element of a local array in `store.u8.own(2) %1, %4 under %0`",
+    );
+    check_in(OWN, "own(2) %1 under %0", "own(2) %1", "R3 masks: no mask in `%8 = load.w4.own(2) %1`");
+    check_in(OWN, "%8: v32(x, row)", "%8: v32(x)", "R8 coordinates: %8 is marked as v32(x)");
+    check_in(
+        OWN,
+        "store.w4.own(2) %1, %4",
+        "store.w4.row %1, %4",
+        "R9 checked: no access has the address %1 in `store.w4.row %1, %4 under %0`",
+    );
 }

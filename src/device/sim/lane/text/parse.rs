@@ -105,7 +105,9 @@ impl<'a> Reader<'a> {
                 line.end()?;
             } else if let Some(mut line) = self.begins("memory") {
                 let memory = line.memory()?;
-                region.memories.push((memory, line.eat_word("load"), line.eat_word("store")));
+                let (loads, stores) = (line.eat_word("load"), line.eat_word("store"));
+                let (own, fresh) = (line.eat_word("own"), line.eat_word("fresh"));
+                region.memories.push(Touched { memory, loads, stores, own, fresh });
                 line.end()?;
             } else if let Some(mut line) = self.begins("access") {
                 region.accesses.push(self.access(&mut line)?);
@@ -130,6 +132,7 @@ impl<'a> Reader<'a> {
 
     fn access(&mut self, line: &mut Line<'_>) -> Parsed<Access> {
         let address = self.operand(line)?;
+        let columns = if line.eat("+") { line.number()? } else { 0 };
         let offsets = if line.eat(",") { self.operand(line)? } else { Value::NONE };
         line.expect_word("of")?;
         let memory = line.memory()?;
@@ -142,7 +145,7 @@ impl<'a> Reader<'a> {
                 line.end()?;
             }
         }
-        Ok(Access { memory, address, offsets, checks })
+        Ok(Access { memory, address, offsets, columns, checks })
     }
 
     fn section(&mut self, word: &str) -> Parsed<()> {
@@ -369,6 +372,10 @@ impl<'a> Line<'a> {
 
     fn input(&mut self) -> Parsed<Option<Input>> {
         let name = self.peek();
+        if name == "column" {
+            self.advance(name.len());
+            return Ok(Some(Input::Column));
+        }
         if !["uniform", "lanes", "base", "extent", "pitch", "first", "last"].contains(&name) {
             return Ok(None);
         }
@@ -444,7 +451,13 @@ impl<'a> Line<'a> {
         };
         let form = |line: &mut Self| {
             line.expect(".")?;
-            line.of(&FORMS)
+            match item(&OWN_FORMS, line.peek()) {
+                Some(form) => {
+                    line.word();
+                    line.parameter().map(form)
+                }
+                None => line.of(&FORMS),
+            }
         };
         Ok(match word {
             "load_scalar" => Op::LoadScalar(cell(self)?),
