@@ -4,6 +4,8 @@
 
 #[path = "machine_code/random.rs"]
 mod programs;
+#[path = "machine_code/races.rs"]
+mod races;
 #[path = "common/random.rs"]
 mod random;
 #[path = "common/world.rs"]
@@ -17,9 +19,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clk_lang::compile::{NoFiles, Session};
-use clk_lang::device::Control;
 use clk_lang::device::sim::{Isa, Jit, Simulator};
+use clk_lang::device::{Control, Device};
 use clk_lang::host::interp::{Interpreter, Options};
+use clk_lang::ir::Checks;
 use world::Paper;
 
 /// Returns whether there is machine code on this machine; prints if not.
@@ -31,30 +34,45 @@ fn is_here() -> bool {
     here
 }
 
-/// Runs a program; returns what it prints, and its error if there is one.
+/// Runs a program; returns what it prints, and its warnings and its error if there are any.
 fn run(text: &str, jit: Jit, control: Control) -> String {
+    run_on(text, jit, control).0
+}
+
+fn run_on(text: &str, jit: Jit, control: Control) -> (String, Arc<Simulator>) {
     let mut session = Session::default();
     let outcome = session.add("machine.clk", text, &NoFiles);
     assert!(!outcome.failed(), "{:#?}", outcome.diagnostics);
     let device = Arc::new(Simulator::with(Isa::default()).compiling(jit));
-    let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device: device.clone() });
     let mut paper = Paper::default();
     for chunk in outcome.chunks {
-        if let Err(error) = interpreter.run_chunk(&session, chunk, &mut paper) {
-            return format!("{}{error:#?}", paper.0);
+        let result = interpreter.run_chunk(&session, chunk, &mut paper);
+        let warnings = interpreter.take_warnings();
+        if !warnings.is_empty() {
+            paper.0 += &format!("{warnings:#?}");
+        }
+        if let Err(error) = result {
+            return (format!("{}{error:#?}", paper.0), device);
         }
     }
-    paper.0
+    (paper.0, device)
 }
+
+/// What `--check` looks for.
+const CHECKS: Checks = Checks { memory: true, arithmetic: true, nan: false };
 
 fn check(title: &str, text: &str) {
     // More than one worker may find faults in another order, but the first one is reported.
-    for workers in [1, 3] {
-        let control = || Control { workers, ..Control::default() };
+    for (workers, checks) in [(1, Checks::default()), (3, Checks::default()), (1, CHECKS), (3, CHECKS)] {
+        let control = || Control { workers, checks, ..Control::default() };
         let expected = run(text, Jit::Off, control());
         for jit in [Jit::Always, Jit::Forced, Jit::Forced] {
             let found = run(text, jit, control());
-            assert!(found == expected, "{title} ({jit}, {workers} workers): {found}\nand should be {expected}");
+            assert!(
+                found == expected,
+                "{title} ({jit}, {workers} workers, {checks:?}): {found}\nand should be {expected}"
+            );
         }
     }
 }
@@ -103,6 +121,49 @@ fn random_kernels_do_the_same_in_machine_code() {
     println!("{compiled} of {count} compiled, {faults} fault");
     assert!(compiled > count / 2, "{compiled} of {count} programs are accepted");
     assert!(count < 100 || faults > count / 50 && faults < count / 2, "{faults} of {count} programs fault");
+}
+
+/// As above, for kernels with races and the like, which are checked.
+#[test]
+fn checks_find_the_same_in_machine_code() {
+    if !is_here() {
+        return;
+    }
+    let setting =
+        |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
+    let (first, count) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 100));
+    let (mut compiled, mut faults, mut entered, mut left) = (0, [0, 0, 0, 0], 0, 0);
+    for seed in first..first + count {
+        let text = races::program(seed);
+        let mut session = Session::default();
+        let outcome = session.add("machine.clk", &text, &NoFiles);
+        if outcome.failed() {
+            let why = outcome.diagnostics.iter().find(|d| d.is_error()).map(|d| format!("{} {}", d.code, d.title));
+            println!("seed {seed}: refused: {}", why.unwrap_or_default());
+            continue;
+        }
+        compiled += 1;
+        for workers in [1, 3] {
+            let control = || Control { workers, checks: CHECKS, ..Control::default() };
+            let expected = run(&text, Jit::Off, control());
+            for jit in [Jit::Always, Jit::Forced] {
+                let (found, device) = run_on(&text, jit, control());
+                assert!(
+                    found == expected,
+                    "seed {seed} ({jit}, {workers} workers)\n{text}\n{found}\nand should be {expected}"
+                );
+                let counts = device.statistics().machine_code.expect("the simulator has it");
+                (entered, left) = (entered + counts.entered, left + counts.left);
+            }
+            let codes = ["E0610", "E0611", "E0612", "E06"].map(|code| expected.contains(&format!("code: \"{code}")));
+            (0..4).for_each(|k| faults[k] += u64::from(codes[k]));
+        }
+    }
+    println!("{compiled} of {count} compiled; races, unwritten, overflow, any: {faults:?} of {}", 2 * compiled);
+    println!("entered {entered} times, left {left} times");
+    assert!(compiled > count / 2, "{compiled} of {count} programs are accepted");
+    assert!(entered > left && entered > compiled, "entered {entered} times, left {left} times");
+    assert!(count < 100 || faults[3] < 2 * compiled && faults[0] > 0 && faults[1] > 0, "{faults:?}");
 }
 
 /// More values than there are registers, of each kind.

@@ -21,7 +21,7 @@ use clk_lang::base::diag::Diagnostic;
 use clk_lang::base::source::Span;
 use clk_lang::compile::{NoFiles, Session};
 use clk_lang::device::Control;
-use clk_lang::device::sim::Simulator;
+use clk_lang::device::sim::{Isa, Jit, Simulator};
 use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Checks;
 use world::Paper;
@@ -94,9 +94,9 @@ fn announced(text: &str) -> Vec<Announced> {
 }
 
 /// Returns the diagnostics of a case run with this many workers; an error if it does not compile.
-fn run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, String> {
+fn run(case: &Case, workers: usize, jit: Jit) -> Result<Vec<Diagnostic>, String> {
     let start = std::time::Instant::now();
-    let result = compile_and_run(case, workers);
+    let result = compile_and_run(case, workers, jit);
     let seconds = start.elapsed().as_secs_f64();
     if seconds > SLOW {
         println!("{}: {} ({workers} workers): {seconds:.1} s", case.file, case.title);
@@ -107,7 +107,7 @@ fn run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, String> {
 /// Run time in seconds from which a case is listed as slow.
 const SLOW: f64 = 2.0;
 
-fn compile_and_run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, String> {
+fn compile_and_run(case: &Case, workers: usize, jit: Jit) -> Result<Vec<Diagnostic>, String> {
     let mut session = Session::default();
     let outcome = session.add("case.clk", &case.text, &NoFiles);
     if outcome.failed() {
@@ -116,7 +116,7 @@ fn compile_and_run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, Strin
     }
     let checks = Checks { memory: true, arithmetic: true, nan: case.nan };
     let control = Control { workers, checks, max_steps: case.steps, ..Control::default() };
-    let device = Arc::new(Simulator::default());
+    let device = Arc::new(Simulator::default().compiling(jit));
     let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
     interpreter.hints = true;
     let mut reported = vec![];
@@ -171,6 +171,16 @@ struct Row {
 
 const WORKERS: [usize; 3] = [1, 2, 7];
 
+/// Returns each number of workers, interpreting and with machine code where there is some. Loops that wait, which take long to be
+/// found endless, have none, but not all endless loops wait.
+fn ways(case: &Case) -> Vec<(usize, Jit)> {
+    let here = Jit::Always.is_here(Isa::default());
+    let jits = if here { vec![Jit::Off, Jit::Always, Jit::Forced] } else { vec![Jit::Off] };
+    let all = jits.into_iter().flat_map(|jit| WORKERS.map(|workers| (workers, jit)));
+    let few = |jit: Jit| jit == Jit::Forced || jit == Jit::Always && case.file == "endless";
+    all.filter(|&(workers, jit)| !few(jit) || workers == 2).collect()
+}
+
 #[test]
 fn planted_faults_are_found_and_look_alikes_left_in_peace() {
     let mut table: BTreeMap<String, Row> = BTreeMap::new();
@@ -185,8 +195,8 @@ fn planted_faults_are_found_and_look_alikes_left_in_peace() {
         assert!(wanted.iter().any(|a| a.code.is_some()), "{}: {} announces nothing", case.file, case.title);
         let mut right = true;
         let mut first = None;
-        for workers in WORKERS {
-            let reported = match run(case, workers) {
+        for (workers, jit) in ways(case) {
+            let reported = match run(case, workers, jit) {
                 Ok(reported) => reported,
                 Err(why) => {
                     failures += &format!("{}: {}: {why}\n", case.file, case.title);
@@ -196,11 +206,11 @@ fn planted_faults_are_found_and_look_alikes_left_in_peace() {
             };
             let said: Vec<String> = reported.iter().map(|d| describe(&case.text, d)).collect();
             let fits = reported.iter().filter(|d| meets(&case.text, d, &wanted)).count();
-            row.surplus += usize::from(workers == 1) * reported.len().saturating_sub(fits);
+            row.surplus += usize::from((workers, jit) == (1, Jit::Off)) * reported.len().saturating_sub(fits);
             let same = first.get_or_insert_with(|| said.clone()) == &said;
             if fits != 1 || reported.len() != 1 || !same {
-                let what = if fits == 1 && !same { "differs between workers" } else { "is not what was announced" };
-                failures += &format!("{}: {} ({workers} workers) {what}: {said:#?}\n", case.file, case.title);
+                let what = if fits == 1 && !same { "differs between runs" } else { "is not what was announced" };
+                failures += &format!("{}: {} ({workers} workers, {jit}) {what}: {said:#?}\n", case.file, case.title);
                 right = false;
                 break;
             }
@@ -211,14 +221,14 @@ fn planted_faults_are_found_and_look_alikes_left_in_peace() {
     assert!(!all || sound.len() >= 120, "{} look-alikes", sound.len());
     let mut alarms = 0;
     for case in &sound {
-        for workers in WORKERS {
-            let said = match run(case, workers) {
+        for (workers, jit) in ways(case) {
+            let said = match run(case, workers, jit) {
                 Ok(reported) => reported.iter().map(|d| describe(&case.text, d)).collect::<Vec<_>>(),
                 Err(why) => vec![why],
             };
             if !said.is_empty() {
                 alarms += 1;
-                failures += &format!("sound/{}: {} ({workers} workers): {said:#?}\n", case.file, case.title);
+                failures += &format!("sound/{}: {} ({workers} workers, {jit}): {said:#?}\n", case.file, case.title);
                 break;
             }
         }
@@ -282,8 +292,8 @@ fn the_right_line_is_named_beyond_the_255th_access() {
     }
     text += "    //~ E0610 `x[0]`\n    if t == 100 { x[0] = 1000 }\n}\nvar x = [0, 0, 0, 0]\nmany(x)\n";
     let case = Case { file: "many".into(), title: "many".into(), text, nan: false, steps: 0 };
-    for workers in WORKERS {
-        let reported = run(&case, workers).expect("it compiles");
+    for (workers, jit) in ways(&case) {
+        let reported = run(&case, workers, jit).expect("it compiles");
         assert!(reported.len() == 1 && meets(&case.text, &reported[0], &announced(&case.text)), "{reported:#?}");
     }
 }

@@ -122,6 +122,14 @@ pub(crate) enum Pause {
     Grid,
 }
 
+/// An access of a region's machine code that is about to run: the elements of the first iterations, and for each loop around it
+/// its trip count and the bytes from one iteration to the next.
+pub(crate) struct Reach {
+    pub note: u32,
+    pub run: Run,
+    pub loops: [(usize, isize); 3],
+}
+
 /// Receives the events of a group. A handler that finds a fault stops the group ([`stop_at`]).
 ///
 /// # Safety
@@ -156,6 +164,13 @@ pub trait Observer {
     fn waits(&self, g: &Group) -> Option<String>;
     /// Returns where thread `lane` diverged, if that was recorded.
     fn parted_at(&self, lane: usize) -> Option<u32>;
+    /// All active lanes are about to make these accesses, which are in bounds. Returns false if one of them might have to be
+    /// reported, or some might: nothing else than accesses among these has been recorded then.
+    unsafe fn reaches(&mut self, g: &mut Group, all: &[Reach]) -> bool;
+    /// Returns whether the launch's indices prove that each element of a global memory is accessed by one thread only.
+    fn is_owned(&self, memory: u32) -> bool;
+    /// Returns the bytes that say which cells of such a memory have been written, and their value, if that matters.
+    fn marks(&self, memory: u32) -> Option<(*mut u8, u8)>;
 }
 
 /// The machine code of a region.

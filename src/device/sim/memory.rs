@@ -69,6 +69,18 @@ elem! {
 }
 
 impl Run {
+    /// Returns the run of elements at these distances in bytes along each axis, from the address for coordinates 0, for the box that
+    /// covers the active lanes.
+    pub fn of(g: &mut Group, addr: *mut u8, stride: [i64; AXES]) -> Run {
+        if !g.full {
+            g.find_ends();
+        }
+        let (start, count, lane) = active_box(g);
+        let offset: i64 = (0..AXES).map(|d| start[d] as i64 * stride[d]).sum();
+        let (count, stride) = collapse(count, stride);
+        Run { addr: addr.wrapping_offset(offset as isize), lane, count, stride }
+    }
+
     /// Returns whether its lanes are exactly those from the first to the last active one, in one row. A box may include lanes
     /// around them, for which the mask is undefined outside of its chunks.
     #[inline(always)]

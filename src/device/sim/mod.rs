@@ -140,7 +140,7 @@ impl Executable for Program {
             &extents,
             args,
             control,
-            Manner { workers: control.workers, careful: false, backward: control.backward },
+            Manner { workers: control.workers, careful: false, backward: control.backward, coded: true },
         )
         .result
     }
@@ -174,6 +174,8 @@ struct Manner {
     careful: bool,
     /// Whatever may happen in any order happens in the reverse of the usual one.
     backward: bool,
+    /// Machine code may run.
+    coded: bool,
 }
 
 /// The outcome of a run, and whether it relied on fences and atomics to rule out a race.
@@ -201,7 +203,7 @@ impl Program {
             let warnings = control.warnings.clone();
             check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings)
         });
-        let machines = if checked { None } else { self.tier.machines(self.jit, code, &geometry) };
+        let machines = if manner.coded { self.tier.machines(self.jit, code, &geometry) } else { None };
         let launch = frame::Launch {
             ops,
             code,
@@ -250,7 +252,7 @@ impl Program {
         control: &Control,
     ) -> Result<Output, Box<Fault>> {
         let before = copies(args);
-        let manner = Manner { workers: 1, careful: true, backward: false };
+        let manner = Manner { workers: 1, careful: true, backward: false, coded: false };
         let first = unheard(control);
         let Ran { result, decided } = self.run(extents, args, &first, manner);
         hear(control, &first, &result);
@@ -268,7 +270,7 @@ impl Program {
         }
     }
 
-    /// Runs on several workers, which find faults quickly, but which thread is reported first depends on timing. If there is a
+    /// Runs on several workers and by machine code, which find faults quickly, but which thread is reported first depends on timing. If there is a
     /// report, one worker runs the launch again from its initial state; with individual tracking if it was a race, so that the
     /// right threads are named.
     fn launch_fast(
@@ -278,7 +280,7 @@ impl Program {
         control: &Control,
     ) -> Result<Output, Box<Fault>> {
         let workers = sched::machine(control.workers);
-        let manner = Manner { workers, careful: false, backward: false };
+        let manner = Manner { workers, careful: false, backward: false, coded: !self.code.polls };
         let size = |arg: &mut HostArg<'_>| written(arg).map_or(0, |bytes| bytes.len());
         let kept = if check::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
         if args.iter_mut().map(size).sum::<usize>() > kept {
@@ -297,7 +299,7 @@ impl Program {
         let races = matches!(&result, Err(fault) if is_race(fault));
         let few = threads(extents) <= CAREFUL;
         let second = unheard(control);
-        let manner = Manner { workers: 1, careful: races || few, backward: false };
+        let manner = Manner { workers: 1, careful: races || few, backward: false, coded: false };
         let again = self.run(extents, args, &second, manner).result;
         // Equal values written by both threads of a race may not have been in memory yet when several workers ran.
         let benign = second.warnings.lock().is_ok_and(|w| w.iter().any(is_race));

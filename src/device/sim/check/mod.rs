@@ -46,6 +46,7 @@ mod order;
 mod pattern;
 mod quick;
 mod race;
+mod reach;
 mod rows;
 mod shadow;
 mod split;
@@ -64,7 +65,7 @@ use super::code::{Code, MaskId, MemoryKind, WaitDef, Watched};
 use super::events::{Note, Observer};
 use super::fault::stop_at;
 use super::geometry::Geometry;
-use super::group::Group;
+use super::group::{Group, Reach};
 use super::memory::Run;
 use crate::device::{Extents, FaultKind};
 use crate::ir::def::Scope;
@@ -158,5 +159,17 @@ impl Observer for Checker<'_> {
 
     fn parted_at(&self, lane: usize) -> Option<u32> {
         self.splits.at(lane)
+    }
+
+    unsafe fn reaches(&mut self, g: &mut Group, all: &[Reach]) -> bool {
+        unsafe { self.reached(g, all) }
+    }
+
+    fn is_owned(&self, memory: u32) -> bool {
+        self.watch.is_owned(memory as usize)
+    }
+
+    fn marks(&self, memory: u32) -> Option<(*mut u8, u8)> {
+        self.watch.globals.written(memory as usize).map(|written| (written.bytes, written.mark))
     }
 }

@@ -79,17 +79,24 @@ impl Quick {
         !self.out
     }
 
-    /// Keeps an access that is correct. Returns false if it was not kept, so that words have to decide.
-    pub fn keep(&mut self, deed: &Deed, pattern: &Pattern) -> bool {
+    /// Returns whether an access is known to be correct; `written` if its elements are known to have been written.
+    pub fn agrees(&self, deed: &Deed, pattern: &Pattern, written: bool) -> bool {
         let (is_store, hull) = (deed.touch == Touch::Store, pattern.hull());
-        if (is_store && !pattern.is_single()) || ((!is_store || deed.overwrites) && !self.known.has(pattern, hull)) {
+        let needs = (!is_store || deed.overwrites) && !written;
+        if (is_store && !pattern.is_single()) || (needs && !self.known.has(pattern, hull)) {
             return false;
         }
         let races = |e: &Entry| match &e.what {
             What::Pattern(p) => !p.agrees(pattern),
             What::Cells(..) => true,
         };
-        if self.log.iter().any(|e| e.meets(deed.touch, hull) && races(e)) {
+        !self.log.iter().any(|e| e.meets(deed.touch, hull) && races(e))
+    }
+
+    /// Keeps an access that is correct. Returns false if it was not kept, so that words have to decide.
+    pub fn keep(&mut self, deed: &Deed, pattern: &Pattern) -> bool {
+        let (is_store, hull) = (deed.touch == Touch::Store, pattern.hull());
+        if !self.agrees(deed, pattern, false) {
             return false;
         }
         if is_store {

@@ -15,7 +15,7 @@ use crate::device::sim::lanes::{Isa, is_wide};
 use crate::device::sim::memory::{self, Run};
 
 impl Deed {
-    fn of(e: &Event<'_>) -> Deed {
+    pub(super) fn of(e: &Event<'_>) -> Deed {
         Deed { touch: e.note.touch, own: e.now.own, modest: e.now.modest, overwrites: e.note.traits.overwrites }
     }
 }
@@ -104,7 +104,7 @@ impl<'a> Checker<'a> {
     /// # Safety
     /// The note is one of the group's code, not of a local array.
     #[inline(always)]
-    unsafe fn event<'e>(&mut self, g: &Group, note: &'e Note) -> Option<Event<'e>>
+    pub(super) unsafe fn event<'e>(&mut self, g: &Group, note: &'e Note) -> Option<Event<'e>>
     where
         'a: 'e,
     {
@@ -384,7 +384,7 @@ impl<'a> Checker<'a> {
 
     /// Records a pattern, which is in bounds, in the log or in words; returns false if a rule is violated.
     #[inline(always)]
-    unsafe fn noted_as(&mut self, e: &Event<'_>, pattern: &Pattern) -> bool {
+    pub(super) unsafe fn noted_as(&mut self, e: &Event<'_>, pattern: &Pattern) -> bool {
         unsafe {
             if !e.global {
                 let quick = &mut self.quick[e.access.memory as usize];

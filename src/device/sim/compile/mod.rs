@@ -52,9 +52,10 @@ pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Compiled {
     if kernel.checks.arithmetic {
         c.exact = ranges::analyze(module, ranges::Setting::default()).exact;
     }
-    // Checks listen to what the interpreter does.
-    c.jit = jit && !kernel.checks.any();
+    // The interpreter looks for the origin of a NaN, and at each access of threads that synchronize by fences or poll.
+    c.jit = jit && !kernel.checks.nan && !(kernel.checks.memory && c.waits);
     if c.jit {
+        c.guards = c.guards_of_regions().into();
         c.references = uses::references(&f.body, &f);
     }
     c.memories();
@@ -75,6 +76,7 @@ impl<'a> Compiler<'a> {
             uses: uses::uses(f, &variances),
             a: Rc::new(variances),
             jit: false,
+            guards: Rc::default(),
             in_region: false,
             references: FxHashMap::default(),
             regions_of_lanes: vec![],

@@ -8,7 +8,10 @@ use rustc_hash::FxHashSet;
 use super::uses::references;
 use super::*;
 use crate::device::sim::enter::Enter;
+use crate::device::sim::events::{Note, Touch};
+use crate::device::sim::lane::Region as LaneRegion;
 use crate::device::sim::lane::build::{Builder, Outside, Support, outside};
+use crate::device::sim::lane::guards::{Guard, Guards};
 use crate::ir::visit::each_stmt;
 
 /// A region whose interpreted code is being written.
@@ -20,6 +23,8 @@ pub(crate) struct OpenRegion<'a> {
     enter: usize,
     builder: Builder<'a>,
     inputs: Vec<ExprId>,
+    /// The number of notes in front of it.
+    notes: usize,
 }
 
 /// The least number of instructions that make a region worthwhile.
@@ -32,7 +37,13 @@ impl<'a> Compiler<'a> {
             return None;
         }
         let polls = |body: &Block| self.polls(body);
-        let support = Support { f: self.f, waits: &polls };
+        let refused = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Refused);
+        // Where threads wait for one another, checks want to know who left.
+        let parts = |label: Label| self.is_observed() && self.meets && self.a.parts(label);
+        let shared = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Shared);
+        let even = |e: ExprId, class: Variance| self.a.exprs[e] <= class;
+        let support =
+            Support { f: self.f, waits: &polls, refused: &refused, shared: &shared, even: &even, parts: &parts };
         let end = start + block[start..].iter().take_while(|stmt| support.statement(stmt)).count();
         let stmts = &block[start..end];
         if weight(stmts) < LEAST {
@@ -55,16 +66,18 @@ impl<'a> Compiler<'a> {
             }
         }
         from.uniform = self.uniform_regs();
+        from.guards = self.guards.clone();
         let builder = Builder::new(self.f, self.a.clone(), from, stmts, self.number)?;
         self.target();
         let enter = self.emit_jump(plain::<Enter>(), nothing());
         self.in_region = true;
-        Some(OpenRegion { start, end, enter, builder, inputs: values })
+        Some(OpenRegion { start, end, enter, builder, inputs: values, notes: self.notes.len() })
     }
 
     /// Ends a region behind the statement at `at`.
     pub(crate) fn close_machine(&mut self, open: &mut Option<OpenRegion<'a>>, block: &'a [Stmt], at: usize) {
-        let Some(OpenRegion { start, enter, builder, inputs, .. }) = open.take_if(|open| open.end == at + 1) else {
+        let Some(OpenRegion { start, enter, builder, inputs, notes, .. }) = open.take_if(|open| open.end == at + 1)
+        else {
             return;
         };
         self.in_region = false;
@@ -106,6 +119,7 @@ impl<'a> Compiler<'a> {
         let held = &self.held;
         let fresh = |reg: Reg| own.contains(&reg) || !(same.contains(&reg) || held[reg as usize] >= PERMANENT);
         let region = builder.finish(&values, &locals, &fresh, self.uniform_regs());
+        let region = region.and_then(|region| self.with_notes(region, notes));
         self.ops[enter].x = self.target();
         self.ops[enter].y = match region {
             Some(region) => {
@@ -116,6 +130,42 @@ impl<'a> Compiler<'a> {
             }
             None => u32::MAX,
         };
+    }
+
+    /// Returns what regions have to check and to record of arithmetic and of each memory.
+    pub(crate) fn guards_of_regions(&self) -> Guards {
+        let guard = |((_, memory), watched): ((MemId, &Memory), &Option<Watched>)| match watched {
+            None => Guard::Free,
+            // Whether the indices of a kernel prove that elements are private also depends on the launch.
+            Some(watched) if watched.own.axes != 0 && matches!(memory.space, Space::Global { .. }) => {
+                match watched.fresh {
+                    true if memory.layout.size.is_multiple_of(watched.unit.max(1)) => {
+                        Guard::Marked { unit: watched.unit }
+                    }
+                    true => Guard::Refused,
+                    false => Guard::Own,
+                }
+            }
+            Some(_) if memory.space == Space::Local => Guard::Refused,
+            Some(_) => Guard::Shared,
+        };
+        Guards {
+            arithmetic: self.checks.arithmetic,
+            exact: self.exact.clone(),
+            memories: self.f.memories.iter().zip(&self.watched).map(guard).collect(),
+        }
+    }
+
+    /// Numbers the reports of a region by the notes of the same accesses that the interpreter's code has, from `first` on.
+    fn with_notes(&self, mut region: LaneRegion, first: usize) -> Option<LaneRegion> {
+        let of = |note: &Note| (self.accesses[note.access as usize].memory, note.touch == Touch::Store);
+        let notes = self.notes[first..].iter().map(of);
+        if self.is_observed() && !notes.eq(region.touches.iter().map(|&(memory, store)| (memory.index() as u32, store)))
+        {
+            return None;
+        }
+        region.reports.iter_mut().for_each(|report| report.note += first as u32);
+        Some(region)
     }
 
     fn uniform_regs(&self) -> Vec<bool> {

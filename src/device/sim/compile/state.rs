@@ -179,6 +179,8 @@ pub struct Compiler<'a> {
     pub(super) a: Rc<Variances>,
     /// Regions are built for machine code.
     pub(super) jit: bool,
+    /// What checks need to know of regions.
+    pub(super) guards: Rc<crate::device::sim::lane::guards::Guards>,
     /// The code of a region is being written.
     pub(super) in_region: bool,
     /// Reads and writes of each local.

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::device::sim::lane::{Input, Op, Region, each_inst};
+use crate::device::sim::lane::{Input, Op, REPORT_WORDS, Region, each_inst};
 
 /// The present row, and the one at which to stop.
 pub(crate) const ROW: i32 = 0;
@@ -30,6 +30,9 @@ pub(crate) const LOG: i32 = 88;
 pub(crate) const LOG_END: i32 = 96;
 /// How many more places at which the code can leave are passed before it does, where that is [forced](super::emit::Exits).
 pub(crate) const FORCED: i32 = 104;
+/// A function that tells the checker of a region's accesses, and its argument.
+pub(crate) const REPORT: i32 = 112;
+pub(crate) const REPORT_ARG: i32 = 120;
 /// The coordinates of each vector's row.
 pub(crate) const COORD_Y: i32 = 128;
 pub(crate) const COORD_Z: i32 = 160;
@@ -50,6 +53,8 @@ pub(crate) struct Layout {
     /// Byte offsets, in the order in which the entry fills them in.
     pub inputs: Vec<Input>,
     pub outputs: i32,
+    /// The words of reports.
+    pub words: i32,
     /// Where slots begin.
     pub slots: i32,
 }
@@ -68,8 +73,9 @@ impl Layout {
         each_inst(&region.body, &mut |inst| note(&inst.op));
         let outputs = WORDS + 8 * inputs.len() as i32;
         let uniform = region.writes.iter().filter(|w| w.uniform).count() as i32;
-        let slots = (outputs + 8 * uniform + 63) & !63;
-        Layout { inputs, outputs, slots }
+        let words = outputs + 8 * uniform;
+        let slots = (words + 8 * (region.reports.len() as u32 * REPORT_WORDS) as i32 + 63) & !63;
+        Layout { inputs, outputs, words, slots }
     }
 
     /// Returns the offset of input number `number`.

@@ -13,10 +13,10 @@ use super::exec::Exec;
 use super::frame::{self, Layout};
 use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
-use crate::device::sim::group::{CHUNK, Group, Line, RegionCode, Slot};
-use crate::device::sim::lane::{Input, Region, Written, copies, live, verify};
+use crate::device::sim::group::{CHUNK, Group, Line, Reach, RegionCode, Slot};
+use crate::device::sim::lane::{Input, Region, Report, Written, copies, live, verify};
 use crate::device::sim::lanes::is_wide;
-use crate::device::sim::memory;
+use crate::device::sim::memory::{self, Run};
 use crate::device::sim::reg::Reg;
 use crate::lang::scalar::Scalar;
 
@@ -69,6 +69,11 @@ pub(crate) struct Machine {
     leaves: bool,
     reads: Vec<Reg>,
     memories: Vec<u32>,
+    /// As in the [region](Region::owned).
+    owned: Vec<(u32, bool)>,
+    reports: Vec<Report>,
+    /// Where the frame has the words of reports.
+    words: i32,
     exits: Exits,
     /// See [`Shape`].
     column: usize,
@@ -106,6 +111,9 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
         leaves,
         reads: region.reads.clone(),
         memories: region.memories.iter().map(|m| m.memory.index() as u32).collect(),
+        owned: region.owned.iter().map(|&(memory, marked)| (memory.index() as u32, marked)).collect(),
+        reports: region.reports.clone(),
+        words: layout.words,
         exits,
         column: if region.has_own() { division.column } else { 0 },
         writes: region.writes.clone(),
@@ -118,6 +126,7 @@ fn is_fixed(input: &Input, code: &Code) -> bool {
         Input::Uniform(reg, _) => code.launch.iter().any(|(set, _)| set == reg),
         Input::Lanes(reg) => !code.views.contains(reg),
         Input::Base(_) | Input::Extent(..) | Input::Pitch(..) | Input::Column => true,
+        Input::Marks(_) | Input::Mark(_) => true,
         Input::First(_) | Input::Last(_) => false,
     }
 }
@@ -180,6 +189,22 @@ extern "sysv64" fn poll(stop: *const AtomicBool) -> u32 {
     u32::from(unsafe { (*stop).load(Ordering::Relaxed) })
 }
 
+/// What [`report`] needs.
+struct Entry<'a> {
+    group: *mut Group,
+    machine: &'a Machine,
+    frame: Words,
+}
+
+/// Tells the checker of the accesses of an entry; returns 0 if it has nothing to report.
+extern "sysv64" fn report(entry: *const Entry<'_>) -> u32 {
+    // SAFETY: the entry and its group outlive the call of the code, during which nothing else uses the group.
+    unsafe {
+        let Entry { group, machine, frame } = &*entry;
+        u32::from(!machine.report(&mut **group, *frame))
+    }
+}
+
 impl RegionCode for Machine {
     unsafe fn run(&self, g: &mut Group, region: usize) -> bool {
         if g.lo >= g.hi || g.shape[3] != 1 || g.max_steps != 0 {
@@ -230,7 +255,7 @@ impl Words {
 impl Machine {
     /// Calls the code; whether it ran to its end.
     #[inline(always)]
-    unsafe fn call(&self, g: &Group, frame: Words, rows: (usize, usize), along: (usize, usize)) -> bool {
+    unsafe fn call(&self, g: &mut Group, frame: Words, rows: (usize, usize), along: (usize, usize)) -> bool {
         frame.put(frame::ROW, rows.0 as u64);
         frame.put(frame::ROW_END, rows.1 as u64);
         frame.put(frame::X_FIRST, along.0 as u64);
@@ -240,6 +265,9 @@ impl Machine {
         frame.put(frame::TICKS, TICKS);
         frame.put(frame::POLL, poll as *const () as u64);
         frame.put(frame::POLL_ARG, g.stop as u64);
+        let entry = Entry { group: g, machine: self, frame };
+        frame.put(frame::REPORT, report as *const () as u64);
+        frame.put(frame::REPORT_ARG, &raw const entry as u64);
         // SAFETY: the code is a complete function of this type, and the frame is as it expects.
         unsafe {
             let code: extern "sysv64" fn(*mut u8) -> u32 = std::mem::transmute(self.exec.entry());
@@ -297,18 +325,47 @@ impl Machine {
         }
     }
 
-    /// Returns whether all addresses can be computed as the code computes them.
+    /// Tells the checker of all accesses; returns false if it might have to report one.
+    unsafe fn report(&self, g: &mut Group, frame: Words) -> bool {
+        let Some(mut observer) = g.observer else { return false };
+        let mut reaches = vec![];
+        for report in &self.reports {
+            let word = |k: u32| frame.get(self.words + 8 * (report.first + k) as i32) as i64;
+            let mut loops = [(1, 0); 3];
+            for (number, axis) in loops.iter_mut().enumerate().take(report.loops.into()) {
+                *axis = (word(4 + 2 * number as u32) + 1, word(5 + 2 * number as u32) as isize);
+            }
+            if loops.iter().any(|axis| axis.0 <= 0) {
+                continue;
+            }
+            let strides = [word(1), word(2), word(3), 0];
+            let run = Run::of(g, word(0) as *mut u8, strides);
+            let loops = loops.map(|(trips, bytes)| (trips as usize, bytes));
+            reaches.push(Reach { note: report.note, run, loops });
+        }
+        // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
+        unsafe { observer.as_mut().reaches(g, &reaches) }
+    }
+
+    /// Returns whether all addresses can be computed as the code computes them, and threads only meet their own elements where the code
+    /// takes that for granted.
     fn fits(&self, g: &Group) -> bool {
         if self.column != 0 && self.column != 4 * CHUNK * g.column_chunks {
             return false;
         }
-        self.memories.iter().all(|&memory| {
-            // SAFETY: memories of the group's code.
-            let memory = unsafe { &*g.memories.add(memory as usize) };
-            // An element of two bytes has to lie in one word.
-            let aligned = (memory.ptr as usize).is_multiple_of(2);
-            aligned && memory.len < LARGEST && memory.axes.iter().all(|axis| axis.extent < LARGEST_EXTENT)
-        })
+        let owned = |&(memory, marked): &(u32, bool)| {
+            // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
+            let found = g.observer.is_some_and(|observer| unsafe { observer.as_ref() }.is_owned(memory));
+            found && (!marked || marks(g, memory).is_some())
+        };
+        self.owned.iter().all(owned)
+            && self.memories.iter().all(|&memory| {
+                // SAFETY: memories of the group's code.
+                let memory = unsafe { &*g.memories.add(memory as usize) };
+                // An element of two bytes has to lie in one word.
+                let aligned = (memory.ptr as usize).is_multiple_of(2);
+                aligned && memory.len < LARGEST && memory.axes.iter().all(|axis| axis.extent < LARGEST_EXTENT)
+            })
     }
 
     /// Determines the rows and the lanes of each row that run, and their mask.
@@ -369,6 +426,8 @@ impl Machine {
                     }
                     Input::Pitch(memory, axis) => (&(*g.memories.add(memory.index())).axes)[axis as usize].pitch as u64,
                     Input::Column => 4 * (CHUNK * g.column_chunks) as u64,
+                    Input::Marks(memory) => marks(g, memory.index() as u32).map_or(0, |(bytes, _)| bytes as u64),
+                    Input::Mark(memory) => marks(g, memory.index() as u32).map_or(0, |(_, mark)| mark.into()),
                     Input::First(axis) | Input::Last(axis) => {
                         g.find_ends();
                         let (first, count, _) = memory::active_box(g);
@@ -438,6 +497,12 @@ impl Machine {
             }
         }
     }
+}
+
+/// Returns the marks of a memory's written elements, and their value.
+fn marks(g: &Group, memory: u32) -> Option<(*mut u8, u8)> {
+    // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
+    unsafe { g.observer?.as_ref() }.marks(memory)
 }
 
 /// Returns the size of a register of lanes.

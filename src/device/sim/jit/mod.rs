@@ -71,6 +71,29 @@
 //! code needs no messages, may check earlier than the program would, and may refuse whatever it does not know. A region that is
 //! left too often is no longer entered.
 //!
+//! # Kernels that run with `--check`
+//! The sanitizer's verdicts are the interpreter's too. Code only has to decide quickly that there is nothing to report, and to leave
+//! the record of accesses as the interpreter would (or so that no later verdict differs); where it cannot tell, it leaves.
+//! - **Arithmetic**: operators that range analysis has not proved correct get an instruction or two that compare and leave. For linear
+//!   forms, bounds over all lanes and iterations are compared once per entry, in the setup.
+//! - **Arrays whose elements belong to one thread each** (`ir::owner`, which most outputs of kernels are) cannot race. Code stores and tests
+//!   the bytes that say which elements have been written, beside the elements themselves. Launches whose shape does not prove the
+//!   ownership do not enter the region.
+//! - **Arrays that threads share**: accesses that all lanes make, with linear indices, in loops with the same trip counts for all lanes,
+//!   are *reported* in front of the body. The setup computes addresses and distances, and the checker compares the patterns of all
+//!   elements ([`reach`](super::check)). If one access might be wrong, nothing has happened yet, and the interpreter runs the region.
+//!   Other accesses to such arrays are not in regions.
+//!
+//! Reporting early, and all iterations of an access at once, changes no verdict. Nothing in a region synchronizes threads, so that two
+//! threads conflict there in whichever order they access. The order of one thread's own accesses only matters where it reads what
+//! nobody has written before: the reads of a loop are therefore reported before its writes, and so need elements that were written in
+//! front of it. And if the code leaves behind the report, the interpreter records the same accesses again: they are of the
+//! same threads at the same time, and conflict with themselves as little as before.
+//!
+//! What a report of the first run says is not shown anyway, as long as the launch can be repeated: the second run, which names threads
+//! and values, is interpreted, and so are runs with individual tracking (`check::exact`). Kernels whose threads wait for one another by
+//! atomics have no regions with `--check`, nor has any kernel with `--trap-nan`.
+//!
 //! # When
 //! `tier` compiles a kernel once its launches together have had enough to do (`CLK_SIM_JIT=auto`), before it first runs
 //! (`always`), or never (`off`, the default for now). `clk doctor` says whether machine code is possible here, `--stats` what became of it, and with
@@ -78,8 +101,8 @@
 //!
 //! # What is missing
 //! Machine code needs AVX-512: with AVX2 all is interpreted. Regions end at barriers, warp operations, atomics, `print`, and at
-//! statements with `f16` or `bf16`. Kernels that run with checks (`--check`, `--trap-nan`) have no regions
-//! at all, and with `--max-steps` none is entered.
+//! statements with `f16` or `bf16`. With `--check` they also end at accesses to local arrays, and to shared arrays under conditions or
+//! with other indices than linear ones. With `--trap-nan` there are no regions, and with `--max-steps` none is entered.
 
 mod alloc;
 // Its tests cover instructions that no code uses yet.

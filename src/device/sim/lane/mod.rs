@@ -22,6 +22,7 @@
 pub(crate) mod bounds;
 pub(crate) mod build;
 pub(crate) mod copies;
+pub(crate) mod guards;
 pub(crate) mod live;
 pub(crate) mod text;
 pub(crate) mod verify;
@@ -257,6 +258,10 @@ pub(crate) enum Input {
     Pitch(MemId, u8),
     /// The bytes of a column of 4-byte lanes in local arrays.
     Column,
+    /// Of a memory whose elements each belong to one thread: the address of the bytes that say which elements have been written, and
+    /// the value that says so.
+    Marks(MemId),
+    Mark(MemId),
     /// The smallest and the largest coordinate of active lanes along an axis (x, y, z).
     First(u8),
     Last(u8),
@@ -349,6 +354,10 @@ pub(crate) enum Op {
     LeaveAny,
     /// Leaves if the scalar is 0.
     LeaveZero,
+    /// In the setup: the scalar becomes this word of the region's [reports](Report).
+    Word(u32),
+    /// In the setup, behind all words and checks: the checker hears of the reported accesses; leaves if it might have to report one.
+    Report,
 }
 
 /// An instruction.
@@ -406,7 +415,13 @@ impl Inst {
     pub fn leaves(&self) -> bool {
         matches!(
             self.op,
-            Op::CheckOne | Op::CheckRow(_) | Op::CheckLanes | Op::CheckRange | Op::LeaveAny | Op::LeaveZero
+            Op::CheckOne
+                | Op::CheckRow(_)
+                | Op::CheckLanes
+                | Op::CheckRange
+                | Op::LeaveAny
+                | Op::LeaveZero
+                | Op::Report
         )
     }
 }
@@ -466,6 +481,13 @@ pub(crate) struct Region {
     pub reads: Vec<Reg>,
     pub writes: Vec<Written>,
     pub memories: Vec<Touched>,
+    /// Memories whose elements have to belong to one thread each in a launch that enters, and whether there are
+    /// [marks](Input::Marks).
+    pub owned: Vec<(MemId, bool)>,
+    /// What the checker hears of, in this order.
+    pub reports: Vec<Report>,
+    /// The accesses that checks know of, in the order of the program: memory, and whether it is a store.
+    pub touches: Vec<(MemId, bool)>,
     /// What the addresses of loads and stores are, for [`verify`].
     pub accesses: Vec<Access>,
     /// A vector has 8-byte lanes somewhere.
@@ -530,6 +552,26 @@ impl Check {
         Inst { op: self.op, dst: Value::NONE, args: self.args, mask: Value::NONE }
     }
 }
+
+/// An access that the checker hears of before the body runs, which all lanes make, in all iterations of the loops around it. Its
+/// words are the address for x = y = z = 0 in the first iterations, the bytes from each x, y and z to the next, and for each
+/// loop around it, from the outermost on, the number of its last iteration and the bytes from one iteration to the next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Report {
+    pub memory: MemId,
+    pub store: bool,
+    /// Its number in [`Region::touches`]; in a compiled kernel, that of its note.
+    pub note: u32,
+    /// The number of its first word.
+    pub first: u32,
+    pub loops: u8,
+    /// Reports of accesses in one outermost loop have the same number.
+    pub nest: u32,
+}
+
+/// Loops around a reported access, at most, and words of a report.
+pub(crate) const REPORTED_LOOPS: usize = 3;
+pub(crate) const REPORT_WORDS: u32 = 4 + 2 * REPORTED_LOOPS as u32;
 
 /// A register that a region writes.
 #[derive(Clone, Copy, Debug, PartialEq)]

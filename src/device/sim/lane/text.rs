@@ -100,7 +100,7 @@ const AXES: [(u8, &str); 3] = [(0, "x"), (1, "y"), (2, "z")];
 const BOOLS: [(bool, &str); 2] = [(false, "false"), (true, "true")];
 
 /// Operations without parameters.
-const PLAIN: [(Op, &str); 25] = [
+const PLAIN: [(Op, &str); 26] = [
     (Op::Sext, "sext"),
     (Op::Zext, "zext"),
     (Op::Trunc, "trunc"),
@@ -126,6 +126,7 @@ const PLAIN: [(Op, &str); 25] = [
     (Op::CheckRange, "check_range"),
     (Op::LeaveAny, "leave_any"),
     (Op::LeaveZero, "leave_zero"),
+    (Op::Report, "report"),
 ];
 
 /// Returns the name of an item of a table.
@@ -172,6 +173,8 @@ impl Display for Input {
             Input::Extent(memory, axis) => write!(out, "extent(mem {}, axis {axis})", memory.index()),
             Input::Pitch(memory, axis) => write!(out, "pitch(mem {}, axis {axis})", memory.index()),
             Input::Column => out.write_str("column"),
+            Input::Marks(memory) => write!(out, "marks(mem {})", memory.index()),
+            Input::Mark(memory) => write!(out, "mark(mem {})", memory.index()),
             Input::First(axis) => write!(out, "first({})", name(&AXES, axis)),
             Input::Last(axis) => write!(out, "last({})", name(&AXES, axis)),
         }
@@ -214,6 +217,7 @@ impl Display for Op {
             Op::Load(cell, form) => write!(out, "load.{}.{form}", name(&CELLS, cell)),
             Op::Store(cell, form) => write!(out, "store.{}.{form}", name(&CELLS, cell)),
             Op::Output(number) => write!(out, "output({number})"),
+            Op::Word(number) => write!(out, "word({number})"),
             Op::CheckRow(c) => write!(out, "check_row({c})"),
             plain => out.write_str(name(&PLAIN, plain)),
         }
@@ -284,7 +288,7 @@ impl Printer<'_> {
     }
 
     fn tables(&mut self) -> fmt::Result {
-        let Region { values, setup, body, reads, writes, memories, accesses, .. } = self.region;
+        let Region { values, setup, body, reads, writes, memories, owned, reports, accesses, .. } = self.region;
         let mut defined = vec![false; values.len()];
         let mut note = |inst: &Inst| {
             if let Some(defined) = defined.get_mut(inst.dst.index()) {
@@ -301,7 +305,13 @@ impl Printer<'_> {
             for (is, word) in [(loads, " load"), (stores, " store"), (own, " own"), (fresh, " fresh")] {
                 self.out.push_str(if is { word } else { "" });
             }
-            writeln!(self.out)?;
+            let owned = owned.iter().find(|owned| owned.0 == memory);
+            let owned = owned.map_or("", |owned| if owned.1 { " marked" } else { " private" });
+            writeln!(self.out, "{owned}")?;
+        }
+        for Report { memory, store, note, first, loops, nest } in reports {
+            let store = if *store { " store" } else { " load" };
+            writeln!(self.out, "report {}{store} note {note} first {first} loops {loops} nest {nest}", memory.index())?;
         }
         for access in accesses {
             write!(self.out, "access {}", access.address)?;

@@ -44,7 +44,8 @@ pub(crate) fn verify(region: &Region) -> Result<(), String> {
     for inst in &region.setup {
         setup(region, inst).map_err(at("R4 setup", inst))?;
     }
-    if let Some(inst) = insts[region.setup.len()..].iter().find(|inst| inst.op == Op::CheckRange) {
+    let of_setup = |inst: &&&Inst| matches!(inst.op, Op::CheckRange | Op::Word(_) | Op::Report);
+    if let Some(inst) = insts[region.setup.len()..].iter().find(of_setup) {
         return Err(at("R4 setup", inst)("a check of the setup".into()));
     }
     single(region, &insts)?;
@@ -89,6 +90,7 @@ fn tables(region: &Region, insts: &[&Inst]) -> Result<(), String> {
             Op::Output(number) => region.writes.iter().filter(|w| w.uniform).count() <= number as usize,
             Op::Input(input) | Op::BroadcastInput(input) => !input_is_listed(region, input),
             Op::Coord(axis) => axis > 2,
+            Op::Word(number) => number >= region.reports.len() as u32 * REPORT_WORDS,
             _ => false,
         };
         if missing {
@@ -111,6 +113,7 @@ fn input_is_listed(region: &Region, input: Input) -> bool {
             region.memories.iter().any(|m| m.memory == memory)
         }
         Input::Column => region.has_own(),
+        Input::Marks(memory) | Input::Mark(memory) => region.owned.contains(&(memory, true)),
         Input::First(axis) | Input::Last(axis) => axis <= 2,
         Input::Uniform(..) => true,
     }
@@ -225,6 +228,8 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::CheckLanes => Of(vec![V32; 2], None),
         Op::LeaveAny => Of(vec![Mask], None),
         Op::LeaveZero => Of(vec![scalar(a)], None),
+        Op::Word(_) => Of(vec![I64], None),
+        Op::Report => Of(vec![], None),
     }
 }
 
@@ -276,6 +281,7 @@ fn setup(region: &Region, inst: &Inst) -> Result<(), String> {
         Op::Scalar(..) | Op::Set(..) | Op::Sext | Op::Zext | Op::Trunc | Op::Choose | Op::Limit(_) => true,
         Op::Vector(Bin::Div | Bin::Rem, elem) => elem.is_float(),
         Op::Vector(..) | Op::Unary(..) | Op::Fma(_) | Op::Convert(..) | Op::CheckRange => true,
+        Op::Word(_) | Op::Report => true,
         _ => false,
     };
     let mutable = inst.dst != Value::NONE && region.values[inst.dst.index()].mutable;

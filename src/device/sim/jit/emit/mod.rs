@@ -142,6 +142,11 @@ impl Emit<'_> {
             Op::CheckOne | Op::CheckRow(_) | Op::CheckLanes | Op::CheckRange | Op::LeaveAny | Op::LeaveZero => {
                 self.check(inst);
             }
+            Op::Word(number) => {
+                let x = self.gpr(inst.args[0], 0, Gpr::RAX);
+                self.asm.store(Size::S64, Self::slot(self.layout.words + 8 * number as i32), x);
+            }
+            Op::Report => self.report(),
             Op::Move => match self.region.ty(inst.dst) {
                 Ty::I32 | Ty::I64 => self.scalar_inst(inst),
                 Ty::V32 | Ty::V64 => self.vector_inst(inst),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::*;
-use crate::device::sim::jit::frame::{POLL, POLL_ARG, RETURN, TICKS};
+use crate::device::sim::jit::frame::{POLL, POLL_ARG, REPORT, REPORT_ARG, RETURN, TICKS};
 
 impl Emit<'_> {
     /// Jumps out of line on a condition; returns the label to bind where the code goes on.
@@ -74,6 +74,18 @@ impl Emit<'_> {
             self.asm.kortest(K7, K7);
             self.asm.jcc(Cond::Ne, self.leave);
         }
+    }
+
+    /// Tells the checker of the region's accesses; leaves if it might have to report one.
+    pub(super) fn report(&mut self) {
+        let all = self.save_all();
+        self.asm.mov(Size::S64, Gpr::RDI, Self::slot(REPORT_ARG));
+        self.asm.mov(Size::S64, Gpr::RAX, Self::slot(REPORT));
+        self.asm.call(Gpr::RAX);
+        self.asm.test(Size::S32, Gpr::RAX, Gpr::RAX);
+        self.asm.jcc(Cond::Ne, self.leave);
+        self.restore(&all);
+        self.leave_if_forced();
     }
 
     /// Calls the poll with all registers saved, and returns to where it was needed.

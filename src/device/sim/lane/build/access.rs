@@ -36,14 +36,14 @@ fn note(checks: &mut Vec<Check>, check: Check) {
 }
 
 /// What an access touches of an element.
-struct Leaf {
+pub(super) struct Leaf {
     scalar: Scalar,
     cell: Cell,
     /// Components.
-    count: u8,
+    pub count: u8,
     /// Bytes (of local arrays: columns) in front of it, and from one component to the next.
-    offset: i64,
-    step: i64,
+    pub offset: i64,
+    pub step: i64,
 }
 
 /// Where an access goes.
@@ -55,15 +55,29 @@ pub(super) struct Target {
     pub offsets: Value,
 }
 
+/// What the addresses of an access are relative to: a memory, or a table with a byte for each `unit` bytes of it.
+#[derive(Clone, Copy)]
+pub(super) struct View {
+    pub base: Input,
+    pub unit: i64,
+}
+
+impl View {
+    fn of(memory: MemId) -> View {
+        View { base: Input::Base(memory), unit: 1 }
+    }
+}
+
 impl Builder<'_> {
     pub(super) fn load(&mut self, place: &Place, uniform: bool) -> Option<Vec<Lane>> {
         let Leaf { scalar, cell, count, offset, step } = self.leaf(place)?;
         self.touch(place.memory, false);
         let (indices, mut checks) = self.indices(place)?;
+        self.guard_access(place, &indices, &mut checks, false)?;
         let mut lanes = vec![];
         for k in 0..count {
             let offset = offset + i64::from(k) * step;
-            let target = self.target(place.memory, &indices, offset, cell, &mut checks)?;
+            let target = self.target(place.memory, View::of(place.memory), &indices, offset, cell, &mut checks)?;
             // What is the same in all lanes has no lanes that differ.
             if uniform && target.form != Form::One {
                 return None;
@@ -107,9 +121,10 @@ impl Builder<'_> {
         self.touch(place.memory, true);
         let lanes = self.operand(value)?;
         let (indices, mut checks) = self.indices(place)?;
+        self.guard_access(place, &indices, &mut checks, true)?;
         for (k, lane) in lanes.iter().enumerate() {
             let offset = offset + k as i64 * step;
-            let mut target = self.target(place.memory, &indices, offset, cell, &mut checks)?;
+            let mut target = self.target(place.memory, View::of(place.memory), &indices, offset, cell, &mut checks)?;
             let mut value = self.vector(lane, scalar);
             if scalar == Scalar::Bool && !own {
                 let one = self.splat(false, 1);
@@ -159,7 +174,7 @@ impl Builder<'_> {
         }
     }
 
-    fn leaf(&self, place: &Place) -> Option<Leaf> {
+    pub(super) fn leaf(&self, place: &Place) -> Option<Leaf> {
         let memory = &self.f.memories[place.memory];
         if let Space::Param { .. } = memory.space {
             return None;
@@ -231,7 +246,7 @@ impl Builder<'_> {
     }
 
     /// Returns the bytes from one index of an axis to the next.
-    fn pitch(&mut self, memory: MemId, axis: u8) -> Wide {
+    pub(super) fn pitch(&mut self, memory: MemId, axis: u8) -> Wide {
         let def = self.memory(memory);
         let inner = def.extents.get(axis as usize + 1..).unwrap_or_default();
         let size = def.layout.size as i64;
@@ -242,6 +257,18 @@ impl Builder<'_> {
         match known {
             Some(pitch) => Wide::Imm(pitch),
             None => Wide::Value(self.pure(Op::Input(Input::Pitch(memory, axis)), Ty::I64, &[])),
+        }
+    }
+
+    /// As [`Builder::pitch`], in a view of the memory.
+    fn pitch_in(&mut self, memory: MemId, view: View, axis: u8) -> Wide {
+        match self.pitch(memory, axis) {
+            Wide::Imm(bytes) => Wide::Imm(bytes / view.unit),
+            Wide::Value(bytes) if view.unit == 1 => Wide::Value(bytes),
+            Wide::Value(bytes) => {
+                let unit = self.constant(Ty::I64, view.unit);
+                Wide::Value(self.wide_op(Bin::Div, Some(bytes), unit))
+            }
         }
     }
 
@@ -379,9 +406,10 @@ impl Builder<'_> {
 
     // Addresses
 
-    fn target(
+    pub(super) fn target(
         &mut self,
         memory: MemId,
+        view: View,
         indices: &[Index],
         offset: i64,
         cell: Cell,
@@ -390,7 +418,7 @@ impl Builder<'_> {
         if self.memory(memory).space == Space::Local {
             return self.own_target(memory, indices, offset);
         }
-        let base = self.pure(Op::Input(Input::Base(memory)), Ty::I64, &[]);
+        let base = self.pure(Op::Input(view.base), Ty::I64, &[]);
         let mut address = match offset {
             0 => base,
             _ => {
@@ -402,7 +430,7 @@ impl Builder<'_> {
         let (mut along, mut offsets) = (Wide::Imm(0), None);
         let mut rows: Vec<(Linear, Wide)> = vec![];
         for (axis, index) in indices.iter().enumerate() {
-            let pitch = self.pitch(memory, axis as u8);
+            let pitch = self.pitch_in(memory, view, axis as u8);
             match index {
                 Index::Linear(form, 0) => rows.push((form.clone(), pitch)),
                 Index::Linear(form, _) if lanes => {
@@ -473,26 +501,8 @@ impl Builder<'_> {
 
     /// Adds the bytes of all parts of these indices but their multiples of x, those that vary least first.
     pub(super) fn row_address(&mut self, address: Value, rows: &[(Linear, Wide)]) -> Value {
-        let mut parts: Vec<(Option<Sym>, Wide)> = vec![];
-        for (form, pitch) in rows {
-            let terms = form.terms.iter().map(|&(sym, c)| (Some(sym), c));
-            for (sym, c) in std::iter::once((None, form.base)).chain(terms) {
-                if c == ZERO || sym == Some(Sym::Axis(0)) {
-                    continue;
-                }
-                let c = match c {
-                    Atom::Imm(c) => Wide::Imm(c.into()),
-                    Atom::Value(_) => Wide::Value(self.wide(c)),
-                };
-                match parts.iter().position(|p| p.0 == sym) {
-                    Some(at) => parts[at].1 = self.wide_sum(parts[at].1, c, *pitch),
-                    None => {
-                        let product = self.wide_sum(Wide::Imm(0), c, *pitch);
-                        parts.push((sym, product));
-                    }
-                }
-            }
-        }
+        let rows: Vec<(Linear, Wide)> = rows.iter().map(|(form, pitch)| (form.without(Sym::Axis(0)), *pitch)).collect();
+        let mut parts = self.parts(&rows);
         let level = |b: &Self, sym: Option<Sym>| match sym {
             None => 0,
             Some(Sym::Axis(_)) => 1,
@@ -517,7 +527,29 @@ impl Builder<'_> {
         sum
     }
 
-    fn wide_value(&mut self, wide: Wide) -> Value {
+    /// Returns the bytes of each part of these indices: of the base, and of each multiple.
+    pub(super) fn parts(&mut self, rows: &[(Linear, Wide)]) -> Vec<(Option<Sym>, Wide)> {
+        let mut parts: Vec<(Option<Sym>, Wide)> = vec![];
+        for (form, pitch) in rows {
+            let terms = form.terms.iter().map(|&(sym, c)| (Some(sym), c));
+            for (sym, c) in std::iter::once((None, form.base)).chain(terms).filter(|part| part.1 != ZERO) {
+                let c = match c {
+                    Atom::Imm(c) => Wide::Imm(c.into()),
+                    Atom::Value(_) => Wide::Value(self.wide(c)),
+                };
+                match parts.iter().position(|p| p.0 == sym) {
+                    Some(at) => parts[at].1 = self.wide_sum(parts[at].1, c, *pitch),
+                    None => {
+                        let product = self.wide_sum(Wide::Imm(0), c, *pitch);
+                        parts.push((sym, product));
+                    }
+                }
+            }
+        }
+        parts
+    }
+
+    pub(super) fn wide_value(&mut self, wide: Wide) -> Value {
         match wide {
             Wide::Imm(v) => self.constant(Ty::I64, v),
             Wide::Value(value) => value,

@@ -56,7 +56,7 @@ fn is_known(lane: &Lane) -> bool {
 
 impl Lane {
     /// Returns whether it is a scalar: the same in all lanes of a vector, which lie in one row.
-    fn is_scalar(&self) -> bool {
+    pub(super) fn is_scalar(&self) -> bool {
         match self {
             Lane::Bits(_) | Lane::Scalar(_) => true,
             Lane::Linear(form) => form.is_even(),
@@ -84,6 +84,9 @@ impl Builder<'_> {
             });
         }
         let elem = Elem::of(scalar)?;
+        if op == UnaryOp::Neg {
+            self.guard_negation(scalar, a)?;
+        }
         match op {
             UnaryOp::Neg if !elem.is_float() => {
                 let zero = if elem.is_wide() { Lane::Bits(0) } else { Lane::Linear(Linear::imm(0)) };
@@ -319,6 +322,9 @@ impl Builder<'_> {
         }
         if let (Abs, false, [lane]) = (function, elem.is_signed(), lanes) {
             return Some(lane.clone());
+        }
+        if let (Abs, [lane]) = (function, lanes) {
+            self.guard_negation(ty, lane)?;
         }
         let args: Vec<Value> = lanes.iter().map(|lane| self.vector(lane, ty)).collect();
         let vector = elem.vector();

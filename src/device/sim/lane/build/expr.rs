@@ -54,7 +54,14 @@ impl Builder<'_> {
                 let (ty, by) = (f.exprs[*left].ty.scalar(), f.exprs[*right].ty.scalar());
                 let (a, b) = (self.operand(*left)?, self.operand(*right)?);
                 let at = |v: &[Lane], k: usize| v.get(if v.len() == 1 { 0 } else { k }).cloned();
-                (0..a.len().max(b.len())).map(|k| self.binary(*op, (ty, by), &at(&a, k)?, &at(&b, k)?)).collect()
+                let exact = !self.may_overflow(e);
+                (0..a.len().max(b.len()))
+                    .map(|k| {
+                        let (x, y) = (at(&a, k)?, at(&b, k)?);
+                        self.guard_binary(*op, (ty, by), (&x, &y), exact)?;
+                        self.binary(*op, (ty, by), &x, &y)
+                    })
+                    .collect()
             }
             ExprKind::Math { function, args } => {
                 let ty = args.first().map_or(scalar, |&a| f.exprs[a].ty.scalar());
@@ -76,7 +83,11 @@ impl Builder<'_> {
             ExprKind::Convert(value) => {
                 let from = f.exprs[*value].ty.scalar();
                 let lanes = self.operand(*value)?;
-                lanes.iter().map(|lane| self.convert(from, scalar, lane)).collect()
+                let convert = |lane: &Lane| {
+                    self.guard_conversion(from, scalar, lane)?;
+                    self.convert(from, scalar, lane)
+                };
+                lanes.iter().map(convert).collect()
             }
             ExprKind::Bitcast(value) => {
                 let from = f.exprs[*value].ty.scalar();

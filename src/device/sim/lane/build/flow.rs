@@ -296,6 +296,9 @@ impl Builder<'_> {
 
     pub(super) fn close_loop(&mut self) {
         let (Some(scope), Some(list)) = (self.loops.pop(), self.lists.pop()) else { return };
+        if self.loops.is_empty() {
+            self.nest = None;
+        }
         self.known.pop();
         if let Some(outer) = self.lists.last_mut() {
             outer.extend(scope.pre);

@@ -10,8 +10,10 @@ mod arith;
 mod expr;
 mod flow;
 mod form;
+mod guard;
 mod linear;
 mod own;
+mod report;
 mod supported;
 
 use std::rc::Rc;
@@ -24,6 +26,7 @@ use super::bounds::Definitions;
 use super::*;
 use crate::device::sim::code::AXES;
 use crate::device::sim::compile::state::Val;
+use crate::device::sim::lane::guards::Guards;
 use crate::ir::def::{ExprId, Function, Label, LocalId, Stmt};
 use crate::ir::variance::{Number, Variances};
 
@@ -48,6 +51,7 @@ pub(crate) struct Outside {
     pub locals: FxHashMap<LocalId, Vec<Val>>,
     /// By register, whether it has the same value in all lanes.
     pub uniform: Vec<bool>,
+    pub guards: Rc<Guards>,
 }
 
 /// An open region of control.
@@ -86,6 +90,7 @@ type Known = FxHashMap<(Op, Ty, [Value; 3]), Value>;
 pub(crate) struct Builder<'a> {
     f: &'a Function,
     variances: Rc<Variances>,
+    guards: Rc<Guards>,
     outside: Outside,
     region: Region,
     /// How many loops, plus one, a value is inside of; 0 in the setup.
@@ -116,6 +121,9 @@ pub(crate) struct Builder<'a> {
     definitions: Definitions,
     /// The last values of counters, where they are known. (A loop may end before.)
     lasts: FxHashMap<Value, i64>,
+    /// The number of the present outermost loop with reports, or of the present report outside of loops.
+    nests: u32,
+    nest: Option<u32>,
 }
 
 impl<'a> Builder<'a> {
@@ -134,6 +142,9 @@ impl<'a> Builder<'a> {
             reads: vec![],
             writes: vec![],
             memories: vec![],
+            owned: vec![],
+            reports: vec![],
+            touches: vec![],
             accesses: vec![],
             wide: false,
             weight: 0,
@@ -141,6 +152,7 @@ impl<'a> Builder<'a> {
         let mut builder = Builder {
             f,
             variances,
+            guards: outside.guards.clone(),
             outside,
             region,
             levels: vec![],
@@ -161,6 +173,8 @@ impl<'a> Builder<'a> {
             starts: 0,
             definitions: Definitions::new(),
             lasts: FxHashMap::default(),
+            nests: 0,
+            nest: None,
         };
         builder.entered = builder.result(Op::Entered, Ty::Mask, &[]);
         builder.mask = builder.entered;
@@ -193,6 +207,7 @@ impl<'a> Builder<'a> {
                 self.output(val, &lane, scalar, &|_| true, &mut done)?;
             }
         }
+        self.finish_reports();
         self.region.body = self.lists.pop()?;
         self.region.weight = self.weight;
         self.region.wide = self.region.values.iter().any(|v| v.ty == Ty::V64);

@@ -3,7 +3,8 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::ir::def::{Block, ExprId, ExprKind, Function, Id3, Label, LocalId, Place, Space, Stmt, StmtKind};
+use crate::ir::def::{Block, ExprId, ExprKind, Function, Id3, Label, LocalId, MemId, Place, Space, Stmt, StmtKind};
+use crate::ir::variance::Variance;
 use crate::ir::visit::each_stmt;
 use crate::lang::scalar::Scalar;
 
@@ -12,6 +13,13 @@ pub(crate) struct Support<'a> {
     pub f: &'a Function,
     /// Whether the loop with this body may wait for other threads.
     pub waits: &'a dyn Fn(&Block) -> bool,
+    /// Whether checks keep regions from accessing a memory.
+    pub refused: &'a dyn Fn(MemId) -> bool,
+    /// Whether the checker has to hear of accesses to a memory; and whether an expression varies no more than that.
+    pub shared: &'a dyn Fn(MemId) -> bool,
+    pub even: &'a dyn Fn(ExprId, Variance) -> bool,
+    /// Whether checks want to know which threads leave the loop or block with this label.
+    pub parts: &'a dyn Fn(Label) -> bool,
 }
 
 impl Support<'_> {
@@ -19,25 +27,47 @@ impl Support<'_> {
     /// synchronizes. (What it computes may still turn out to have no LaneIR.)
     pub fn statement(&self, stmt: &Stmt) -> bool {
         let mut labels: FxHashSet<Label> = FxHashSet::default();
-        let mut fine = true;
+        let mut fine = self.tells(stmt, true);
         each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
             fine &= match &stmt.kind {
                 StmtKind::Let(e) => self.expression(*e),
-                StmtKind::Write { .. } | StmtKind::If { .. } | StmtKind::Declare(_) => true,
+                StmtKind::Write { .. } | StmtKind::If { .. } => true,
+                StmtKind::Declare(memory) => !(self.refused)(*memory),
                 StmtKind::Store { place, .. } => self.place(place),
                 StmtKind::For { label, body, .. } | StmtKind::Loop { label, body, .. } => {
                     labels.insert(*label);
-                    !(self.waits)(body)
+                    !(self.waits)(body) && !(self.parts)(*label)
                 }
                 StmtKind::Block { label, .. } => {
                     labels.insert(*label);
-                    true
+                    !(self.parts)(*label)
                 }
                 StmtKind::Break(label) | StmtKind::Continue(label) => labels.contains(label),
                 _ => false,
             }
         });
         fine
+    }
+
+    /// Returns whether it can be told before it runs what a statement accesses that the checker has to hear of: if all threads run it
+    /// (`always`), the same number of times, with indices that change evenly.
+    fn tells(&self, stmt: &Stmt, always: bool) -> bool {
+        let told = |place: &Place| {
+            let even = place.indices.iter().all(|&index| (self.even)(index, Variance::Affine));
+            !(self.shared)(place.memory) || always && even
+        };
+        let always = match &stmt.kind {
+            StmtKind::Let(e) => match &self.f.exprs[*e].kind {
+                ExprKind::Load { place, .. } => return told(place),
+                _ => return true,
+            },
+            StmtKind::Store { place, .. } => return told(place),
+            StmtKind::For { start, end, .. } => {
+                always && [*start, *end].iter().all(|&e| (self.even)(e, Variance::Uniform))
+            }
+            _ => false,
+        };
+        stmt.kind.blocks().all(|block| block.iter().all(|stmt| self.tells(stmt, always)))
     }
 
     fn expression(&self, e: ExprId) -> bool {
@@ -48,7 +78,7 @@ impl Support<'_> {
 
     fn place(&self, place: &Place) -> bool {
         let memory = &self.f.memories[place.memory];
-        !matches!(memory.space, Space::Param { .. })
+        !matches!(memory.space, Space::Param { .. }) && !(self.refused)(place.memory)
     }
 }
 

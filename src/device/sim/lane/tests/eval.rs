@@ -265,6 +265,7 @@ impl World<'_> {
             Input::First(_) => 0,
             Input::Last(axis) => self.block.get(axis as usize).map_or(0, |n| n - 1) as u64,
             Input::Column => column(self.block) as u64,
+            Input::Marks(_) | Input::Mark(_) => unimplemented!("marks"),
             Input::Lanes(_) => unimplemented!("registers of lanes"),
         }
     }

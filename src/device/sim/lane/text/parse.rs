@@ -73,6 +73,9 @@ impl<'a> Reader<'a> {
             reads: vec![],
             writes: vec![],
             memories: vec![],
+            owned: vec![],
+            reports: vec![],
+            touches: vec![],
             accesses: vec![],
             wide,
             weight,
@@ -108,6 +111,22 @@ impl<'a> Reader<'a> {
                 let (loads, stores) = (line.eat_word("load"), line.eat_word("store"));
                 let (own, fresh) = (line.eat_word("own"), line.eat_word("fresh"));
                 region.memories.push(Touched { memory, loads, stores, own, fresh });
+                if line.eat_word("private") {
+                    region.owned.push((memory, false));
+                } else if line.eat_word("marked") {
+                    region.owned.push((memory, true));
+                }
+                line.end()?;
+            } else if let Some(mut line) = self.begins("report") {
+                let (memory, store) = (line.memory()?, line.eat_word("store"));
+                let _ = store || line.eat_word("load");
+                let named = |line: &mut Line, name: &str| {
+                    line.expect_word(name)?;
+                    line.number()
+                };
+                let (note, first) = (named(&mut line, "note")?, named(&mut line, "first")?);
+                let (loops, nest) = (named(&mut line, "loops")? as u8, named(&mut line, "nest")?);
+                region.reports.push(Report { memory, store, note, first, loops, nest });
                 line.end()?;
             } else if let Some(mut line) = self.begins("access") {
                 region.accesses.push(self.access(&mut line)?);
@@ -376,7 +395,7 @@ impl<'a> Line<'a> {
             self.advance(name.len());
             return Ok(Some(Input::Column));
         }
-        if !["uniform", "lanes", "base", "extent", "pitch", "first", "last"].contains(&name) {
+        if !["uniform", "lanes", "base", "extent", "pitch", "marks", "mark", "first", "last"].contains(&name) {
             return Ok(None);
         }
         self.advance(name.len());
@@ -393,13 +412,16 @@ impl<'a> Line<'a> {
             _ => {
                 self.expect_word("mem")?;
                 let memory = self.memory()?;
-                if name == "base" {
-                    Input::Base(memory)
-                } else {
-                    self.expect(",")?;
-                    self.expect_word("axis")?;
-                    let axis = self.number()?;
-                    if name == "extent" { Input::Extent(memory, axis) } else { Input::Pitch(memory, axis) }
+                match name {
+                    "base" => Input::Base(memory),
+                    "marks" => Input::Marks(memory),
+                    "mark" => Input::Mark(memory),
+                    _ => {
+                        self.expect(",")?;
+                        self.expect_word("axis")?;
+                        let axis = self.number()?;
+                        if name == "extent" { Input::Extent(memory, axis) } else { Input::Pitch(memory, axis) }
+                    }
                 }
             }
         };
@@ -430,6 +452,7 @@ impl<'a> Line<'a> {
                 Op::Call(function, self.element()?)
             }
             "limit" => Op::Limit(self.parameter()?),
+            "word" => Op::Word(self.parameter()?),
             "iota" => Op::Iota(self.parameter()?),
             "output" => Op::Output(self.parameter()?),
             "check_row" => Op::CheckRow(self.parameter()?),

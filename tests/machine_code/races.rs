@@ -1,0 +1,157 @@
+//! Random kernels for `--check`: threads that share arrays, with barriers here and there, in loops, under conditions and across
+//! blocks. Most have a race, read what nobody wrote, or overflow; some are correct.
+
+use super::random::Random;
+
+struct Writer {
+    random: Random,
+    text: String,
+    depth: usize,
+    /// Most accesses are to the thread's own elements, and a barrier follows each statement.
+    careful: bool,
+}
+
+/// Returns the program of a seed.
+pub fn program(seed: u64) -> String {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for _ in 0..4 {
+        random.next();
+    }
+    let mut writer = Writer { random, text: String::new(), depth: 0, careful: seed % 2 == 1 };
+    writer.program();
+    writer.text
+}
+
+impl Writer {
+    fn one_in(&mut self, n: usize) -> bool {
+        self.random.below(n) == 0
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text += line;
+        self.text += "\n";
+    }
+
+    fn program(&mut self) {
+        let block = ["8", "32", "40", "8, 4", "16, 2"][self.random.below(5)];
+        let lanes = match block {
+            "8" => "8",
+            "40" => "40",
+            _ => "32",
+        };
+        self.text =
+            "kernel k(x: [i32; 512], n: i32, inout g: [i32; 512], out f: [i32; 512], inout o: [i32; 512])".into();
+        self.line(&format!(" grid(2) block({block}) {{"));
+        self.line("shared s: [i32; 256]\nshared p: [i32; 64, 8]\nlet u = thread_idx.x\nlet v = thread_idx.y");
+        self.line(&format!("let t = u + v * block_dim.x\nlet i = block_idx.x * {lanes} + t\nvar a = x[i] % 100"));
+        let some = self.one_in(3);
+        self.line(if some { "if u < 30 { f[i] = t }" } else { "f[i] = t" });
+        if self.careful || !self.one_in(3) {
+            self.line(&format!(
+                "for k in 0..6 {{ s[t + k * {lanes}] = k }}\nfor k in 0..8 {{ p[t, k] = t }}\nbarrier()"
+            ));
+        }
+        for _ in 0..3 + self.random.below(5) {
+            self.statement();
+            if self.careful || self.one_in(3) {
+                self.line("barrier()");
+            }
+        }
+        self.line("o[i] = a\n}\nvar g = arange(512)\nvar o = arange(512)");
+        let n = self.random.below(4);
+        self.line(&format!("let f = k(arange(512) * 7, {n}, g, o)\nprint(sum(f), sum(g), sum(o))"));
+    }
+
+    fn statement(&mut self) {
+        match self.random.below(if self.depth < 2 { 12 } else { 8 }) {
+            0..=2 => {
+                let (place, value) = (self.place(), self.value());
+                self.line(&format!("{place} = {value}"));
+            }
+            3..=6 => {
+                let place = self.place();
+                let op = ["+", "-", "+"][self.random.below(3)];
+                self.line(&format!("a {op}= {place} % 1000"));
+            }
+            7 => {
+                let place = self.place();
+                self.line(&format!("{place} = {place} + 1"));
+            }
+            8..=10 => {
+                let count = ["0", "1", "3", "n", "n + 1"][self.random.below(5)];
+                let (name, inside) = (["k", "m"][self.depth.min(1)], self.inside());
+                // Loops inside of others count with `m`.
+                let name = if inside { "m" } else { name };
+                self.line(&format!("for {name} in 0..{count} {{"));
+                if name == "m" && !inside {
+                    self.line("let k = m");
+                }
+                self.block();
+            }
+            _ => {
+                let condition = ["t < 7", "n > 1", "u == 0", "a > 40", "t >= 3 && t < 20"][self.random.below(5)];
+                self.line(&format!("if {condition} {{"));
+                self.block();
+            }
+        }
+    }
+
+    fn block(&mut self) {
+        self.depth += 1;
+        for _ in 0..1 + self.random.below(2) {
+            self.statement();
+        }
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    fn value(&mut self) -> String {
+        match self.random.below(12) {
+            0 => "a * 70000".into(),
+            1 => "t * 100000000 + a".into(),
+            2 => "a << (t % 33)".into(),
+            3 => "x[i + n] + a".into(),
+            4 => "i32(f32(a) * 30000000.0)".into(),
+            5..=7 => "t".into(),
+            _ => "a % 1000 + 1".into(),
+        }
+    }
+
+    /// Returns an element of an array. Indices are in bounds, mostly.
+    fn place(&mut self) -> String {
+        if self.careful && !self.one_in(12) {
+            let q = if self.inside() { "k" } else { "n" };
+            let own = ["s[t]", "p[t, q]", "p[t, 2]", "g[i]", "f[i]", "s[t * 2]", "p[t, 7 - q]", "o[i]"];
+            return own[self.random.below(8)].replace('q', q);
+        }
+        let step = ["", "", " + 1", " + 3", " + n", " + 40"][self.random.below(6)];
+        let thread = ["t", "t", "t", "t * 2", "39 - t", "u", "n"][self.random.below(7)];
+        let inner = ["", "", " + q", " + q * 40", " + q * 8"][self.random.below(5)];
+        let q = if self.inside() { "k" } else { "n" };
+        let index = format!("{thread}{inner}{step}").replace('q', q);
+        match self.random.below(10) {
+            0..=4 => format!("s[{index}]"),
+            5 => {
+                let (row, column) =
+                    (["t", "39 - t", "t / 2", "0"][self.random.below(4)], ["0", "n", "u % 8"][self.random.below(3)]);
+                format!("p[{row}, {column}]")
+            }
+            6 | 7 => format!("g[i + {index}]"),
+            8 => format!("f[i{inner}]").replace('q', q),
+            _ => format!("g[{index}]"),
+        }
+    }
+
+    /// Returns whether a loop is open.
+    fn inside(&self) -> bool {
+        let mut open = vec![];
+        for line in self.text.lines() {
+            if line.ends_with('{') {
+                open.push(line.starts_with("for"));
+            } else if line == "}" {
+                open.pop();
+            }
+        }
+        open.iter().any(|is_loop| *is_loop)
+    }
+}
