@@ -61,7 +61,7 @@ impl Writer {
                 self.line(&format!("let t = thread_idx.y * {x} + thread_idx.x\nlet i = block_idx.x * {} + t", x * y));
             }
         }
-        for (name, of) in [("f", 3), ("i", 3), ("u", 2), ("m", 2), ("g", 2), ("v", 2)] {
+        for (name, of) in [("f", 3), ("i", 3), ("u", 2), ("m", 2), ("g", 2), ("v", 2), ("hf", 2), ("bf", 2)] {
             for k in 0..of {
                 let value = self.expr(name, 1, true);
                 self.line(&format!("var {name}{k}: {} = {value}", ty(name)));
@@ -82,7 +82,7 @@ impl Writer {
             "q[i] = u0 ^ u1 ^ u32(i32(v0))",
             "for j in 0..8 { b[i] = b[i] * 3 + ra[j] }",
             "for j in 0..15 { w[i] = w[i] ^ rb[j / 5, j % 5] }",
-            "a[i] = a[i] + rc[0] - rc[5] * rc[3]",
+            "a[i] = a[i] + rc[0] - rc[5] * rc[3] + f32(hf0 - f16(bf1)) * 0.25 + f32(bf0 * bf16(hf1))",
             "l[i] = l[i] ^ rd[i % 40] ^ i64(re[n & 3])",
         ] {
             self.line(store);
@@ -99,7 +99,7 @@ impl Writer {
 
     fn statement(&mut self, depth: usize) {
         self.statements = self.statements.saturating_sub(1);
-        let name = self.random.of(&["f", "f", "i", "i", "u", "m", "g", "v"]);
+        let name = self.random.of(&["f", "f", "i", "i", "u", "m", "g", "v", "hf", "bf"]);
         match self.random.below(24) {
             20..=22 => self.store_own(),
             0..=7 => self.assign(name),
@@ -261,6 +261,8 @@ impl Writer {
                     "u" => "9u32",
                     "m" => "1i64",
                     "g" => "0.25f64",
+                    "hf" => "f16(n)",
+                    "bf" => "bf16(i)",
                     _ => "true",
                 }
                 .into(),
@@ -276,6 +278,17 @@ impl Writer {
             ("f", 3) => format!("(if {} {{ {a} }} else {{ {b} }})", self.expr("v", depth - 1, early)),
             ("f", 4) => format!("{a} / ({b} + 0.3)"),
             ("f", 5) => format!("exp(min({a}, 3.0)) * 0.1"),
+            ("hf", 0) => format!("f16({})", self.expr("f", depth - 1, early)),
+            ("hf", 1) => format!("f16({})", self.expr("i", depth - 1, early)),
+            ("bf", 0) => format!("bf16({})", self.expr("i", depth - 1, early)),
+            ("bf", 1) => format!("bf16({})", self.expr("u", depth - 1, early)),
+            ("bf", 2) => format!("bf16({})", self.expr("f", depth - 1, early)),
+            ("hf" | "bf", 3) => format!("max({a}, abs({b}))"),
+            ("hf" | "bf", 4) => format!("({a} / {b})"),
+            ("f", 6) if self.one_in(3) => {
+                let half = self.random.of(&["hf", "bf"]);
+                format!("f32({})", self.expr(half, depth - 1, early))
+            }
             ("g", 0) => format!("max({a}, {b})"),
             ("g", 1) => format!("f64({})", self.expr("f", depth - 1, early)),
             ("i", 0) => format!("(({a}) / (({b}) | 1))"),
@@ -294,7 +307,7 @@ impl Writer {
             ("v", 0) => format!("({a} && {b})"),
             ("v", 1) => format!("({a} || !({b}))"),
             ("v", _) => {
-                let of = self.random.of(&["f", "i", "i", "u", "m", "g"]);
+                let of = self.random.of(&["f", "i", "i", "u", "m", "g", "hf", "bf"]);
                 let (a, b) = (self.expr(of, depth - 1, early), self.expr(of, depth - 1, early));
                 format!("({a}) {} ({b})", self.random.of(&["<", ">=", "==", "!="]))
             }
@@ -311,6 +324,8 @@ fn ty(name: &str) -> &'static str {
         "u" => "u32",
         "m" => "i64",
         "g" => "f64",
+        "hf" => "f16",
+        "bf" => "bf16",
         _ => "bool",
     }
 }

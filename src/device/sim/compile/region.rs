@@ -27,6 +27,9 @@ pub(crate) struct OpenRegion<'a> {
     notes: usize,
 }
 
+/// A region, and the expressions that it takes from outside; or how many statements have LaneIR, up to one that has none.
+type Built<'a> = Result<(Builder<'a>, Vec<ExprId>), usize>;
+
 /// The least number of instructions that make a region worthwhile.
 const LEAST: u32 = 4;
 
@@ -44,8 +47,24 @@ impl<'a> Compiler<'a> {
         let even = |e: ExprId, class: Variance| self.a.exprs[e] <= class;
         let support =
             Support { f: self.f, waits: &polls, refused: &refused, shared: &shared, even: &even, parts: &parts };
-        let end = start + block[start..].iter().take_while(|stmt| support.statement(stmt)).count();
-        let stmts = &block[start..end];
+        let mut count = block[start..].iter().take_while(|stmt| support.statement(stmt)).count();
+        loop {
+            match self.build_region(&block[start..start + count])? {
+                Ok((builder, inputs)) => {
+                    self.target();
+                    let enter = self.emit_jump(plain::<Enter>(), nothing());
+                    self.in_region = true;
+                    let (end, notes) = (start + count, self.notes.len());
+                    return Some(OpenRegion { start, end, enter, builder, inputs, notes });
+                }
+                // It ends in front of a statement without LaneIR.
+                Err(built) => count = built.min(count - 1),
+            }
+        }
+    }
+
+    /// Builds the region of some statements, if it could be worthwhile.
+    fn build_region(&mut self, stmts: &'a [Stmt]) -> Option<Built<'a>> {
         if weight(stmts) < LEAST {
             return None;
         }
@@ -67,11 +86,8 @@ impl<'a> Compiler<'a> {
         }
         from.uniform = self.uniform_regs();
         from.guards = self.guards.clone();
-        let builder = Builder::new(self.f, self.a.clone(), from, stmts, self.number)?;
-        self.target();
-        let enter = self.emit_jump(plain::<Enter>(), nothing());
-        self.in_region = true;
-        Some(OpenRegion { start, end, enter, builder, inputs: values, notes: self.notes.len() })
+        let builder = Builder::new(self.f, self.a.clone(), from, stmts, self.number);
+        Some(builder.map(|builder| (builder, values)))
     }
 
     /// Ends a region behind the statement at `at`.

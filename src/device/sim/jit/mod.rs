@@ -101,7 +101,7 @@
 //!
 //! # What is missing
 //! Machine code needs AVX-512: with AVX2 all is interpreted. Regions end at barriers, warp operations, atomics, `print`, and at
-//! statements with `f16` or `bf16`. With `--check` they also end at accesses to local arrays, and to shared arrays under conditions or
+//! statements with an operation that has no LaneIR. With `--check` they also end at accesses to local arrays, and to shared arrays under conditions or
 //! with other indices than linear ones. With `--trap-nan` there are no regions, and with `--max-steps` none is entered.
 
 mod alloc;

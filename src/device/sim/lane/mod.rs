@@ -195,7 +195,7 @@ impl Cell {
             Scalar::F64 | Scalar::I64 | Scalar::U64 => Cell::W8,
             Scalar::U8 => Cell::U8,
             Scalar::I8 => Cell::I8,
-            Scalar::U16 => Cell::U16,
+            Scalar::U16 | Scalar::F16 | Scalar::Bf16 => Cell::U16,
             Scalar::I16 => Cell::I16,
             _ => return None,
         })
@@ -311,6 +311,9 @@ pub(crate) enum Op {
     Fma(Elem),
     /// By the rules of `lang::scalar`.
     Convert(Elem, Elem),
+    /// The `f32` of the bits of an `f16`, and an `f32` rounded to those.
+    FromHalf,
+    ToHalf,
     /// A function that is called for each vector.
     Call(MathFn, Elem),
     /// Lanes of the mask `a` take `b`, others `c`.

@@ -66,7 +66,7 @@ fn guarded(f: &Function, guards: Guards) -> Option<Region> {
     let uniform = vec![true; registers.len()];
     let (locals, guards) = (FxHashMap::default(), guards.into());
     let outside = Outside { values, locals, uniform: uniform.clone(), guards };
-    Builder::new(f, Rc::new(variances), outside, &f.body, 0)?.finish(&[], &[], &|_| true, uniform)
+    Builder::new(f, Rc::new(variances), outside, &f.body, 0).ok()?.finish(&[], &[], &|_| true, uniform)
 }
 
 fn region_of(text: &str) -> Region {

@@ -100,7 +100,7 @@ const AXES: [(u8, &str); 3] = [(0, "x"), (1, "y"), (2, "z")];
 const BOOLS: [(bool, &str); 2] = [(false, "false"), (true, "true")];
 
 /// Operations without parameters.
-const PLAIN: [(Op, &str); 26] = [
+const PLAIN: [(Op, &str); 28] = [
     (Op::Sext, "sext"),
     (Op::Zext, "zext"),
     (Op::Trunc, "trunc"),
@@ -108,6 +108,8 @@ const PLAIN: [(Op, &str); 26] = [
     (Op::FirstLane, "first_lane"),
     (Op::Any, "any"),
     (Op::Broadcast, "broadcast"),
+    (Op::FromHalf, "from_half"),
+    (Op::ToHalf, "to_half"),
     (Op::LoadReg, "load_reg"),
     (Op::Select, "select"),
     (Op::MaskOf, "mask_of"),

@@ -201,6 +201,7 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::Fma(e) if !e.is_float() => Wrong("integers"),
         Op::Fma(e) => Of(vec![e.vector(); 3], Some(e.vector())),
         Op::Convert(from, to) => Of(vec![from.vector()], Some(to.vector())),
+        Op::FromHalf | Op::ToHalf => Of(vec![V32], Some(V32)),
         Op::Call(_, e) if e != Elem::F32 => Wrong("a function of this type"),
         Op::Call(function, e) => Of(vec![e.vector(); arity(function)], Some(e.vector())),
         Op::Select => Of(vec![Mask, vector(b), vector(b)], Some(vector(b))),
@@ -280,8 +281,8 @@ fn setup(region: &Region, inst: &Inst) -> Result<(), String> {
         Op::Scalar(Bin::Div | Bin::Rem, _) => is_safe_divisor(region, inst.args[1]),
         Op::Scalar(..) | Op::Set(..) | Op::Sext | Op::Zext | Op::Trunc | Op::Choose | Op::Limit(_) => true,
         Op::Vector(Bin::Div | Bin::Rem, elem) => elem.is_float(),
-        Op::Vector(..) | Op::Unary(..) | Op::Fma(_) | Op::Convert(..) | Op::CheckRange => true,
-        Op::Word(_) | Op::Report => true,
+        Op::Vector(..) | Op::Unary(..) | Op::Fma(_) | Op::Convert(..) | Op::FromHalf | Op::ToHalf => true,
+        Op::CheckRange | Op::Word(_) | Op::Report => true,
         _ => false,
     };
     let mutable = inst.dst != Value::NONE && region.values[inst.dst.index()].mutable;

@@ -144,6 +144,26 @@ impl Emit<'_> {
         self.put_vector(inst.dst, copy, d);
     }
 
+    /// Conversions between `f32` and the bits of an `f16`, which instructions have in 16-bit lanes.
+    pub(super) fn convert_half(&mut self, inst: &Inst, copy: usize) {
+        let len = self.len(Ty::V32);
+        let x = self.vector(inst.args[0], copy, V[1]);
+        if inst.op == Op::FromHalf {
+            let d = self.vector_for(inst.dst, copy, V[0]);
+            self.asm.narrow(Narrow::DW, len, V[2], x, Masking::None);
+            self.asm.v2(V2::CvtPhPs, len, d, V[2], Masking::None);
+            return self.put_vector(inst.dst, copy, d);
+        }
+        self.asm.cmp(Cmp::Ps, len, K7, x, x, 3, None);
+        self.asm.cvt_ps_ph(len, V[2], x, 0, Masking::None);
+        self.asm.v2(V2::ZxWd, len, V[2], V[2], Masking::None);
+        // Of a NaN only the sign remains.
+        let (sign, nan) = (self.all(false, 0x8000), self.all(false, 0x7e00));
+        self.asm.v3(V3::And, len, V[2], V[2], sign, Masking::Merge(K7));
+        self.asm.v3(V3::Or, len, V[2], V[2], nan, Masking::Merge(K7));
+        self.put_vector(inst.dst, copy, V[2]);
+    }
+
     /// Division of 4-byte integers by way of `f64`, whose quotient is exact enough to truncate correctly.
     pub(super) fn vector_divide(&mut self, bin: Bin, elem: Elem, inst: &Inst, copy: usize) {
         let [a, b, _] = inst.args;

@@ -112,6 +112,7 @@ impl Emit<'_> {
             Op::Unary(un, elem) => return self.unary(un, elem, inst, copy),
             Op::Fma(elem) => return self.fma(elem, inst, copy),
             Op::Convert(from, to) => return self.convert(from, to, inst, copy),
+            Op::FromHalf | Op::ToHalf => return self.convert_half(inst, copy),
             Op::Select => {
                 let mask = self.mask(a, copy, K7);
                 let no = self.vector(c, copy, V[1]);

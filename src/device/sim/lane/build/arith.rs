@@ -2,6 +2,7 @@
 //! vectors and masks.
 
 use super::form::Linear;
+use super::half::is_half;
 use super::*;
 use crate::device::sim::lanes::convert::is_free;
 use crate::ir::def::BinOp;
@@ -83,6 +84,9 @@ impl Builder<'_> {
                 }
             });
         }
+        if is_half(scalar) {
+            return self.half_unary(op, scalar, a);
+        }
         let elem = Elem::of(scalar)?;
         if op == UnaryOp::Neg {
             self.guard_negation(scalar, a)?;
@@ -107,6 +111,9 @@ impl Builder<'_> {
     pub(super) fn binary(&mut self, op: BinOp, (ty, by): (Scalar, Scalar), a: &Lane, b: &Lane) -> Option<Lane> {
         if ty == Scalar::Bool {
             return self.logic(op, a, b);
+        }
+        if is_half(ty) {
+            return self.half_binary(op, ty, a, b);
         }
         let elem = element(ty)?;
         let small = Elem::of(ty).is_none();
@@ -304,6 +311,9 @@ impl Builder<'_> {
 
     pub(super) fn math(&mut self, function: MathFn, ty: Scalar, lanes: &[Lane]) -> Option<Lane> {
         use MathFn::*;
+        if is_half(ty) {
+            return self.half_math(function, ty, lanes);
+        }
         let elem = Elem::of(ty)?;
         let binary = match function {
             WrappingAdd => Some(BinOp::Add),
@@ -398,6 +408,9 @@ impl Builder<'_> {
         if is_free(from, to) {
             return Some(a.clone());
         }
+        if is_half(from) || is_half(to) {
+            return self.half_convert(from, to, a);
+        }
         if from == Scalar::Bool {
             return self.convert_bool(to, a);
         }
@@ -489,6 +502,9 @@ impl Builder<'_> {
     }
 
     pub(super) fn bitcast(&mut self, from: Scalar, to: Scalar, a: &Lane) -> Option<Lane> {
+        if (from.size(), to.size()) == (2, 2) && to != Scalar::I16 {
+            return Some(self.half_bitcast(to, a, from));
+        }
         if from.size() != to.size() || from.size() < 4 {
             return None;
         }

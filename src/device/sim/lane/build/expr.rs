@@ -134,7 +134,7 @@ impl Builder<'_> {
         match val {
             Val::Const(bits) => Some(self.constant_lane(scalar, *bits)),
             &Val::Reg(reg) if self.outside.uniform[reg as usize] => Some(match scalar {
-                Scalar::F32 | Scalar::F64 => {
+                Scalar::F16 | Scalar::Bf16 | Scalar::F32 | Scalar::F64 => {
                     let ty = if scalar == Scalar::F64 { Ty::V64 } else { Ty::V32 };
                     Lane::Vector(self.pure(Op::BroadcastInput(Input::Uniform(reg, scalar)), ty, &[]))
                 }
@@ -142,7 +142,6 @@ impl Builder<'_> {
                     Lane::Scalar(self.pure(Op::Input(Input::Uniform(reg, scalar)), Ty::I64, &[]))
                 }
                 Scalar::Bool => Lane::Scalar(self.pure(Op::Input(Input::Uniform(reg, scalar)), Ty::I32, &[])),
-                Scalar::F16 | Scalar::Bf16 => return None,
                 _ => {
                     let value = self.pure(Op::Input(Input::Uniform(reg, scalar)), Ty::I32, &[]);
                     Lane::Linear(Linear::uniform(value))
@@ -270,7 +269,7 @@ impl Builder<'_> {
 
     /// Returns a uniform value: a scalar, or for a float a vector.
     pub(super) fn uniform_value(&mut self, lane: &Lane, scalar: Scalar) -> Option<Value> {
-        if matches!(scalar, Scalar::F32 | Scalar::F64) {
+        if scalar.is_float() {
             return Some(self.vector(lane, scalar));
         }
         Some(match lane {

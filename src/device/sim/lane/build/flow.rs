@@ -37,7 +37,7 @@ impl Builder<'_> {
     /// Returns a new mutable value with this one.
     fn local_value(&mut self, lane: &Lane, scalar: Scalar, uniform: bool) -> Option<Lane> {
         let (value, made): (Value, fn(Value) -> Lane) = match (uniform, scalar) {
-            (_, Scalar::F32 | Scalar::F64) => (self.vector(lane, scalar), Lane::Vector),
+            (_, scalar) if scalar.is_float() => (self.vector(lane, scalar), Lane::Vector),
             (true, Scalar::Bool | Scalar::I64 | Scalar::U64) => (self.uniform_value(lane, scalar)?, Lane::Scalar),
             (true, _) => (self.uniform_value(lane, scalar)?, |v| Lane::Linear(Linear::uniform(v))),
             (false, Scalar::Bool) => (self.mask_of(lane)?, Lane::Mask),
@@ -54,6 +54,9 @@ impl Builder<'_> {
             let number = self.number;
             self.number += 1;
             self.stmt(stmt, number)?;
+            if self.frames.is_empty() {
+                self.built = at + 1;
+            }
             if stmt.kind.leaves() {
                 each_stmt(&stmts[at + 1..], &mut |_| self.number += 1);
                 break;

@@ -11,6 +11,7 @@ mod expr;
 mod flow;
 mod form;
 mod guard;
+mod half;
 mod linear;
 mod own;
 mod report;
@@ -117,6 +118,8 @@ pub(crate) struct Builder<'a> {
     uniform: bool,
     /// Instructions at the start of the body that read registers.
     starts: usize,
+    /// How many of the region's statements have been built.
+    built: usize,
     /// What says which checks are not needed.
     definitions: Definitions,
     /// The last values of counters, where they are known. (A loop may end before.)
@@ -127,14 +130,15 @@ pub(crate) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Builds the region of these statements, of which the first has this number; outputs follow.
+    /// Builds the region of these statements, of which the first has this number; outputs follow. An error is how many statements
+    /// have LaneIR, up to one that has none.
     pub fn new(
         f: &'a Function,
         variances: Rc<Variances>,
         outside: Outside,
         stmts: &[Stmt],
         number: Number,
-    ) -> Option<Builder<'a>> {
+    ) -> Result<Builder<'a>, usize> {
         let region = Region {
             values: vec![],
             setup: vec![],
@@ -171,6 +175,7 @@ impl<'a> Builder<'a> {
             weight: 0,
             uniform: false,
             starts: 0,
+            built: 0,
             definitions: Definitions::new(),
             lasts: FxHashMap::default(),
             nests: 0,
@@ -178,9 +183,11 @@ impl<'a> Builder<'a> {
         };
         builder.entered = builder.result(Op::Entered, Ty::Mask, &[]);
         builder.mask = builder.entered;
-        builder.enter_locals(stmts)?;
-        builder.stmts(stmts)?;
-        Some(builder)
+        builder.enter_locals(stmts).ok_or(0usize)?;
+        match builder.stmts(stmts) {
+            Some(()) => Ok(builder),
+            None => Err(builder.built),
+        }
     }
 
     /// Adds the values of expressions and locals that the interpreter's code behind the region reads, and completes it.

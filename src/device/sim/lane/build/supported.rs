@@ -6,7 +6,6 @@ use rustc_hash::FxHashSet;
 use crate::ir::def::{Block, ExprId, ExprKind, Function, Id3, Label, LocalId, MemId, Place, Space, Stmt, StmtKind};
 use crate::ir::variance::Variance;
 use crate::ir::visit::each_stmt;
-use crate::lang::scalar::Scalar;
 
 /// What is asked about statements.
 pub(crate) struct Support<'a> {
@@ -71,9 +70,7 @@ impl Support<'_> {
     }
 
     fn expression(&self, e: ExprId) -> bool {
-        let expr = &self.f.exprs[e];
-        let narrow = matches!(expr.ty.scalar(), Scalar::F16 | Scalar::Bf16);
-        !narrow && if let ExprKind::Load { place, .. } = &expr.kind { self.place(place) } else { true }
+        if let ExprKind::Load { place, .. } = &self.f.exprs[e].kind { self.place(place) } else { true }
     }
 
     fn place(&self, place: &Place) -> bool {

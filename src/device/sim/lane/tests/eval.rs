@@ -300,6 +300,8 @@ impl World<'_> {
             Op::Fma(elem) => {
                 dynamic::math(MathFn::Fma, &[typed(elem, a), typed(elem, b), typed(elem, c)]).unwrap().bits
             }
+            Op::FromHalf => scalar::half::f16_to_f32(scalar::f16::from_bits(a as u16)).to_bits().into(),
+            Op::ToHalf => scalar::half::f32_to_f16(f32::from_bits(a as u32)).to_bits().into(),
             Op::Convert(from, to) => dynamic::convert(scalar_of(to), typed(from, a)).bits,
             Op::Call(function, elem) => {
                 let args = [typed(elem, a), typed(elem, b)];

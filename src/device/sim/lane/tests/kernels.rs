@@ -1,6 +1,6 @@
 //! Kernels of one region each.
 
-pub(super) const ALL: [(&str, &str); 16] = [
+pub(super) const ALL: [(&str, &str); 17] = [
     ("saxpy", SAXPY),
     ("stencil", STENCIL),
     ("matmul", MATMUL),
@@ -17,7 +17,51 @@ pub(super) const ALL: [(&str, &str); 16] = [
     ("vectors", VECTORS),
     ("unsigned", UNSIGNED),
     ("own", OWN),
+    ("half", HALF),
 ];
+
+/// Floats of 16 bits.
+pub(super) const HALF: &str = "
+kernel half(n: i32, x: in @x, y: inout @y, b: inout @b) grid
+fn half() {
+    global 1 in @x: f16[_]
+    global 2 inout @y: f16[_]
+    global 3 inout @b: bf16[_]
+    local @h: f16[4]
+    var $sum: f16
+    var $k: i32
+    declare @h
+    %0: i32 = thread.x & 3i32
+    $sum = 0.5f16
+    for '0 $k = 0i32 .. arg0 step 1i32 {
+        %1: i32 = read $k
+        %2: f16 = load @x[%1]
+        %3: f16 = load @x[thread.x]
+        %4: f16 = %2 * %3
+        %5: f16 = read $sum
+        %6: f16 = %4 + %5
+        store @h[%0] = %6
+        %7: bool = %6 > 3.5f16
+        if %7 {
+            %8: f16 = load @h[2i32]
+            %9: f16 = max(%8, %6)
+            %10: f16 = neg %9
+            $sum = %10
+        } else {
+            $sum = %6
+        }
+    }
+    %11: f16 = read $sum
+    store @y[thread.x] = %11
+    %12: bf16 = convert %11
+    %13: bf16 = load @b[thread.x]
+    %14: bf16 = %12 / %13
+    %15: i32 = thread.x * 16777259i32
+    %16: bf16 = convert %15
+    %17: bf16 = %14 - %16
+    store @b[thread.x] = %17
+}
+";
 
 /// Local arrays: at constant, uniform and varying indices, declared at the start and in a loop, small and large.
 pub(super) const OWN: &str = "
