@@ -53,6 +53,8 @@ const USUAL_ARCHITECTURE: u32 = 90;
 /// Generates code for kernels; opens NVRTC on first use.
 pub(crate) struct Generator {
     options: Options,
+    /// What the simulator looks for, as far as that shows: in LaneIR.
+    checks: Checks,
     /// The compute capability, 90 for `sm_90`; by default that of the first GPU.
     architecture: Option<u32>,
     nvrtc: OnceLock<Result<Nvrtc, Vec<String>>>,
@@ -60,7 +62,12 @@ pub(crate) struct Generator {
 
 impl Generator {
     pub fn new(options: Options, architecture: Option<u32>) -> Generator {
-        Generator { options, architecture, nvrtc: OnceLock::new() }
+        Generator { options, checks: Checks::default(), architecture, nvrtc: OnceLock::new() }
+    }
+
+    /// Returns the generator for launches with these checks.
+    pub fn checking(self, checks: Checks) -> Generator {
+        Generator { checks, ..self }
     }
 
     /// Generates the code of a kernel, with defaults or typical types as its compile-time arguments. With `lines`, CUDA text and
@@ -69,7 +76,8 @@ impl Generator {
         let kernel = &session.program.kernels[id];
         let arguments: Option<Vec<Argument>> = kernel.sig.generics.iter().map(stand_in).collect();
         let instance = Instance { kernel: id, arguments: arguments.ok_or(Failure::Open)? };
-        let prepared = compile::kernel(&session.program, &instance, Checks::default()).map_err(Failure::Program)?;
+        let checks = if level == Level::Lanes { self.checks } else { Checks::default() };
+        let prepared = compile::kernel(&session.program, &instance, checks).map_err(Failure::Program)?;
         let named = lines.then_some(&session.sources);
         match level {
             Level::Ir => Ok(ir::text::print(&prepared.module)),

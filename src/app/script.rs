@@ -48,6 +48,12 @@ impl fmt::Debug for Places {
 }
 
 impl Limits {
+    /// Returns what launches look for.
+    pub fn checks(&self) -> Checks {
+        let on = self.check.unwrap_or(false);
+        Checks { memory: on, arithmetic: on, nan: self.trap_nan }
+    }
+
     /// Returns a new interpreter for a script with these arguments.
     pub fn interpreter(&self, interrupt: &Interrupt, args: Vec<String>) -> Interpreter {
         // Queried only once: counting the cores reads several files on Linux, which takes longer than a small launch.
@@ -55,8 +61,7 @@ impl Limits {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
         };
-        let on = self.check.unwrap_or(false);
-        let checks = Checks { memory: on, arithmetic: on, nan: self.trap_nan };
+        let checks = self.checks();
         let (max_steps, deterministic) = (self.max_steps, self.deterministic);
         let stop = interrupt.flag();
         let control = Control { stop, max_steps, workers, checks, deterministic, ..Control::default() };

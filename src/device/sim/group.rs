@@ -164,9 +164,15 @@ pub trait Observer {
     fn waits(&self, g: &Group) -> Option<String>;
     /// Returns where thread `lane` diverged, if that was recorded.
     fn parted_at(&self, lane: usize) -> Option<u32>;
-    /// All active lanes are about to make these accesses, which are in bounds. Returns false if one of them might have to be
-    /// reported, or some might: nothing else than accesses among these has been recorded then.
-    unsafe fn reaches(&mut self, g: &mut Group, all: &[Reach]) -> bool;
+    /// All active lanes are about to make the accesses that a function returns, which are in bounds, and the same for the same
+    /// words of a region. Returns false if one of them might have to be reported; only accesses among these have been recorded then.
+    unsafe fn reaches(
+        &mut self,
+        g: &mut Group,
+        region: usize,
+        words: &[u64],
+        reaches: &dyn Fn(&mut Group) -> Vec<Reach>,
+    ) -> bool;
     /// Returns whether the launch's indices prove that each element of a global memory is accessed by one thread only.
     fn is_owned(&self, memory: u32) -> bool;
     /// Returns the bytes that say which cells of such a memory have been written, and their value, if that matters.

@@ -320,11 +320,12 @@ impl<'a> Walk<'a> {
                     _ => None,
                 };
                 let (cond, then, other) = (*cond, *then, *other);
-                // `if a { b } else { false }` is `a && b`; `if a { true } else { b }` is `a || b`.
-                if constant(other) == Some(false) && holds {
+                // `if a { b } else { false }` and `if a { b } else { a }` are `a && b`; `if a { true } else { b }` and
+                // `if a { a } else { b }` are `a || b`.
+                if (constant(other) == Some(false) || other == cond) && holds {
                     self.assume(cond, true);
                     self.assume(then, true);
-                } else if constant(then) == Some(true) && !holds {
+                } else if (constant(then) == Some(true) || then == cond) && !holds {
                     self.assume(cond, false);
                     self.assume(other, false);
                 }

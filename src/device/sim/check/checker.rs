@@ -21,6 +21,8 @@ pub(crate) struct Checker<'a> {
     pub(super) stores: Vec<Option<Store>>,
     /// By memory: the patterns of accesses to shared arrays.
     pub(super) quick: Vec<quick::Quick>,
+    /// By region: the accesses of the last entry into its machine code.
+    pub(super) plans: Vec<super::plan::Plan>,
     pub(super) locals: local::Locals,
     pub(super) splits: split::Splits,
     /// Exact checking: every access individually.
@@ -46,6 +48,7 @@ impl<'a> Checker<'a> {
             global: Clock::of_global(watch.globals.start),
             stores: code.memories.iter().map(|_| None).collect(),
             quick: code.memories.iter().map(|_| quick::Quick::default()).collect(),
+            plans: vec![],
             locals: local::Locals::new(code, lanes),
             splits: split::Splits::new(lanes),
             careful: watch.exact.is_some(),

@@ -44,6 +44,7 @@ mod local;
 mod locks;
 mod order;
 mod pattern;
+mod plan;
 mod quick;
 mod race;
 mod reach;
@@ -161,8 +162,14 @@ impl Observer for Checker<'_> {
         self.splits.at(lane)
     }
 
-    unsafe fn reaches(&mut self, g: &mut Group, all: &[Reach]) -> bool {
-        unsafe { self.reached(g, all) }
+    unsafe fn reaches(
+        &mut self,
+        g: &mut Group,
+        region: usize,
+        words: &[u64],
+        reaches: &dyn Fn(&mut Group) -> Vec<Reach>,
+    ) -> bool {
+        unsafe { self.reached(g, region, words, reaches) }
     }
 
     fn is_owned(&self, memory: u32) -> bool {

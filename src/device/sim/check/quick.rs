@@ -79,10 +79,10 @@ impl Quick {
         !self.out
     }
 
-    /// Returns whether an access is known to be correct; `written` if its elements are known to have been written.
-    pub fn agrees(&self, deed: &Deed, pattern: &Pattern, written: bool) -> bool {
-        let (is_store, hull) = (deed.touch == Touch::Store, pattern.hull());
-        let needs = (!is_store || deed.overwrites) && !written;
+    /// Returns whether an access is known to be correct; `written` if its elements need not have been written before.
+    pub fn agrees(&self, touch: Touch, pattern: &Pattern, hull: (isize, isize), written: bool) -> bool {
+        let is_store = touch == Touch::Store;
+        let needs = !is_store && !written;
         if (is_store && !pattern.is_single()) || (needs && !self.known.has(pattern, hull)) {
             return false;
         }
@@ -90,16 +90,19 @@ impl Quick {
             What::Pattern(p) => !p.agrees(pattern),
             What::Cells(..) => true,
         };
-        !self.log.iter().any(|e| e.meets(deed.touch, hull) && races(e))
+        !self.log.iter().any(|e| e.meets(touch, hull) && races(e))
     }
 
     /// Keeps an access that is correct. Returns false if it was not kept, so that words have to decide.
     pub fn keep(&mut self, deed: &Deed, pattern: &Pattern) -> bool {
-        let (is_store, hull) = (deed.touch == Touch::Store, pattern.hull());
-        if !self.agrees(deed, pattern, false) {
-            return false;
-        }
-        if is_store {
+        let hull = pattern.hull();
+        let known = !deed.overwrites || self.known.has(pattern, hull);
+        known && self.agrees(deed.touch, pattern, hull, false) && self.add(deed, pattern, hull)
+    }
+
+    /// Keeps an access that [agrees](Quick::agrees). Returns false if there is no room.
+    pub fn add(&mut self, deed: &Deed, pattern: &Pattern, hull: (isize, isize)) -> bool {
+        if deed.touch == Touch::Store {
             self.known.add(pattern, hull);
             self.behind = true;
         }

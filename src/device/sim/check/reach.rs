@@ -4,59 +4,95 @@
 //! if so, they are recorded. The idea: a row of elements per access is a pattern, as is one per iteration of a loop. Threads of a
 //! group that conflict do so in whichever order they access, so only the order of a thread's own accesses matters: a read that
 //! needs an earlier write comes before the writes of the same loop. What was recorded may be recorded again.
+//!
+//! Blocks mostly access the same elements of their shared arrays again and again, so the patterns of an entry are kept for the next.
 
 use super::checker::Checker;
 use super::event::Event;
 use super::pattern::{Axis, Pattern};
+use super::plan::{self, Plan, Step};
 use super::quick::Deed;
 use crate::device::sim::events::Touch;
 use crate::device::sim::group::{Group, Reach};
 
 impl Checker<'_> {
-    /// Checks and records accesses; returns false if one of them might be wrong. Of those to shared arrays none has been recorded
-    /// then.
+    /// Checks and records the accesses of a region that `words` stand for, and `reaches` returns; returns false if one of them might
+    /// be wrong. Of those to shared arrays none has been recorded then.
     ///
     /// # Safety
     /// The notes are of the group's code, not of local arrays.
-    pub(super) unsafe fn reached(&mut self, g: &mut Group, all: &[Reach]) -> bool {
+    pub(super) unsafe fn reached(
+        &mut self,
+        g: &mut Group,
+        region: usize,
+        words: &[u64],
+        reaches: &dyn Fn(&mut Group) -> Vec<Reach>,
+    ) -> bool {
         if self.careful {
             return false;
         }
+        if self.plans.len() <= region {
+            self.plans.resize_with(region + 1, Plan::default);
+        }
+        let mut plan = std::mem::take(&mut self.plans[region]);
+        if !g.full || plan.words != words {
+            let all = reaches(g);
+            // SAFETY: the caller's notes.
+            let Some(steps) = (unsafe { self.steps(g, &all) }) else { return false };
+            plan.words.clear();
+            // Other lanes access other elements.
+            plan.words.extend_from_slice(if g.full { words } else { &[] });
+            (plan.agrees, plan.steps) = (plan::agree(&steps), steps);
+        }
+        // SAFETY: as above.
+        let clean = unsafe { self.follow(g, &plan) };
+        self.plans[region] = plan;
+        clean
+    }
+
+    /// Returns the accesses that can be wrong; `None` if one of them is no pattern.
+    unsafe fn steps(&mut self, g: &Group, all: &[Reach]) -> Option<Vec<Step>> {
         let code = self.code;
-        let mut events: Vec<(Event<'_>, Pattern)> = vec![];
+        let mut steps: Vec<Step> = Vec::with_capacity(all.len());
         for reach in all {
             // SAFETY: the caller's notes.
             let Some(event) = (unsafe { self.event(g, &code.notes[reach.note as usize]) }) else { continue };
-            let Some(pattern) = pattern(g, &event, reach) else { return false };
-            events.push((event, pattern));
+            let pattern = pattern(g, &event, reach)?;
+            let shared = (!event.global).then_some(event.access.memory as usize);
+            let before = |step: &Step| step.touch == Touch::Store && step.shared == shared && step.pattern == pattern;
+            let (written, touch, hull) = (steps.iter().any(before), event.note.touch, pattern.hull());
+            steps.push(Step { note: reach.note, shared, touch, pattern, hull, written });
         }
-        if !self.agree(&events) {
-            return false;
-        }
-        // Words may hold conflicting accesses of other blocks.
-        let (global, shared): (Vec<_>, Vec<_>) = events.iter().partition(|(event, _)| event.global);
-        // SAFETY: patterns are in bounds.
-        global.iter().chain(&shared).all(|(event, pattern)| unsafe { self.noted_as(event, pattern) })
+        Some(steps)
     }
 
-    /// Returns whether accesses to shared arrays conflict neither with one another nor with what was recorded since the last barrier.
-    fn agree(&mut self, events: &[(Event<'_>, Pattern)]) -> bool {
-        for (at, (event, pattern)) in events.iter().enumerate().filter(|(_, (event, _))| !event.global) {
-            let same = |(other, _): &&(Event<'_>, Pattern)| other.access.memory == event.access.memory;
-            let (mut written, touch) = (false, event.note.touch);
-            for (other, earlier) in events[..at].iter().filter(same) {
-                written |= other.note.touch == Touch::Store && earlier == pattern;
-                let ((low, high), (least, most)) = (pattern.hull(), earlier.hull());
-                if touch.conflicts(other.note.touch) && low <= most && least <= high && !earlier.agrees(pattern) {
-                    return false;
-                }
-            }
-            let quick = &mut self.quick[event.access.memory as usize];
-            if !quick.is_open(&event.now, event.born) || !quick.agrees(&Deed::of(event), pattern, written) {
-                return false;
-            }
+    /// Checks and records the accesses of a plan.
+    unsafe fn follow(&mut self, g: &mut Group, plan: &Plan) -> bool {
+        let (now, born) = (self.shared.now(0), self.shared.born);
+        let fits = |step: &Step| {
+            let Some(memory) = step.shared else { return true };
+            let quick = &mut self.quick[memory];
+            quick.is_open(&now, born) && quick.agrees(step.touch, &step.pattern, step.hull, step.written)
+        };
+        if !plan.agrees || !plan.steps.iter().all(fits) {
+            return false;
         }
-        true
+        let code = self.code;
+        // Words may hold conflicting accesses of other blocks.
+        [false, true].into_iter().all(|shared| {
+            plan.steps.iter().filter(|step| step.shared.is_some() == shared).all(|step| {
+                // SAFETY: the caller's notes; patterns are in bounds.
+                unsafe {
+                    let Some(event) = self.event(g, &code.notes[step.note as usize]) else { return true };
+                    if step.hull.1 >= event.planes.len as isize {
+                        return false;
+                    }
+                    let quick = step.shared.map(|memory| &mut self.quick[memory]);
+                    quick.is_some_and(|quick| quick.add(&Deed::of(&event), &step.pattern, step.hull))
+                        || self.noted_as(&event, &step.pattern)
+                }
+            })
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use super::frame::{self, Layout};
 use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group, Line, Reach, RegionCode, Slot};
-use crate::device::sim::lane::{Input, Region, Report, Written, copies, live, verify};
+use crate::device::sim::lane::{Input, REPORT_WORDS, Region, Report, Written, copies, live, verify};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::{self, Run};
 use crate::device::sim::reg::Reg;
@@ -193,6 +193,7 @@ extern "sysv64" fn poll(stop: *const AtomicBool) -> u32 {
 struct Entry<'a> {
     group: *mut Group,
     machine: &'a Machine,
+    region: usize,
     frame: Words,
 }
 
@@ -200,8 +201,8 @@ struct Entry<'a> {
 extern "sysv64" fn report(entry: *const Entry<'_>) -> u32 {
     // SAFETY: the entry and its group outlive the call of the code, during which nothing else uses the group.
     unsafe {
-        let Entry { group, machine, frame } = &*entry;
-        u32::from(!machine.report(&mut **group, *frame))
+        let Entry { group, machine, region, frame } = &*entry;
+        u32::from(!machine.report(&mut **group, *region, *frame))
     }
 }
 
@@ -221,7 +222,9 @@ impl RegionCode for Machine {
         }
         let frame = Words(g.rooms[region].as_mut_ptr().cast());
         // SAFETY: as above.
-        unsafe { if self.simple && g.full { self.run_simply(g, frame) } else { self.run_with_room(g, frame) } }
+        unsafe {
+            if self.simple && g.full { self.run_simply(g, region, frame) } else { self.run_with_room(g, region, frame) }
+        }
     }
 
     fn is_forced(&self) -> bool {
@@ -255,7 +258,14 @@ impl Words {
 impl Machine {
     /// Calls the code; whether it ran to its end.
     #[inline(always)]
-    unsafe fn call(&self, g: &mut Group, frame: Words, rows: (usize, usize), along: (usize, usize)) -> bool {
+    unsafe fn call(
+        &self,
+        g: &mut Group,
+        region: usize,
+        frame: Words,
+        rows: (usize, usize),
+        along: (usize, usize),
+    ) -> bool {
         frame.put(frame::ROW, rows.0 as u64);
         frame.put(frame::ROW_END, rows.1 as u64);
         frame.put(frame::X_FIRST, along.0 as u64);
@@ -265,7 +275,7 @@ impl Machine {
         frame.put(frame::TICKS, TICKS);
         frame.put(frame::POLL, poll as *const () as u64);
         frame.put(frame::POLL_ARG, g.stop as u64);
-        let entry = Entry { group: g, machine: self, frame };
+        let entry = Entry { group: g, machine: self, region, frame };
         frame.put(frame::REPORT, report as *const () as u64);
         frame.put(frame::REPORT_ARG, &raw const entry as u64);
         // SAFETY: the code is a complete function of this type, and the frame is as it expects.
@@ -276,13 +286,13 @@ impl Machine {
     }
 
     /// Runs code that needs nothing to be undone and no register that may view memory, for a full group.
-    unsafe fn run_simply(&self, g: &mut Group, frame: Words) -> bool {
+    unsafe fn run_simply(&self, g: &mut Group, region: usize, frame: Words) -> bool {
         frame.put(frame::MASK, 0);
         // SAFETY: the caller's region.
         unsafe {
             self.inputs(g, &self.varying, frame);
             let rows = g.shape[1] * g.shape[2];
-            if !self.call(g, frame, (0, rows), (0, g.shape[0])) {
+            if !self.call(g, region, frame, (0, rows), (0, g.shape[0])) {
                 return false;
             }
             self.outputs(g, frame);
@@ -290,15 +300,15 @@ impl Machine {
         true
     }
 
-    unsafe fn run_with_room(&self, g: &mut Group, frame: Words) -> bool {
+    unsafe fn run_with_room(&self, g: &mut Group, region: usize, frame: Words) -> bool {
         ROOM.with(|room| match room.try_borrow_mut() {
             // SAFETY: the caller's region.
-            Ok(mut room) => unsafe { self.run_in(g, frame, &mut room) },
+            Ok(mut room) => unsafe { self.run_in(g, region, frame, &mut room) },
             Err(_) => false,
         })
     }
 
-    unsafe fn run_in(&self, g: &mut Group, frame: Words, room: &mut Room) -> bool {
+    unsafe fn run_in(&self, g: &mut Group, region: usize, frame: Words, room: &mut Room) -> bool {
         let (rows, along) = self.range(g, room, frame);
         frame.put(frame::FORCED, if self.exits.forced { room.exit() } else { 0 });
         if self.exits.logged {
@@ -316,7 +326,7 @@ impl Machine {
             self.take_homes(g, room);
             self.inputs(g, &self.varying, frame);
             self.views(g, &mut room.spread, frame);
-            if self.call(g, frame, rows, along) {
+            if self.call(g, region, frame, rows, along) {
                 self.outputs(g, frame);
                 return true;
             }
@@ -326,9 +336,20 @@ impl Machine {
     }
 
     /// Tells the checker of all accesses; returns false if it might have to report one.
-    unsafe fn report(&self, g: &mut Group, frame: Words) -> bool {
+    unsafe fn report(&self, g: &mut Group, region: usize, frame: Words) -> bool {
         let Some(mut observer) = g.observer else { return false };
-        let mut reaches = vec![];
+        let count = self.reports.len() * REPORT_WORDS as usize;
+        // SAFETY: the words lie in the frame; the frame owns the observer for as long as the group runs, and nothing else uses it
+        // meanwhile.
+        unsafe {
+            let words = std::slice::from_raw_parts(frame.0.add(self.words as usize).cast::<u64>(), count);
+            observer.as_mut().reaches(g, region, words, &|g| self.reaches(g, frame))
+        }
+    }
+
+    /// Returns all accesses that are reported.
+    fn reaches(&self, g: &mut Group, frame: Words) -> Vec<Reach> {
+        let mut reaches = Vec::with_capacity(self.reports.len());
         for report in &self.reports {
             let word = |k: u32| frame.get(self.words + 8 * (report.first + k) as i32) as i64;
             let mut loops = [(1, 0); 3];
@@ -343,8 +364,7 @@ impl Machine {
             let loops = loops.map(|(trips, bytes)| (trips as usize, bytes));
             reaches.push(Reach { note: report.note, run, loops });
         }
-        // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
-        unsafe { observer.as_mut().reaches(g, &reaches) }
+        reaches
     }
 
     /// Returns whether all addresses can be computed as the code computes them, and threads only meet their own elements where the code

@@ -353,7 +353,7 @@ pub(crate) enum Op {
     CheckLanes,
     /// As [`Op::CheckRow`] in the setup, for all lanes of the group between two indices: lowest and highest.
     CheckRange,
-    /// Leaves if an active lane is in the mask.
+    /// Leaves if an active lane is in the mask; without active lanes (`m`), if any lane is.
     LeaveAny,
     /// Leaves if the scalar is 0.
     LeaveZero,

@@ -256,9 +256,9 @@ fn has_unary(un: Un, elem: Elem) -> bool {
 fn masks(region: &Region, inst: &Inst) -> Result<(), String> {
     let (mut needs, mut may) = (false, false);
     match inst.op {
-        Op::Load(_, Form::One) | Op::CheckOne => may = true,
+        Op::Load(_, Form::One) | Op::CheckOne | Op::LeaveAny => may = true,
         Op::Load(..) | Op::Store(..) | Op::StoreReg => needs = true,
-        Op::CheckRow(_) | Op::CheckLanes | Op::LeaveAny | Op::Any => needs = true,
+        Op::CheckRow(_) | Op::CheckLanes | Op::Any => needs = true,
         Op::Move => may = !region.ty(inst.dst).is_scalar(),
         Op::Vector(..) | Op::Compare(..) => may = true,
         _ => {}

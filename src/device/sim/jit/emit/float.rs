@@ -238,7 +238,7 @@ impl Emit<'_> {
         self.vector(value, copy, V[0])
     }
 
-    fn save(&mut self, live: &[Loc]) {
+    pub(super) fn save(&mut self, live: &[Loc]) {
         for loc in live {
             match *loc {
                 Loc::Gpr(n) if is_volatile(n) => {

@@ -339,6 +339,16 @@ impl Emit<'_> {
     }
 
     fn leave_any(&mut self, inst: &Inst) {
+        if inst.mask == Value::NONE {
+            let copies = self.copies(inst.args[0]);
+            for copy in (0..copies).step_by(2) {
+                let first = self.mask(inst.args[0], copy, K6);
+                let second = if copy + 1 < copies { self.mask(inst.args[0], copy + 1, K7) } else { first };
+                self.asm.kortest(first, second);
+                self.asm.jcc(Cond::Ne, self.leave);
+            }
+            return;
+        }
         for copy in 0..self.copies(inst.args[0]) {
             let (mask, active) = (self.mask(inst.args[0], copy, K6), self.mask(inst.mask, copy, K7));
             self.asm.kop(Kop::And, K7, mask, active);

@@ -78,13 +78,14 @@ impl Emit<'_> {
 
     /// Tells the checker of the region's accesses; leaves if it might have to report one.
     pub(super) fn report(&mut self) {
-        let all = self.save_all();
+        let live = self.live();
+        self.save(&live);
         self.asm.mov(Size::S64, Gpr::RDI, Self::slot(REPORT_ARG));
         self.asm.mov(Size::S64, Gpr::RAX, Self::slot(REPORT));
         self.asm.call(Gpr::RAX);
         self.asm.test(Size::S32, Gpr::RAX, Gpr::RAX);
         self.asm.jcc(Cond::Ne, self.leave);
-        self.restore(&all);
+        self.restore(&live);
         self.leave_if_forced();
     }
 

@@ -36,6 +36,12 @@ impl Builder<'_> {
             BinOp::Add | BinOp::Sub | BinOp::Mul if !exact && matches!(ty, Scalar::I32 | Scalar::I64) => {
                 self.guard_sum(op, ty, a, b)
             }
+            BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Div | BinOp::Rem | BinOp::Pow
+                if !exact && matches!(ty, Scalar::I8 | Scalar::I16) =>
+            {
+                None
+            }
+            BinOp::Pow if ty.is_int() => None,
             BinOp::Div | BinOp::Rem if !exact && ty == Scalar::I32 => self.guard_quotient(a, b),
             // Scalars of 64 bits have left if they divide by -1, and vectors of them do not divide.
             _ => Some(()),
@@ -63,8 +69,14 @@ impl Builder<'_> {
         }
     }
 
+    /// Leaves if a mask of [doubtful](Builder::doubt) lanes has some.
     fn leave_any(&mut self, doubt: Value) {
-        self.push(Inst::new(Op::LeaveAny, Value::NONE, &[doubt]).under(self.mask));
+        self.push(Inst::new(Op::LeaveAny, Value::NONE, &[doubt]));
+    }
+
+    /// Returns the active lanes for which a comparison holds.
+    fn doubt(&mut self, rel: Rel, elem: Elem, x: Value, y: Value) -> Value {
+        self.result_under(Op::Compare(rel, elem), Ty::Mask, &[x, y], self.mask)
     }
 
     // Linear forms
@@ -187,7 +199,7 @@ impl Builder<'_> {
         };
         if let Some(down) = down {
             let rel = if down { Rel::Gt } else { Rel::Lt };
-            return Some(vec![self.result(Op::Compare(rel, elem), Ty::Mask, &[sum, x])]);
+            return Some(vec![self.doubt(rel, elem, sum, x)]);
         }
         let (p, q) = match bin {
             Bin::Add => (vector(self, Bin::Xor, x, sum), vector(self, Bin::Xor, y, sum)),
@@ -195,7 +207,7 @@ impl Builder<'_> {
         };
         let signs = vector(self, Bin::And, p, q);
         let zero = self.splat(elem.is_wide(), 0);
-        Some(vec![self.result(Op::Compare(Rel::Lt, elem), Ty::Mask, &[signs, zero])])
+        Some(vec![self.doubt(Rel::Lt, elem, signs, zero)])
     }
 
     /// Returns the lanes of `i32`s whose product with a constant is none.
@@ -209,14 +221,14 @@ impl Builder<'_> {
         let first = self.splat(false, low as u32 as u64);
         let range = self.splat(false, (high - low) as u64);
         let above = self.pure(Op::Vector(Bin::Sub, Elem::U32), Ty::V32, &[x, first]);
-        self.result(Op::Compare(Rel::Gt, Elem::U32), Ty::Mask, &[above, range])
+        self.doubt(Rel::Gt, Elem::U32, above, range)
     }
 
     /// Returns the lanes of `i64`s that are no `i32`s.
     fn beyond_words(&mut self, x: Value) -> Value {
         let (half, words) = (self.splat(true, HALF as u64), self.splat(true, WORDS as u64));
         let above = self.pure(Op::Vector(Bin::Add, Elem::U64), Ty::V64, &[x, half]);
-        self.result(Op::Compare(Rel::Ge, Elem::U64), Ty::Mask, &[above, words])
+        self.doubt(Rel::Ge, Elem::U64, above, words)
     }
 
     /// Returns the lanes of `i32`s whose product may be none. Three roundings to `f32` are off by less than 2^31 · 2^-22 together.
@@ -225,7 +237,7 @@ impl Builder<'_> {
         let product = self.pure(Op::Vector(Bin::Mul, Elem::F32), Ty::V32, &[x, y]);
         let size = self.pure(Op::Unary(Un::Abs, Elem::F32), Ty::V32, &[product]);
         let limit = self.splat(false, ((HALF - 1024) as f32).to_bits().into());
-        self.result(Op::Compare(Rel::Ge, Elem::F32), Ty::Mask, &[size, limit])
+        self.doubt(Rel::Ge, Elem::F32, size, limit)
     }
 
     /// Leaves where the least `i32` might be divided by -1.
@@ -235,8 +247,8 @@ impl Builder<'_> {
         }
         let (x, y) = (self.vector(a, Scalar::I32), self.vector(b, Scalar::I32));
         let (least, minus) = (self.splat(false, i32::MIN as u32 as u64), self.splat(false, u32::MAX.into()));
-        let x = self.result(Op::Compare(Rel::Eq, Elem::I32), Ty::Mask, &[x, least]);
-        let y = self.result(Op::Compare(Rel::Eq, Elem::I32), Ty::Mask, &[y, minus]);
+        let x = self.doubt(Rel::Eq, Elem::I32, x, least);
+        let y = self.doubt(Rel::Eq, Elem::I32, y, minus);
         let both = self.result(Op::MaskAnd, Ty::Mask, &[x, y]);
         self.leave_any(both);
         Some(())
@@ -262,7 +274,7 @@ impl Builder<'_> {
         let wide = self.region.ty(value) == Ty::V64;
         let elem = if wide { Elem::U64 } else { Elem::U32 };
         let bits = self.splat(wide, bits as u64);
-        let over = self.result(Op::Compare(Rel::Ge, elem), Ty::Mask, &[value, bits]);
+        let over = self.doubt(Rel::Ge, elem, value, bits);
         self.leave_any(over);
         Some(())
     }
@@ -281,8 +293,8 @@ impl Builder<'_> {
         let x = self.vector(a, from);
         let bits = |v: f64| if elem.is_wide() { v.to_bits() } else { (v as f32).to_bits().into() };
         let (low, high) = (self.splat(elem.is_wide(), bits(low)), self.splat(elem.is_wide(), bits(high)));
-        let above = self.result(Op::Compare(rel, elem), Ty::Mask, &[x, low]);
-        let below = self.result(Op::Compare(Rel::Lt, elem), Ty::Mask, &[x, high]);
+        let above = self.doubt(rel, elem, x, low);
+        let below = self.doubt(Rel::Lt, elem, x, high);
         let fits = self.result(Op::MaskAnd, Ty::Mask, &[above, below]);
         let outside = self.result(Op::MaskWithout, Ty::Mask, &[self.mask, fits]);
         self.leave_any(outside);
@@ -358,7 +370,7 @@ impl Builder<'_> {
         let args = [target.address, target.offsets];
         let args = if target.form == Form::Lanes { &args[..] } else { &args[..1] };
         let found = self.result_under(Op::Load(Cell::U8, target.form), Ty::V32, args, self.mask);
-        let unwritten = self.result(Op::Compare(Rel::Ne, Elem::I32), Ty::Mask, &[found, mark]);
+        let unwritten = self.doubt(Rel::Ne, Elem::I32, found, mark);
         self.leave_any(unwritten);
         Some(())
     }
