@@ -167,20 +167,17 @@ impl Emit<'_> {
     /// Division of 4-byte integers by way of `f64`, whose quotient is exact enough to truncate correctly.
     pub(super) fn vector_divide(&mut self, bin: Bin, elem: Elem, inst: &Inst, copy: usize) {
         let [a, b, _] = inst.args;
-        let (len, long) = (self.len(Ty::V32), Len::L512);
-        let (to, from) = if elem.is_signed() { (V2::CvtDqPd, V2::CvttPdDq) } else { (V2::CvtUdqPd, V2::CvttPdUdq) };
-        let (x, y) = (self.vector(a, copy, V[0]), self.vector(b, copy, V[1]));
-        self.asm.v2(to, long, V[2], x, Masking::None);
-        self.asm.v2(to, long, V[3], y, Masking::None);
-        self.asm.v3(V3::DivPd, long, V[2], V[2], V[3], Masking::None);
-        self.asm.v2(from, long, V[2], V[2], Masking::None);
+        let len = self.len(Ty::V32);
+        let factor = self.splat_of(b).and_then(|divisor| reciprocal(divisor, elem.is_signed()));
+        let x = self.vector(a, copy, V[0]);
+        let y = if factor.is_none() || bin == Bin::Rem { self.vector(b, copy, V[1]) } else { V[1] };
+        self.quotient(elem, V[2], (x, y, V[3]), factor);
         if self.shape.width == 16 {
             self.asm.extract256(V[3], x, 1);
-            self.asm.v2(to, long, V[3], V[3], Masking::None);
-            self.asm.extract256(V[4], y, 1);
-            self.asm.v2(to, long, V[4], V[4], Masking::None);
-            self.asm.v3(V3::DivPd, long, V[3], V[3], V[4], Masking::None);
-            self.asm.v2(from, long, V[3], V[3], Masking::None);
+            if factor.is_none() {
+                self.asm.extract256(V[4], y, 1);
+            }
+            self.quotient(elem, V[3], (V[3], V[4], V[4]), factor);
             self.asm.insert256(V[2], V[2], V[3], 1);
         }
         if bin == Bin::Rem {
@@ -188,6 +185,32 @@ impl Emit<'_> {
             self.asm.v3(V3::SubD, len, V[2], x, V[2], Masking::None);
         }
         self.put_vector(inst.dst, copy, V[2]);
+    }
+
+    /// Divides eight lanes, which a factor may do as well; overwrites `spare`.
+    fn quotient(&mut self, elem: Elem, d: Vreg, (x, y, spare): (Vreg, Vreg, Vreg), factor: Option<f64>) {
+        let long = Len::L512;
+        let (to, from) = if elem.is_signed() { (V2::CvtDqPd, V2::CvttPdDq) } else { (V2::CvtUdqPd, V2::CvttPdUdq) };
+        self.asm.v2(to, long, d, x, Masking::None);
+        match factor {
+            Some(factor) => {
+                let factor = self.all(true, factor.to_bits());
+                self.asm.v3(V3::MulPd, long, d, d, factor, Masking::None);
+            }
+            None => {
+                self.asm.v2(to, long, spare, y, Masking::None);
+                self.asm.v3(V3::DivPd, long, d, d, spare, Masking::None);
+            }
+        }
+        self.asm.v2(from, long, d, d, Masking::None);
+    }
+
+    /// Returns the bits of a vector that is the same constant in all lanes.
+    fn splat_of(&self, value: Value) -> Option<u32> {
+        self.region.setup.iter().filter(|inst| inst.dst == value).find_map(|inst| match inst.op {
+            Op::Splat(bits) => Some(bits as u32),
+            _ => None,
+        })
     }
 
     /// Calls a function for each vector, around which all live registers are saved.
@@ -278,7 +301,49 @@ impl Emit<'_> {
     }
 }
 
+/// Returns a number by which to multiply instead of dividing by an integer, for quotients that are truncated. It is 2^-50 larger than the
+/// reciprocal, so that no multiple of the divisor comes out too small, and others, which are below the next one by a fraction of at least
+/// the reciprocal, by less than 2^-17 of that too large.
+fn reciprocal(divisor: u32, signed: bool) -> Option<f64> {
+    let divisor = if signed { f64::from(divisor as i32) } else { f64::from(divisor) };
+    (divisor != 0.0).then(|| 1.0 / divisor * (1.0 + 2f64.powi(-50)))
+}
+
 /// Returns whether a called function may overwrite a general-purpose register.
 fn is_volatile(register: u8) -> bool {
     !matches!(register, 3 | 4 | 5 | 12..=15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reciprocal;
+
+    /// Around each multiple that is close to an end of the range, and around many others.
+    #[test]
+    fn products_with_reciprocals_are_truncated_quotients() {
+        let divisors = (1..=70).chain([97, 641, 1000, 4099, 65535, 65537, 1_000_003, 0x7fff_fffe, 0x7fff_ffff]);
+        for d in divisors.clone().chain(divisors.map(|d: i64| -d)) {
+            let (signed, unsigned) = (reciprocal(d as u32, true).unwrap(), reciprocal(d as u32, false).unwrap());
+            let u = d as u32;
+            for k in 0..600u32 {
+                let near = k.wrapping_mul(0x9e37_79b9).max(k);
+                let starts = [
+                    k,
+                    u32::MAX - k,
+                    0x8000_0000 - k,
+                    0x7fff_ffff + k,
+                    near,
+                    near / u * u,
+                    (near / u * u).wrapping_add(u - 1),
+                ];
+                let multiple = |x: u32| (x as i32).wrapping_div(d as i32).wrapping_mul(d as i32) as u32;
+                let around = |x: u32| [x, x.wrapping_sub(1), multiple(x), multiple(x).wrapping_sub(1)];
+                for x in starts.into_iter().flat_map(around) {
+                    assert_eq!((f64::from(x) * unsigned) as u32, x / u, "{x} / {u}");
+                    let quotient = f64::from(x as i32) * signed;
+                    assert_eq!(quotient as i64, i64::from(x as i32) / d, "{} / {d}", x as i32);
+                }
+            }
+        }
+    }
 }
