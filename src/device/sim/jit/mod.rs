@@ -81,7 +81,8 @@
 //!   ownership do not enter the region.
 //! - **Arrays that threads share**: accesses that all lanes make, with linear indices, in loops with the same trip counts for all lanes,
 //!   are *reported* in front of the body. The setup computes addresses and distances, and the checker compares the patterns of all
-//!   elements ([`reach`](super::check)). If one access might be wrong, nothing has happened yet, and the interpreter runs the region.
+//!   elements (`check::reach`), or finds them among those of the last entry. If one access might be wrong, nothing has happened yet, and
+//!   the interpreter runs the region.
 //!   Other accesses to such arrays are not in regions.
 //!
 //! Reporting early, and all iterations of an access at once, changes no verdict. Nothing in a region synchronizes threads, so that two
