@@ -396,6 +396,9 @@ fn explain_device(error: &DeviceError, diagnostic: Diagnostic) -> Diagnostic {
             .note("after such an error the device does nothing more for this process; what was in its memory is lost")
             .help("`--device sim` runs the same kernels and shows faults at their lines"),
         DeviceError::Unavailable { .. } => diagnostic.help("run it on the simulator: `on sim { … }` or `--device sim`"),
+        DeviceError::TooLarge { what, .. } if *what == DeviceError::REGISTERS => {
+            diagnostic.help("divide it into several kernels, or keep constants in an array")
+        }
         DeviceError::TooLarge { .. } => diagnostic.help("launch it in parts"),
         DeviceError::Driver { .. } | DeviceError::NoHostMemory { .. } => diagnostic,
         DeviceError::Earlier(_) | DeviceError::Lost(_) => diagnostic,

@@ -299,6 +299,11 @@ pub(crate) enum Verdict {
     Untried(String),
 }
 
+impl DeviceError {
+    /// What a kernel that is too large for the simulator needs too many of.
+    pub(crate) const REGISTERS: &'static str = "registers for the values and constants of the kernel";
+}
+
 impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

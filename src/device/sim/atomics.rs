@@ -11,12 +11,13 @@ use super::group::{CHUNK, Group, Op, Pause};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Step, load};
 use super::memory::{out_of_bounds, place, resolve};
+use super::shape::{Indices, Shape, Word};
 use crate::device::FaultKind;
 use crate::lang::ops::AtomicOp;
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 unsafe fn def<'a>(g: &Group, op: *const Op) -> &'a AtomicDef {
-    // SAFETY: the code outlives the run of its ops.
+    // SAFETY: G5: the code outlives the run of its ops. C4: `x` is an atomic operation (indexing checks it).
     unsafe { &(&(*g.code).atomics)[(*op).x as usize] }
 }
 
@@ -24,7 +25,11 @@ unsafe fn def<'a>(g: &Group, op: *const Op) -> &'a AtomicDef {
 pub(crate) struct Atomic<const CHECKED: bool>;
 
 impl<const CHECKED: bool> Step for Atomic<CHECKED> {
+    const SHAPE: Shape = Shape::new("atomic").x(Word::Atomic(Indices::Any, 0));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4, C5: operation and access are the code's, and the memory exists (G3). Active lanes exist (G2), and their
+        // elements are in bounds, aligned, and as large as the type. C3: there is an op behind.
         unsafe {
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
@@ -77,7 +82,7 @@ fn overflows(op: AtomicOp, old: Value, value: Value) -> bool {
 #[cold]
 #[inline(never)]
 fn overflowed(g: &mut Group, op: *const Op, lane: usize, old: Value, value: Value) -> *const Op {
-    // SAFETY: the op is in the code.
+    // SAFETY: C3: the caller's op is one of the code's.
     let def = unsafe { def(g, op) };
     let span = g.code().accesses[def.access as usize].span;
     let name = if def.op == AtomicOp::Sub { "atomic_sub" } else { "atomic_add" };
@@ -112,13 +117,15 @@ unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare:
         ($atomic:ty, $int:ty) => {{
             if alone {
                 let ptr = ptr.cast::<$int>();
+                // SAFETY: the caller's element is in bounds, and no other worker accesses it.
                 unsafe {
                     let old = ptr.read_unaligned();
                     ptr.write_unaligned(next(old.into()) as $int);
                     old.into()
                 }
             } else {
-                // SAFETY: the buffer is aligned to 16 bytes, the element to its size.
+                // SAFETY: C5, G3: the caller's element is in bounds and aligned to its size, and all workers access it atomically
+                // or race.
                 let cell = unsafe { <$atomic>::from_ptr(ptr.cast()) };
                 let order = Ordering::SeqCst;
                 // An update without effect is not written, so that spinning threads do not contend for the cache line.
@@ -142,8 +149,12 @@ unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare:
 pub(crate) struct AddWord<const NEGATE: bool, const CHECKED: bool>;
 
 impl<const NEGATE: bool, const CHECKED: bool> Step for AddWord<NEGATE, CHECKED> {
+    const SHAPE: Shape = Shape::new("add word").x(Word::Atomic(Indices::Any, 4));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4, C5: as in [`Atomic`], of 4-byte elements. An index of lanes has no coefficients, so that its lanes are the
+        // indices; those that are updated are within the extent.
         unsafe {
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
@@ -201,8 +212,12 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for AddWord<NEGATE, CHECKED> 
 pub(crate) struct Count<const NEGATE: bool, const CHECKED: bool>;
 
 impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
+    const SHAPE: Shape = Shape::new("count").x(Word::Atomic(Indices::Lanes, 4));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4, C5: as in [`AddWord`], with one axis; all indices are within the extent before any element is updated, and no
+        // other worker accesses the memory.
         unsafe {
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
@@ -231,7 +246,7 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
             if outside {
                 return out_of_bounds(g, access);
             }
-            let one = value.ptr.cast::<u32>().read();
+            let one = value.ptr.cast::<u32>().read_unaligned();
             for chunk in g.lo..g.hi {
                 let lanes = index.ptr.add(chunk * index.stride).cast::<u32>();
                 let values = value.ptr.add(chunk * value.stride).cast::<u32>();
@@ -256,8 +271,12 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
 pub(crate) struct AddRows<const NEGATE: bool, const CHECKED: bool>;
 
 impl<const NEGATE: bool, const CHECKED: bool> Step for AddRows<NEGATE, CHECKED> {
+    const SHAPE: Shape = Shape::new("add rows").x(Word::Atomic(Indices::Affine, 4));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4, C5: as in [`AddWord`], with affine indices: the rows of a resolved access are within the memory. The value
+        // has the chunks of the mask (G1, G2). C3: there is an op behind.
         unsafe {
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
@@ -321,6 +340,7 @@ unsafe fn has_room<const NEGATE: bool>(ptr: *mut u8, alone: bool, values: impl I
         (low, high) = (low + value.min(0), high + value.max(0));
     }
     let ptr = ptr.cast::<u32>();
+    // SAFETY: the caller's element is in bounds and aligned; if not `alone`, it is read atomically.
     let (old, far) = unsafe {
         match alone {
             true => (ptr.read_unaligned(), 0),
@@ -339,6 +359,7 @@ fn signed<const NEGATE: bool>(value: u32) -> u32 {
 /// Adds to a word, without a write if `value` is 0. Returns the old value (0 if `value` is 0).
 #[inline(always)]
 unsafe fn add_one(ptr: *mut u8, alone: bool, value: u32) -> u32 {
+    // SAFETY: the caller's element is in bounds and aligned; if not `alone`, it is updated atomically.
     unsafe {
         if value == 0 {
             0
@@ -362,6 +383,8 @@ unsafe fn add_word<const NEGATE: bool>(
     result: u16,
     lane: usize,
 ) -> u32 {
+    // SAFETY: the caller's element is in bounds and aligned; if not `alone`, it is updated atomically. C4: the result, if any, is a
+    // register of 4-byte lanes, and the lane exists.
     unsafe {
         let value = if NEGATE { value.wrapping_neg() } else { value };
         let old = if alone {

@@ -3,6 +3,8 @@
 //! A register is an index into the group's table of slots (pointer and stride). A **uniform** register holds one chunk of equal
 //! lanes and has stride 0; a **lane** register holds one value per lane. Ops read operands chunk by chunk through the stride, so
 //! that one loop serves both; an op with a uniform destination runs for one chunk only.
+//!
+//! What ops may rely on is the contract of code, rules C1 to C11 of [`verify`](super::verify).
 
 use crate::base::source::Span;
 use crate::ir::Checks;
@@ -20,7 +22,7 @@ use crate::lang::ops::{AtomicOp, WarpOp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegDef {
     /// Byte offset in the uniform area.
-    Uniform { offset: u32 },
+    Uniform { offset: u32, wide: bool },
     /// The first of its 4-byte lane columns (an 8-byte register has two).
     Lanes { column: u32, wide: bool },
 }
@@ -75,6 +77,8 @@ pub(crate) struct MemoryDef {
     pub constants: Vec<u8>,
     /// The uniform i32 register that holds the extent, for each `Dynamic` extent.
     pub extent_regs: Vec<Reg>,
+    /// The kernel may write it.
+    pub writable: bool,
     /// The only accesses are atomic additions of 4-byte integers whose results are unused.
     pub sums: bool,
     pub span: Span,

@@ -7,6 +7,7 @@ use super::code::{AXES, Coef, Index};
 use super::group::{CHUNK, Group, Op, OpFn, Slot};
 use super::lanes::wide::Wide;
 use super::lanes::{Fn2, Isa, Lane, Step, arith, mask, pick, pick_wide};
+use super::shape::{Field, Shape, Width, Word};
 use crate::ir::def::BinOp;
 use crate::lang::scalar::{Number, Scalar};
 
@@ -21,6 +22,7 @@ struct Form {
 }
 
 unsafe fn form(g: &Group, index: &Index) -> Form {
+    // SAFETY: C5: forms have uniform registers of 4-byte lanes.
     unsafe {
         let base = if index.unsigned { g.first::<u32>(index.base).into() } else { g.first::<i32>(index.base).into() };
         let step = index.coef.map(|c| match c {
@@ -47,8 +49,16 @@ fn fits(scalar: Scalar, (low, high): (i64, i64)) -> bool {
 }
 
 impl<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool> + Fn2<i64, Out = bool>> Step for Compare<T, F> {
+    const SHAPE: Shape = Shape::new("compare")
+        .d(Field::View)
+        .a(Field::Uniform(Width::Four))
+        .b(Field::Uniform(Width::Four))
+        .x(Word::Forms(2));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: `x` has two affine forms. C6: `d` is a register whose slot may be redirected, with a home of 4-byte lanes
+        // (G1, G4); `a` and `b` are uniform, so that they are readable in all chunks. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let axes = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes;
@@ -102,6 +112,7 @@ unsafe fn lanes<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool>>(g: &Group, to
                 for x in 0..nx {
                     let at = value(x as i64);
                     let holds = F::call(a.op_add(p.op_mul(at)), b.op_add(q.op_mul(at)));
+                    // SAFETY: the caller's `to` is a register's own memory, with room for all lanes of the shape (G1).
                     unsafe { to.add(lane + x).write(if holds { !0 } else { 0 }) };
                 }
                 lane += nx;
@@ -110,6 +121,7 @@ unsafe fn lanes<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool>>(g: &Group, to
     }
     // Padding lanes are false.
     for lane in lane..lane.next_multiple_of(CHUNK) {
+        // SAFETY: as above: columns have whole chunks.
         unsafe { to.add(lane).write(0) };
     }
 }
@@ -122,8 +134,18 @@ pub(crate) struct CompareKeep<V, T, F>(PhantomData<(V, T, F)>);
 impl<V: Wide, T: Lane<Repr = T> + Number, F: Relation + Fn2<T, Out = bool> + Fn2<i64, Out = bool>> Step
     for CompareKeep<V, T, F>
 {
+    const SHAPE: Shape = Shape::new("compare, keep")
+        .d(Field::View)
+        .a(Field::Uniform(Width::Four))
+        .b(Field::SetMask)
+        .c(Field::Uniform(Width::Four))
+        .x(Word::Target)
+        .y(Word::Forms(2));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: `y` has two affine forms. C2: `b` is a mask; the lanes from `from` up to `to` are active. The copies of the
+        // op suit the steps that run them: `d`, `a` and `c` are as in [`Compare`]. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let axes = &(&(*g.code).accesses).get_unchecked(o.y as usize).axes;
@@ -169,12 +191,14 @@ struct Line {
 impl Line {
     #[inline(always)]
     unsafe fn of(g: &Group, index: &Index) -> Line {
+        // SAFETY: C5: forms have uniform registers of 4-byte lanes.
         let base = unsafe {
             if index.unsigned { g.first::<u32>(index.base).into() } else { g.first::<i32>(index.base).into() }
         };
         let step = match index.coef[0] {
             Coef::Zero => 0,
             Coef::Const(c) => c.into(),
+            // SAFETY: C5: the same.
             Coef::Reg(r) => i64::from(unsafe { g.first::<i32>(r) }),
         };
         Line { base, step }

@@ -9,6 +9,7 @@ use super::group::{CHUNK, Counter, Group, Op, OpFn, Pause};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Fn2, Lane, Step, arith, is_wide, load, mask, plain, store};
 use super::poll;
+use super::shape::{Field, Flow, Loop, Shape, Width, Word};
 use crate::device::FaultKind;
 use crate::ir::def::BinOp;
 use crate::lang::ops::BarrierKind;
@@ -18,6 +19,8 @@ use crate::lang::scalar::{Number, Scalar, Value};
 pub(crate) struct End;
 
 impl Step for End {
+    const SHAPE: Shape = Shape::new("end").flow(Flow::End);
+
     unsafe fn step(_: &mut Group, _: *const Op) -> *const Op {
         std::ptr::null()
     }
@@ -27,7 +30,10 @@ impl Step for End {
 pub(crate) struct Jump;
 
 impl Step for Jump {
+    const SHAPE: Shape = Shape::new("jump").x(Word::Target).flow(Flow::Jump);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's.
         g.at(unsafe { (*op).x })
     }
 }
@@ -36,7 +42,10 @@ impl Step for Jump {
 pub(crate) struct JumpUnless;
 
 impl Step for JumpUnless {
+    const SHAPE: Shape = Shape::new("jump unless").a(Field::Uniform(Width::Four)).x(Word::Target);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `a` is uniform and has 4-byte lanes. C3: there is an op behind.
         unsafe { if g.first::<u32>((*op).a) != 0 { op.add(1) } else { g.at((*op).x) } }
     }
 }
@@ -45,7 +54,10 @@ impl Step for JumpUnless {
 pub(crate) struct JumpIf;
 
 impl Step for JumpIf {
+    const SHAPE: Shape = Shape::new("jump if").a(Field::Uniform(Width::Four)).x(Word::Target);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `a` is uniform and has 4-byte lanes. C3: there is an op behind.
         unsafe { if g.first::<u32>((*op).a) == 0 { op.add(1) } else { g.at((*op).x) } }
     }
 }
@@ -54,7 +66,13 @@ impl Step for JumpIf {
 pub(crate) struct CompareJump<T, F, const NEGATE: bool>(PhantomData<(T, F)>);
 
 impl<T: Lane, F: Fn2<T, Out = bool>, const NEGATE: bool> Step for CompareJump<T, F, NEGATE> {
+    const SHAPE: Shape = Shape::new("compare, jump")
+        .a(Field::Uniform(Width::of::<T::Repr>()))
+        .b(Field::Uniform(Width::of::<T::Repr>()))
+        .x(Word::Target);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `a` and `b` are uniform and as wide as `T`. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let holds = F::call(T::get(g.first::<T::Repr>(o.a)), T::get(g.first::<T::Repr>(o.b)));
@@ -90,7 +108,10 @@ fn compare_jump_of<T: Lane + Number>(op: BinOp, negate: bool) -> OpFn {
 pub(crate) struct Again;
 
 impl Step for Again {
+    const SHAPE: Shape = Shape::new("again").x(Word::Target).y(Word::Span).flow(Flow::Jump);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, which does not change while it runs (G5).
         let o = unsafe { &*op };
         if g.iteration() { g.at(o.x) } else { interrupted(g, o.y) }
     }
@@ -100,11 +121,14 @@ impl Step for Again {
 pub(crate) struct AgainIf;
 
 impl Step for AgainIf {
+    const SHAPE: Shape = Shape::new("again if").b(Field::Mask).x(Word::Target).y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, which does not change while it runs (G5).
         let o = unsafe { &*op };
         g.enter(o.b);
         if g.lo >= g.hi {
-            return unsafe { op.add(1) };
+            return op.wrapping_add(1);
         }
         if g.iteration() { g.at(o.x) } else { interrupted(g, o.y) }
     }
@@ -115,12 +139,15 @@ impl Step for AgainIf {
 pub(crate) struct Poll;
 
 impl Step for Poll {
+    const SHAPE: Shape = Shape::new("poll").b(Field::Mask).x(Word::Target);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         g.polled += 1;
         // In a backward launch, where many blocks wait side by side, each polls once per time slice.
         if !g.backward && !g.polled.is_multiple_of(poll::SLICE) {
-            return unsafe { op.add(1) };
+            return op.wrapping_add(1);
         }
+        // SAFETY: C3: `op` is one of the code's.
         g.enter(unsafe { (*op).b });
         poll::pause(g, op)
     }
@@ -129,7 +156,7 @@ impl Step for Poll {
 #[cold]
 pub(crate) fn interrupted(g: &mut Group, span: u32) -> *const Op {
     let limit = g.max_steps > 0 && g.steps >= g.max_steps;
-    // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
+    // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
     let waits = || g.observer.and_then(|observer| unsafe { observer.as_ref() }.waits(g));
     let kind = match limit {
         true => waits().map_or(FaultKind::StepLimit { steps: g.steps }, |detail| FaultKind::Deadlock { detail }),
@@ -141,8 +168,9 @@ pub(crate) fn interrupted(g: &mut Group, span: u32) -> *const Op {
 }
 
 unsafe fn loop_def<'a>(g: &Group, op: *const Op) -> (&'a ForDef, usize) {
-    // SAFETY: the code outlives the run of its ops.
+    // SAFETY: C3: `op` is one of the code's.
     let n = unsafe { (*op).y } as usize;
+    // SAFETY: G5: the code lives as long as the run of its ops, and longer than the reference is used.
     (unsafe { &(&(*g.code).loops)[n] }, n)
 }
 
@@ -168,6 +196,7 @@ fn add_value(g: &Group, def: &ForDef, local: u16, lane: usize, step: u16) {
 
 /// Copies the value of register `from` to the uniform local.
 unsafe fn copy_uniform(g: &Group, def: &ForDef, from: u16) {
+    // SAFETY: C1, C4: `from` and the local are uniform, and as wide as the loop's type.
     unsafe {
         if is_wide(def.scalar) {
             g.broadcast(def.local, g.first::<u64>(from));
@@ -179,6 +208,7 @@ unsafe fn copy_uniform(g: &Group, def: &ForDef, from: u16) {
 
 unsafe fn advance_uniform(g: &Group, def: &ForDef, local: u16, step: u16) {
     match def.scalar {
+        // SAFETY: C1, C4: local and step are uniform registers of 4-byte lanes, as the type is.
         Scalar::I32 | Scalar::U32 => unsafe {
             g.broadcast(local, g.first::<u32>(local).wrapping_add(g.first::<u32>(step)))
         },
@@ -188,6 +218,8 @@ unsafe fn advance_uniform(g: &Group, def: &ForDef, local: u16, step: u16) {
 
 /// Writes the trip count of each active lane to `trips`; returns the smallest and the largest. `None` for a zero step.
 unsafe fn lane_trips(g: &Group, def: &ForDef) -> Option<(u64, u64)> {
+    // SAFETY: C4: the loop's registers are as wide as its type, and `trips` has 4-byte lanes; active lanes exist (G2). What is read
+    // as a value of all lanes is uniform: its stride says so.
     unsafe {
         if let Some(iterations) = even_trips(g, def) {
             return Some((iterations, iterations));
@@ -212,6 +244,8 @@ unsafe fn even_trips(g: &Group, def: &ForDef) -> Option<u64> {
     let Coef::Const(across) = form.coef[0] else {
         return None;
     };
+    // SAFETY: C4: base, end and step are as wide as the type, `i32`. The base is uniform (C5), and so are the others: the stride
+    // says so.
     unsafe {
         if g.slot(def.end).stride != 0 || g.slot(def.step).stride != 0 {
             return None;
@@ -228,6 +262,8 @@ unsafe fn even_trips(g: &Group, def: &ForDef) -> Option<u64> {
 
 /// As [`lane_trips`] for i32 with a uniform step: distances are below 2^33, so that `f64` quotients truncate correctly.
 unsafe fn word_trips(g: &Group, def: &ForDef, step: i32) -> (u64, u64) {
+    // SAFETY: C4: start and end have 4-byte lanes, as has `trips`, which is a register of lanes; the mask's chunks are in them (G1,
+    // G2).
     unsafe {
         let (start, end, trips) = (g.slot(def.start), g.slot(def.end), g.slot(def.trips));
         let (sign, size) = (if step > 0 { 1.0 } else { -1.0 }, f64::from(step).abs());
@@ -255,7 +291,10 @@ unsafe fn word_trips(g: &Group, def: &ForDef, step: i32) -> (u64, u64) {
 pub(crate) struct ForUniform;
 
 impl Step for ForUniform {
+    const SHAPE: Shape = Shape::new("for").x(Word::Target).y(Word::Loop(Loop::Uniform));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: this is the loop of an op of the code.
         let (def, n) = unsafe { loop_def(g, op) };
         let iterations = match fast_trips(g, def) {
             Some(iterations) => iterations,
@@ -266,8 +305,10 @@ impl Step for ForUniform {
         };
         g.counters[n] = Counter { iteration: 0, least: iterations, most: iterations };
         if iterations == 0 {
+            // SAFETY: C3: `op` is one of the code's.
             return g.at(unsafe { (*op).x });
         }
+        // SAFETY: C4: the start is as wide as the type, and uniform. C3: there is an op behind.
         unsafe {
             copy_uniform(g, def, def.start);
             op.add(1)
@@ -280,7 +321,7 @@ fn fast_trips(g: &Group, def: &ForDef) -> Option<u64> {
     if def.scalar != Scalar::I32 {
         return None;
     }
-    // SAFETY: the loop's registers hold i32.
+    // SAFETY: C4: the loop's registers are uniform and as wide as its type, `i32`.
     unsafe {
         let step = i64::from(g.first::<i32>(def.step));
         let distance = i64::from(g.first::<i32>(def.end)) - i64::from(g.first::<i32>(def.start));
@@ -293,7 +334,11 @@ fn fast_trips(g: &Group, def: &ForDef) -> Option<u64> {
 pub(crate) struct NextUniform;
 
 impl Step for NextUniform {
+    const SHAPE: Shape = Shape::new("next").x(Word::Target).y(Word::Loop(Loop::Next));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `y` is a loop, and there is a counter for each (G4); `d` and `a` are its local and its step, uniform, and of
+        // 4-byte lanes if `c` is 1. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let counter = g.counters.get_unchecked_mut(o.y as usize);
@@ -326,7 +371,11 @@ fn zero_step(g: &mut Group, def: &ForDef) -> *const Op {
 pub(crate) struct ForLanes;
 
 impl Step for ForLanes {
+    const SHAPE: Shape = Shape::new("for lanes").x(Word::Target).y(Word::Loop(Loop::Enter));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: the loop has a mask, which suits [`mask::CopyMask`], and `trips`, which has 4-byte lanes. Unless `c` is 1,
+        // `a` and the local are uniform and as wide as the type. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let (def, n) = loop_def(g, op);
@@ -357,7 +406,10 @@ impl Step for ForLanes {
 pub(crate) struct NextLanes;
 
 impl Step for NextLanes {
+    const SHAPE: Shape = Shape::new("next lanes").x(Word::Target).y(Word::Loop(Loop::Lanes));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: as in [`ForLanes`], whose mask this is.
         unsafe {
             let o = &*op;
             let (def, n) = loop_def(g, op);
@@ -389,8 +441,12 @@ impl Step for NextLanes {
 pub(crate) struct Spread;
 
 impl Step for Spread {
+    const SHAPE: Shape = Shape::new("spread").d(Field::Lanes(Width::Four)).x(Word::Forms(1));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: the entry has one affine form, of uniform 4-byte registers. C1: `d` is a register of 4-byte lanes, with room
+        // for all lanes of the shape (G1, G2). C3: there is an op behind.
         unsafe {
             let o = &*op;
             let index = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes[0];
@@ -425,7 +481,10 @@ impl Step for Spread {
 pub(crate) struct WarpIds;
 
 impl Step for WarpIds {
+    const SHAPE: Shape = Shape::new("warp ids").d(Field::Lanes(Width::Four));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `d` is a register of 4-byte lanes, with room for all lanes (G1, G2). C3: there is an op behind.
         unsafe {
             let o = &*op;
             let block = g.lanes / g.shape[3];
@@ -442,7 +501,11 @@ impl Step for WarpIds {
 pub(crate) struct Barrier;
 
 impl Step for Barrier {
+    const SHAPE: Shape =
+        Shape::new("barrier").d(Field::MaySet(Width::Four)).a(Field::MayRead(Width::Four)).y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, with one behind.
         unsafe {
             let o = &*op;
             if g.is_split {
@@ -477,7 +540,7 @@ pub(crate) fn meet(g: &mut Group, o: &Op, holding: usize) {
         _ => holding as u32,
     };
     if o.d != super::code::NONE {
-        // SAFETY: results of barriers are uniform registers.
+        // SAFETY: C1: the result of a barrier, if any, is a uniform register of 4-byte lanes.
         unsafe { g.broadcast(o.d, result) };
     }
 }
@@ -512,7 +575,7 @@ pub(crate) fn diverged(g: &mut Group, what: &'static str, span: u32) -> *const O
 /// Returns where the first of these lanes that is not active diverged, if a observer recorded it.
 pub(crate) fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<crate::base::source::Span> {
     let missing = lanes.find(|&l| !g.is_active(l))?;
-    // SAFETY: the frame owns the observer for as long as the group runs.
+    // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
     let span = unsafe { g.observer?.as_ref() }.parted_at(missing)?;
     Some(g.code().place(span).0)
 }
@@ -521,7 +584,10 @@ pub(crate) fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<
 pub(crate) struct GridBarrier;
 
 impl Step for GridBarrier {
+    const SHAPE: Shape = Shape::new("grid barrier").y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, which does not change while it runs (G5).
         let o = unsafe { &*op };
         if !g.full && !g.is_split {
             return diverged(g, barrier_name(o.x), o.y);
@@ -534,9 +600,11 @@ impl Step for GridBarrier {
 pub(crate) struct Fence;
 
 impl Step for Fence {
+    const SHAPE: Shape = Shape::new("fence");
+
     unsafe fn step(_: &mut Group, op: *const Op) -> *const Op {
         std::sync::atomic::fence(Ordering::SeqCst);
-        unsafe { op.add(1) }
+        op.wrapping_add(1)
     }
 }
 
@@ -544,7 +612,10 @@ impl Step for Fence {
 pub(crate) struct Assert;
 
 impl Step for Assert {
+    const SHAPE: Shape = Shape::new("assert").a(Field::Read(Width::Four)).x(Word::Message).y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `a` has 4-byte lanes, and active lanes exist (G2). C3: there is an op behind.
         unsafe {
             let o = &*op;
             let slot = g.slot(o.a);
@@ -564,13 +635,16 @@ impl Step for Assert {
 pub(crate) struct Print;
 
 impl Step for Print {
+    const SHAPE: Shape = Shape::new("print").x(Word::Message);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, which does not change while it runs (G5).
         let o = unsafe { &*op };
         let mut text = String::new();
         for lane in g.active() {
             text.push_str(&message(g, &g.code().messages[o.x as usize], lane));
         }
         g.printed.push_str(&text);
-        unsafe { op.add(1) }
+        op.wrapping_add(1)
     }
 }

@@ -3,11 +3,12 @@
 
 use std::marker::PhantomData;
 
-use super::code::{Access, NONE};
+use super::code::Access;
 use super::group::{CHUNK, Group, Op};
 use super::lanes::Step;
 use super::lanes::wide::Wide;
 use super::memory::{Run, resolve};
+use super::shape::{Field, Loop, Shape, Width, Word};
 
 /// The addresses of an operand, by chunk and iteration.
 #[derive(Clone, Copy)]
@@ -34,12 +35,16 @@ impl Stream {
 pub(crate) struct Dot<V>(PhantomData<V>);
 
 impl<V: Wide> Step for Dot<V> {
+    const SHAPE: Shape = Shape::new("dot").d(Field::Lanes(Width::Four)).x(Word::Target).y(Word::Loop(Loop::Words));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `y` is a loop of `i32`, with a counter (G4). C1: `d` is a register of 4-byte lanes, with all chunks of the
+        // full group (G1). The streams are within memory for all iterations and chunks. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let iterations = g.counters[o.y as usize].most;
-            if !g.full || !g.lanes.is_multiple_of(CHUNK) || o.c == NONE {
+            if !g.full || !g.lanes.is_multiple_of(CHUNK) {
                 return op.add(1);
             }
             let (Some(a), Some(b)) = (stream(g, o.a, o, iterations), stream(g, o.b, o, iterations)) else {
@@ -74,6 +79,7 @@ impl<V: Wide> Step for Dot<V> {
 /// Returns the operands of an access over all iterations, if they are in bounds and lie in rows of chunks.
 #[inline(always)]
 unsafe fn stream(g: &mut Group, access: u16, op: &Op, iterations: u64) -> Option<Stream> {
+    // SAFETY: C4: `y` is the op's loop, which it stands in front of. An access that does not exist is none of two loads of this op.
     let (first, iteration) = unsafe { over_budget(g, access.into(), op.y, iterations) }?;
     layout(&first, iteration)
 }
@@ -85,6 +91,8 @@ unsafe fn stream(g: &mut Group, access: u16, op: &Op, iterations: u64) -> Option
 /// Access and loop are of the group's code, and the loop is about to begin.
 #[inline(always)]
 pub(crate) unsafe fn over_budget(g: &mut Group, access: u32, number: u32, iterations: u64) -> Option<(Run, isize)> {
+    // SAFETY: C4: access and loop are the code's (indexing checks it), and the loop's local and step are uniform `i32`s. C5: both
+    // accesses are affine, of bases that are uniform.
     unsafe {
         let code = &*g.code;
         let number_of_access = access;
@@ -125,6 +133,8 @@ fn common_row(a: Stream, b: Stream) -> Option<(Stream, Stream)> {
 /// Sums the products of `N` chunks with one row, which is loaded once per iteration.
 #[inline(always)]
 unsafe fn sum_rows<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, factors: Stream, row: Stream, iterations: u64) {
+    // SAFETY: the caller's streams are within memory for all iterations; `sum` has the chunks from `chunk` on. G6: `V` is for this
+    // machine.
     unsafe {
         let to = sum.add(chunk * 4 * CHUNK);
         let mut acc: [V; N] = std::array::from_fn(|k| V::load(to.add(k * 4 * CHUNK)));
@@ -145,6 +155,7 @@ unsafe fn sum_rows<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, factors:
 
 #[inline(always)]
 unsafe fn run<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, a: Stream, b: Stream, iterations: u64) {
+    // SAFETY: the caller's operands are those of [`sum_up`].
     unsafe {
         match (a.broadcast, b.broadcast) {
             (true, true) => sum_up::<V, N, true, true>(sum, chunk, a, b, iterations),
@@ -157,6 +168,7 @@ unsafe fn run<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, a: Stream, b:
 
 #[inline(always)]
 unsafe fn operand<V: Wide, const BROADCAST: bool>(at: *const u8) -> V {
+    // SAFETY: the caller's address is that of a chunk, or of one element that is the same for all lanes.
     unsafe { if BROADCAST { V::broadcast(at) } else { V::load(at) } }
 }
 
@@ -168,6 +180,8 @@ unsafe fn sum_up<V: Wide, const N: usize, const A: bool, const B: bool>(
     b: Stream,
     iterations: u64,
 ) {
+    // SAFETY: the caller's streams are within memory for all iterations; `sum` has the chunks from `chunk` on. G6: `V` is for this
+    // machine.
     unsafe {
         let to = sum.add(chunk * 4 * CHUNK);
         let mut acc: [V; N] = std::array::from_fn(|k| V::load(to.add(k * 4 * CHUNK)));

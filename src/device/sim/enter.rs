@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::group::{Group, Op, stop_at};
 use super::lanes::Step;
+use super::shape::{Shape, Word};
 use crate::device::FaultKind;
 
 /// Runs region `y` by machine code and goes on at `x`, or goes on with the interpreter's code for it.
@@ -20,8 +21,10 @@ enum Entry {
 }
 
 impl Step for Enter {
+    const SHAPE: Shape = Shape::new("enter").x(Word::Target).y(Word::Region);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        // SAFETY: the op is in the group's code, at which the group is.
+        // SAFETY: C3: `op` is one of the code's, at which the group is, with one behind.
         unsafe {
             let o = &*op;
             match g.run_machine(o.y) {
@@ -40,7 +43,7 @@ impl Step for Enter {
 impl Group {
     /// Runs a region by machine code, if there is some.
     unsafe fn run_machine(&mut self, region: u32) -> Entry {
-        // SAFETY: the launch keeps its machine code while groups run.
+        // SAFETY: G5: the launch keeps its machine code while groups run.
         let machines = unsafe { &*self.machines };
         let Some(Some(machine)) = machines.get(region as usize) else { return Entry::Left };
         let tally = &mut self.tallies[region as usize];
@@ -49,13 +52,13 @@ impl Group {
             return Entry::Left;
         }
         tally.entered += 1;
-        // SAFETY: the region is one of this code's.
+        // SAFETY: C4: `y` is a region of the code that the group runs, whose LaneIR is valid (C11).
         if unsafe { machine.run(self, region as usize) } {
             return Entry::Done;
         }
         self.tallies[region as usize].left += 1;
         // Code that leaves a loop because of this has not always undone what it did: the interpreter might finish the loop at once.
-        // SAFETY: the flag lives as long as the launch.
+        // SAFETY: G5: the flag lives as long as the launch.
         if unsafe { (*self.stop).load(Ordering::Relaxed) } { Entry::Stopped } else { Entry::Left }
     }
 }

@@ -8,23 +8,27 @@ pub use super::group::Observer;
 use super::group::{Group, Op};
 use super::lanes::Step;
 pub(crate) use super::note::{Form, Note, Touch, Traits};
+use super::shape::{Field, Flow, Kind, Loop, Shape, Word};
 use crate::ir::def::Scope;
 
 /// Reports an event; continues unless the observer stopped the group.
 #[inline(always)]
 unsafe fn report(g: &mut Group, op: *const Op, event: impl FnOnce(&mut dyn Observer, &mut Group)) -> *const Op {
     if let Some(mut observer) = g.observer {
-        // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
+        // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
         event(unsafe { observer.as_mut() }, g);
     }
-    if g.stopped.is_some() { std::ptr::null() } else { unsafe { op.add(1) } }
+    if g.stopped.is_some() { std::ptr::null() } else { op.wrapping_add(1) }
 }
 
 /// Reports the access of note `x`.
 pub(crate) struct ReportTouch;
 
 impl Step for ReportTouch {
+    const SHAPE: Shape = Shape::new("report touch").x(Word::Note);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `x` is a note of the code's (indexing checks it). C3: there is an op behind.
         unsafe {
             let note = &(&(*g.code).notes)[(*op).x as usize];
             report(g, op, |l, g| l.touches(g, note))
@@ -37,11 +41,16 @@ impl Step for ReportTouch {
 pub(crate) struct ReportDot;
 
 impl Step for ReportDot {
+    const SHAPE: Shape =
+        Shape::new("report dot").x(Word::Notes).y(Word::Loop(Loop::Told)).flow(Flow::Skip).before(&["dot", "jump"]);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: notes, loop and counter are the code's (indexing checks it), and the loop is of `i32` if there are notes. C3:
+        // there are two ops behind.
         unsafe {
             let (o, code) = (&*op, &*g.code);
             let iterations = g.counters[o.y as usize].most;
-            if !g.full || o.c == super::code::NONE {
+            if !g.full {
                 return op.add(1);
             }
             for note in (o.x..o.x + u32::from(o.c)).map(|n| &code.notes[n as usize]) {
@@ -64,7 +73,11 @@ impl Step for ReportDot {
 pub(crate) struct ReportTree;
 
 impl Step for ReportTree {
+    const SHAPE: Shape = Shape::new("report tree").x(Word::Notes).flow(Flow::Skip).before(&["tree"]);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C7: a [`Tree`](super::tree::Tree) follows. C4: notes are the code's (indexing checks it). C3: there is an op
+        // behind it.
         unsafe {
             let (o, tree) = (&*op, op.add(1));
             let Some(distance) = super::tree::distance(g, &*tree) else { return tree };
@@ -83,7 +96,10 @@ impl Step for ReportTree {
 pub(crate) struct ReportDeclared;
 
 impl Step for ReportDeclared {
+    const SHAPE: Shape = Shape::new("report declared").x(Word::Memory(Kind::Local));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `x` is a local array of the code. C3: there is an op behind.
         unsafe { report(g, op, |l, g| l.declared(g, (*op).x)) }
     }
 }
@@ -91,8 +107,11 @@ impl Step for ReportDeclared {
 pub(crate) struct ReportBlockMet;
 
 impl Step for ReportBlockMet {
+    const SHAPE: Shape = Shape::new("report block met");
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         // Warp splits of a block synchronize when the last of them arrives; `parts` reports that.
+        // SAFETY: C3: there is an op behind.
         unsafe { if g.is_split { op.add(1) } else { report(g, op, |l, g| l.block_met(g)) } }
     }
 }
@@ -100,7 +119,10 @@ impl Step for ReportBlockMet {
 pub(crate) struct ReportWarpsMet;
 
 impl Step for ReportWarpsMet {
+    const SHAPE: Shape = Shape::new("report warps met");
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: there is an op behind.
         unsafe { report(g, op, |l, g| l.warps_met(g)) }
     }
 }
@@ -109,7 +131,10 @@ impl Step for ReportWarpsMet {
 pub(crate) struct ReportFenced;
 
 impl Step for ReportFenced {
+    const SHAPE: Shape = Shape::new("report fenced");
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, with one behind.
         unsafe {
             let scope = if (*op).x == 1 { Scope::Block } else { Scope::Device };
             report(g, op, |l, g| l.fenced(g, scope))
@@ -121,7 +146,10 @@ impl Step for ReportFenced {
 pub(crate) struct ReportParted;
 
 impl Step for ReportParted {
+    const SHAPE: Shape = Shape::new("report parted").b(Field::Mask).y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C2: `b` is a mask. C3: `op` is one of the code's, with one behind.
         unsafe { report(g, op, |l, g| l.parted(g, (*op).b, (*op).y, (*op).x == 1)) }
     }
 }
@@ -130,7 +158,10 @@ impl Step for ReportParted {
 pub(crate) struct ReportLeft;
 
 impl Step for ReportLeft {
+    const SHAPE: Shape = Shape::new("report left").y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, with one behind.
         unsafe { report(g, op, |l, g| l.left(g, (*op).y)) }
     }
 }
@@ -138,7 +169,10 @@ impl Step for ReportLeft {
 pub(crate) struct ReportGathered;
 
 impl Step for ReportGathered {
+    const SHAPE: Shape = Shape::new("report gathered");
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: there is an op behind.
         unsafe { report(g, op, |l, g| l.gathered(g)) }
     }
 }
@@ -147,7 +181,10 @@ impl Step for ReportGathered {
 pub(crate) struct ReportPolls;
 
 impl Step for ReportPolls {
+    const SHAPE: Shape = Shape::new("report polls").x(Word::Wait);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `x` is one of the code's waits (indexing checks it). C3: there is an op behind.
         unsafe {
             let wait = &(&(*g.code).waits)[(*op).x as usize];
             report(g, op, |l, g| l.polls(g, wait))

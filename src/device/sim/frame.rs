@@ -1,7 +1,7 @@
 //! The memory of one group: registers, local and shared arrays, and the tables that point to them. A worker reuses one frame for
 //! all groups that it runs; a cooperative launch has one frame per block.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,14 +40,21 @@ pub(crate) struct Launch<'a> {
     pub report: &'a Report,
 }
 
-// SAFETY: the pointers are to buffers that the launch borrows mutably; `memory` explains the accesses of workers.
+// SAFETY: G3: the pointers are to buffers that the launch borrows for as long as it runs; `memory` explains the accesses of
+// workers. Machine code and observers' shared state are `Sync`.
 unsafe impl Sync for Launch<'_> {}
 
-/// An allocation aligned to 64 bytes.
+/// An allocation aligned to 64 bytes. It starts with zeros: ops read lanes that nothing has written.
 struct Area {
     ptr: *mut u8,
+    /// The allocation that it lies in.
+    start: *mut u8,
     layout: Layout,
 }
+
+/// The alignment of an area; that of its allocation is one for which zeroed memory comes from the system where possible.
+const ALIGN: usize = 64;
+const START_ALIGN: usize = 16;
 
 thread_local! {
     /// The area of the frame that this thread dropped last, for reuse by the next one.
@@ -59,25 +66,26 @@ const SPARE_BYTES: usize = 1 << 20;
 
 impl Area {
     fn new(size: usize) -> Area {
-        let spare = SPARE.with(|spare| spare.try_borrow_mut().ok()?.take_if(|area| area.layout.size() >= size));
+        let spare = SPARE.with(|spare| spare.try_borrow_mut().ok()?.take_if(|area| area.layout.size() >= size + ALIGN));
         if let Some(area) = spare {
             return area;
         }
-        let layout = Layout::from_size_align(size.max(64), 64).ok().filter(|layout| room::has(layout.size()));
-        let Some(layout) = layout else { room::lacking(size) };
-        // SAFETY: the size is not zero.
-        let ptr = unsafe { alloc(layout) };
-        if ptr.is_null() {
+        let layout = size.checked_add(ALIGN).and_then(|size| Layout::from_size_align(size, START_ALIGN).ok());
+        let Some(layout) = layout.filter(|layout| room::has(layout.size())) else { room::lacking(size) };
+        // SAFETY: the size is not zero: it includes `ALIGN`.
+        let start = unsafe { alloc_zeroed(layout) };
+        if start.is_null() {
             room::lacking(size);
         }
-        Area { ptr, layout }
+        let ptr = start.wrapping_add(start.addr().next_multiple_of(ALIGN) - start.addr());
+        Area { ptr, start, layout }
     }
 }
 
 impl Drop for Area {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.ptr, self.layout) }
+        unsafe { dealloc(self.start, self.layout) }
     }
 }
 
@@ -130,7 +138,7 @@ impl<'a> Frame<'a> {
         let area = Area::new(uniform_bytes + registers + local + shared_bytes + BEHIND);
         let lane_base = area.ptr.wrapping_add(uniform_bytes);
         let slot = |def: &RegDef| match *def {
-            RegDef::Uniform { offset } => Slot { ptr: area.ptr.wrapping_add(offset as usize), stride: 0 },
+            RegDef::Uniform { offset, .. } => Slot { ptr: area.ptr.wrapping_add(offset as usize), stride: 0 },
             RegDef::Lanes { column: c, wide } => Slot {
                 ptr: lane_base.wrapping_add(c as usize * (column + GAP)),
                 stride: if wide { 8 * CHUNK } else { 4 * CHUNK },
@@ -240,7 +248,8 @@ impl<'a> Frame<'a> {
         let (mut copy, g) = (Frame::unheard(self.launch, true), &self.group);
         let start = |frame: &Frame<'_>| frame.area.as_ref().map_or(std::ptr::null_mut(), |area| area.ptr);
         let (from, to) = (start(self), start(&copy));
-        // SAFETY: both areas begin with `own_bytes` bytes of registers and local arrays.
+        // SAFETY: both areas are frames of one launch, which begin with `own_bytes` bytes of registers and local arrays,
+        // initialized (G1).
         unsafe { std::ptr::copy_nonoverlapping(from, to, copy.own_bytes) };
         for (k, old) in self.slots.iter().enumerate() {
             // A register that views memory keeps viewing it.
@@ -282,7 +291,7 @@ impl<'a> Frame<'a> {
                 Special::Id(Id3::BlockDim, axis) => (Scalar::I32, launch.geometry.block[axis as usize].into()),
                 Special::Id(_, axis) => (Scalar::I32, launch.geometry.grid[axis as usize].into()),
             };
-            // SAFETY: launch registers are uniforms of their scalar's width.
+            // SAFETY: C10: registers of the launch are uniform, and as wide as their values.
             unsafe {
                 if is_wide(scalar) { self.group.broadcast(reg, bits) } else { self.group.broadcast(reg, bits as u32) }
             }
@@ -307,7 +316,7 @@ impl<'a> Frame<'a> {
                 Special::Id(_, axis) => unit.first_index[axis as usize],
                 _ => 0,
             };
-            // SAFETY: block registers are uniform i32.
+            // SAFETY: C10: registers of the block are uniform, and have 4-byte lanes.
             unsafe { g.broadcast(reg, value) };
         }
         if let Some(checker) = &mut self.checker {
@@ -344,10 +353,10 @@ impl<'a> Frame<'a> {
         let g = &mut self.group;
         g.pause = Pause::None;
         let mut op = std::mem::replace(&mut g.resume, std::ptr::null());
-        // SAFETY: the compiler ends the code with an op that returns null, and jumps stay inside.
+        // SAFETY: C3: what an op returns is an op of the code, or null. G6: the ops are for this machine.
         unsafe {
             while !op.is_null() {
-                op = ((*op).run)(g, op);
+                op = ((*op).run.call)(g, op);
             }
         }
     }
@@ -357,10 +366,10 @@ impl<'a> Frame<'a> {
         let g = &mut self.group;
         g.pause = Pause::None;
         let mut op = std::mem::replace(&mut g.resume, std::ptr::null());
-        // SAFETY: as above.
+        // SAFETY: C3, G6: as in [`Frame::go`].
         unsafe {
             while op != end && !op.is_null() {
-                op = ((*op).run)(g, op);
+                op = ((*op).run.call)(g, op);
             }
         }
         if !op.is_null() {
@@ -372,7 +381,7 @@ impl<'a> Frame<'a> {
     pub fn add_sums(&mut self) {
         for (to, sums) in self.sums.drain(..) {
             for (k, &sum) in sums.iter().enumerate().filter(|(_, sum)| **sum != 0) {
-                // SAFETY: within the array, which is aligned to 16 bytes.
+                // SAFETY: G3: there is a sum for each word of the array, which is updated atomically, and so aligned.
                 unsafe { AtomicU32::from_ptr(to.add(4 * k).cast()) }.fetch_add(sum, Ordering::Relaxed);
             }
         }
@@ -411,7 +420,7 @@ impl Drop for Frame<'_> {
 /// Returns the checker as the group's observer. The frame owns both, so that the checker outlives the group's runs.
 fn observer<'a>(checker: &mut Checker<'a>) -> NonNull<dyn Observer> {
     let wide: NonNull<dyn Observer + 'a> = NonNull::from(checker as &mut (dyn Observer + 'a));
-    // SAFETY: only erases the lifetime.
+    // SAFETY: only erases the lifetime: the frame owns the checker, and with it what it borrows, longer than the group runs (G5).
     unsafe { std::mem::transmute::<NonNull<dyn Observer + 'a>, NonNull<dyn Observer + 'static>>(wide) }
 }
 
@@ -424,7 +433,7 @@ fn param(bindings: &[Binding], p: u32, k: u8) -> u64 {
 
 fn global(bindings: &[Binding], param: u32, size: usize) -> MemoryRt {
     match bindings.get(param as usize) {
-        Some(Binding::Array { ptr, len, shape }) => {
+        Some(Binding::Array { ptr, len, shape, .. }) => {
             MemoryRt { ptr: *ptr, len: *len, axes: MemoryRt::axes(shape, size), alone: false, unit: 1 }
         }
         _ => MemoryRt { ptr: std::ptr::null_mut(), len: 0, axes: vec![], alone: false, unit: 1 },

@@ -2,7 +2,20 @@
 //!
 //! # Safety
 //! Ops work on raw pointers into areas that the group owns (registers, shared and local memory) and into the launch's buffers.
-//! The compiler guarantees that an op's register numbers are in range and that 8-byte ops get 8-byte registers.
+//! What they rely on are the rules of compiled code, C1 to C11 (see [`verify`](super::verify)), and what holds of each group that
+//! runs: a [`frame`](super::frame) establishes it, and ops keep it. Comments on `unsafe` blocks name both.
+//! - **G1 registers**: the slot of each register gives initialized memory of the frame, which no other register, memory or
+//!   reference overlaps: a chunk of a uniform register, all chunks of a column of another one. The slot of one that views memory may
+//!   give elements of an array instead, in the chunks of the mask for which it was redirected.
+//! - **G2 masks**: the chunks of a mask, from its first to its last and so those of its ranges, are chunks of columns. In its
+//!   ranges its lanes are 0 or !0; those that do not exist are 0, as are all between the ranges of a mask that has more than one.
+//! - **G3 memories**: a memory is good for its bytes, and all elements within the extents of its axes are within them: the launch is
+//!   refused where arrays do not suit ([`misfit`](super::memory::layout::misfit)). What the kernel may write is nobody else's
+//!   while it runs. Elements are aligned where they are updated atomically.
+//! - **G4 tables**: there is a slot and a home for each register, a summary for each mask, a counter for each loop, a plan for each
+//!   access, and a memory for each of the code's.
+//! - **G5 lifetimes**: ops, code, machine code, observer and stop flag outlive the run, and ops and code do not change.
+//! - **G6 instruction set**: the machine has the instructions that the code was compiled for.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +23,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::code::{AXES, Code, MaskId, Reg, WaitDef};
 use super::memory::{MemoryRt, Plan, Run};
 use super::note::Note;
+use super::shape::Shape;
 use crate::device::FaultKind;
 use crate::ir::def::Scope;
 
 /// Executes an op and returns the next one; null ends the run.
-pub type OpFn = unsafe fn(&mut Group, *const Op) -> *const Op;
+pub(crate) type Call = unsafe fn(&mut Group, *const Op) -> *const Op;
+
+/// The function of an op; in builds with debug assertions also its shape, for the verifier.
+#[derive(Clone, Copy)]
+pub struct OpFn {
+    pub(crate) call: Call,
+    #[cfg(debug_assertions)]
+    shape: &'static Shape,
+}
+
+impl OpFn {
+    pub(crate) fn new(call: Call, shape: &'static Shape) -> OpFn {
+        #[cfg(not(debug_assertions))]
+        let _ = shape;
+        OpFn {
+            call,
+            #[cfg(debug_assertions)]
+            shape,
+        }
+    }
+
+    /// Returns the shape, in builds that keep it.
+    pub(crate) fn shape(self) -> Option<&'static Shape> {
+        #[cfg(debug_assertions)]
+        return Some(self.shape);
+        #[cfg(not(debug_assertions))]
+        None
+    }
+
+    /// Returns whether both are one function. (Functions with the same code may be one, too.)
+    pub(crate) fn is(self, other: OpFn) -> bool {
+        std::ptr::fn_addr_eq(self.call, other.call)
+    }
+}
 
 /// One instruction. The meaning of the fields depends on `run`.
 #[derive(Clone, Copy)]
@@ -295,11 +342,12 @@ impl Group {
     /// `reg` is a register of the code.
     #[inline(always)]
     pub unsafe fn slot(&self, reg: Reg) -> Slot {
+        // SAFETY: C1: the caller's register is one of the code's, and there is a slot for each (G1).
         unsafe { *self.slots.add(reg as usize) }
     }
 
     pub fn code(&self) -> &Code {
-        // SAFETY: the launch keeps the code alive while groups run.
+        // SAFETY: G5: the launch keeps the code alive while groups run.
         unsafe { &*self.code }
     }
 
@@ -309,7 +357,8 @@ impl Group {
     /// The register holds lanes of `T`'s size.
     #[inline(always)]
     pub unsafe fn first<T: Copy>(&self, reg: Reg) -> T {
-        unsafe { self.slot(reg).ptr.cast::<T>().read() }
+        // SAFETY: C1, G1: the register has lanes of `T`'s size, the first of which is initialized.
+        unsafe { self.slot(reg).ptr.cast::<T>().read_unaligned() }
     }
 
     /// Broadcasts a value to all lanes of a uniform register.
@@ -318,6 +367,7 @@ impl Group {
     /// The register is uniform and holds lanes of `T`'s size.
     #[inline(always)]
     pub unsafe fn broadcast<T: Copy>(&self, reg: Reg, value: T) {
+        // SAFETY: C1, G1: the register is uniform, a chunk of lanes of `T`'s size.
         unsafe { self.slot(reg).ptr.cast::<[T; CHUNK]>().write_unaligned([value; CHUNK]) }
     }
 
@@ -327,6 +377,7 @@ impl Group {
     /// As [`Group::first`]; `lane` is below the padded lane count.
     #[inline(always)]
     pub unsafe fn lane<T: Copy>(&self, reg: Reg, lane: usize) -> T {
+        // SAFETY: C1, G1: the register has lanes of `T`'s size, and the caller's lane exists.
         unsafe {
             let slot = self.slot(reg);
             slot.ptr.add(lane / CHUNK * slot.stride).cast::<T>().add(lane % CHUNK).read_unaligned()
@@ -337,6 +388,7 @@ impl Group {
     /// As [`Group::lane`].
     #[inline(always)]
     pub unsafe fn set_lane<T: Copy>(&self, reg: Reg, lane: usize, value: T) {
+        // SAFETY: C1, G1: the register has lanes of `T`'s size, and the caller's lane exists.
         unsafe {
             let slot = self.slot(reg);
             slot.ptr.add(lane / CHUNK * slot.stride).cast::<T>().add(lane % CHUNK).write_unaligned(value)
@@ -353,7 +405,7 @@ impl Group {
     pub fn is_active(&self, lane: usize) -> bool {
         // Outside its range of chunks a mask's memory is stale.
         let in_range = (self.lo..self.hi).contains(&(lane / CHUNK));
-        // SAFETY: masks have room for the padded lanes.
+        // SAFETY: G2: masks have room for all lanes of a column, and this one exists.
         lane < self.lanes && (self.full || in_range && unsafe { *self.mask.add(lane) != 0 })
     }
 
@@ -361,8 +413,9 @@ impl Group {
     pub fn has(&self, mask: MaskId, lane: usize) -> bool {
         let info = self.masks[mask as usize];
         let in_range = (info.lo as usize..info.hi as usize).contains(&(lane / CHUNK));
-        // SAFETY: masks are registers of the code with room for the padded lanes.
+        // SAFETY: C2: the caller's mask is one of the code's, whose register exists.
         let lanes: *const u32 = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
+        // SAFETY: G2: the lane exists and is in the chunks of the mask.
         lane < self.lanes && (info.full || in_range && unsafe { *lanes.add(lane) != 0 })
     }
 
@@ -397,7 +450,7 @@ impl Group {
         if let Some((from, to)) = info.row {
             (self.first_lane, self.last_lane) = (from as usize, to as usize - 1);
         }
-        // SAFETY: masks are registers of the code.
+        // SAFETY: C2: the register of a mask exists.
         self.mask = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
     }
 
@@ -409,7 +462,7 @@ impl Group {
         }
         self.ends_known = true;
         let ends = |chunk: usize| {
-            // SAFETY: masks have room for the padded lanes.
+            // SAFETY: G2: masks have room for all lanes of a column, and this one exists.
             let lanes = unsafe { self.mask.add(chunk * CHUNK).cast::<[u32; CHUNK]>().read_unaligned() };
             let bits = lanes.iter().enumerate().fold(0u32, |bits, (i, &l)| bits | u32::from(l != 0) << i);
             (chunk * CHUNK + bits.trailing_zeros() as usize, chunk * CHUNK + bits.checked_ilog2().unwrap_or(0) as usize)
@@ -436,7 +489,7 @@ impl Group {
     #[inline(never)]
     fn look_outside(&mut self) -> bool {
         self.steps += u64::from(self.granted);
-        // SAFETY: the flag lives as long as the launch.
+        // SAFETY: G5: the flag lives as long as the launch.
         let stopped = unsafe { (*self.stop).load(Ordering::Relaxed) };
         self.grant_iterations();
         self.ticks > 0 && !stopped

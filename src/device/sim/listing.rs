@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::compile;
+use super::compile::{self, Compiled};
 use super::isa::Isa;
 use crate::base::source::Sources;
 use crate::ir::Prepared;
@@ -10,7 +10,9 @@ use crate::ir::Prepared;
 /// Returns the LaneIR of a kernel's regions, as it is before machine code is made of it. It is the same on all machines.
 pub(crate) fn lanes_text(kernel: &Prepared, sources: &Sources) -> String {
     let name = &kernel.module.kernel.name;
-    let code = compile::compile(kernel, Isa::Base, true).code;
+    let Ok(Compiled { code, .. }) = compile::compile(kernel, Isa::Base, true) else {
+        return format!("// kernel {name}: too large for the simulator\n");
+    };
     let count = code.regions.len();
     if count == 0 {
         return format!("// kernel {name}: no regions, all of it is interpreted\n");

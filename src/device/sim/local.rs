@@ -9,23 +9,29 @@ use super::code::Access;
 use super::group::{CHUNK, Group, Op};
 use super::lanes::{Step, load, store};
 use super::memory::{self, out_of_bounds};
+use super::shape::{Indices, Kind, Shape, Width, Word, Write};
 
 unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
-    // SAFETY: the code outlives the run of its ops.
+    // SAFETY: G5: the code outlives the run of its ops. C4: `x` is an access.
     unsafe { (&(*g.code).accesses).get_unchecked((*op).x as usize) }
 }
 
 /// Returns the column of a uniform access, if it is in bounds.
 #[inline(always)]
 unsafe fn column(g: &Group, access: &Access) -> Option<*mut u8> {
+    // SAFETY: C5: the access is one of the code's, with uniform indices: its op says so.
     unsafe { memory::uniform_address(g, access) }
 }
 
 pub(crate) struct LoadColumn<T>(PhantomData<T>);
 
 impl<T: Copy> Step for LoadColumn<T> {
+    const SHAPE: Shape = Shape::new("load column").x(Word::Local(Indices::Uniform, Width::of::<T>(), Write::No));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: a local array's columns, whose components are within the element and as wide as `T`; each has all chunks of a
+        // column (G3). The registers are of lanes of `T` (G1). C3: there is an op behind.
         unsafe {
             let access = access(g, op);
             let Some(from) = column(g, access) else {
@@ -47,8 +53,11 @@ impl<T: Copy> Step for LoadColumn<T> {
 pub(crate) struct StoreColumn<T>(PhantomData<T>);
 
 impl<T: Copy> Step for StoreColumn<T> {
+    const SHAPE: Shape = Shape::new("store column").x(Word::Local(Indices::Uniform, Width::of::<T>(), Write::Yes));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: as in [`LoadColumn`]; the registers have lanes of `T` in the chunks of the mask (G1, G2).
         unsafe {
             let access = access(g, op);
             let Some(to) = column(g, access) else {
@@ -80,8 +89,15 @@ impl<T: Copy> Step for StoreColumn<T> {
 pub(crate) struct Lanewise<T, const WRITE: bool>(PhantomData<T>);
 
 impl<T: Copy, const WRITE: bool> Step for Lanewise<T, WRITE> {
+    const SHAPE: Shape = Shape::new("local lanewise").x(Word::Local(
+        Indices::Any,
+        Width::of::<T>(),
+        if WRITE { Write::Yes } else { Write::No },
+    ));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: as in [`LoadColumn`], for active lanes, which exist (G2) and have been found in bounds.
         unsafe {
             let access = access(g, op);
             let stride = size_of::<T>() * CHUNK;
@@ -110,7 +126,11 @@ impl<T: Copy, const WRITE: bool> Step for Lanewise<T, WRITE> {
 pub(crate) struct Declare;
 
 impl Step for Declare {
+    const SHAPE: Shape = Shape::new("declare").x(Word::Memory(Kind::Local));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4, C5: `x` is a local array, with columns for all components of its elements (G3), which have room for all
+        // lanes. C3: there is an op behind.
         unsafe {
             let memory = &*g.memories.add((*op).x as usize);
             if g.full {

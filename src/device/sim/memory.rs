@@ -20,6 +20,7 @@ use super::code::{AXES, Access, Coef, Index};
 use super::fault::stop_at;
 use super::group::{CHUNK, Group, Op};
 use super::lanes::Step;
+use super::shape::{Indices, Shape, Word};
 use crate::device::FaultKind;
 
 /// The representation of a scalar in memory and its conversion to and from the one in a register.
@@ -46,11 +47,13 @@ macro_rules! elem {
                 const RAW: bool = $raw;
                 #[inline(always)]
                 unsafe fn read(ptr: *const u8) -> $repr {
+                    // SAFETY: the caller's `ptr` is good for a `$mem`.
                     let $m = unsafe { ptr.cast::<$mem>().read_unaligned() };
                     $get
                 }
                 #[inline(always)]
                 unsafe fn write(ptr: *mut u8, $r: $repr) {
+                    // SAFETY: the caller's `ptr` is good for a `$mem`.
                     unsafe { ptr.cast::<$mem>().write_unaligned($put) }
                 }
             }
@@ -113,6 +116,7 @@ pub(crate) unsafe fn coef(g: &Group, c: Coef) -> i64 {
     match c {
         Coef::Zero => 0,
         Coef::Const(v) => v.into(),
+        // SAFETY: C5: coefficients are uniform registers of 4-byte lanes.
         Coef::Reg(r) => unsafe { g.first::<i32>(r) }.into(),
     }
 }
@@ -120,6 +124,7 @@ pub(crate) unsafe fn coef(g: &Group, c: Coef) -> i64 {
 /// Returns the value of an index's base.
 #[inline(always)]
 unsafe fn base(g: &Group, index: &Index) -> i64 {
+    // SAFETY: C5: the base of an index is as wide as it says, and the caller's uniform, or it wants the first lane.
     unsafe {
         if index.wide {
             g.first::<i64>(index.base)
@@ -163,6 +168,7 @@ fn partial_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
 #[cold]
 #[inline(never)]
 unsafe fn make_plan(g: &Group, access: &Access) -> Plan {
+    // SAFETY: C5: the access's memory exists (G3).
     let memory = unsafe { &*g.memories.add(access.memory as usize) };
     let known = |i: &Index| i.coef.iter().all(|c| !matches!(c, Coef::Reg(_)));
     if access.axes.len() > AXES || !access.axes.iter().all(known) {
@@ -221,6 +227,8 @@ fn collapse(count: [usize; AXES], stride: [i64; AXES]) -> ([usize; AXES], [isize
 /// The access is number `number` of the group's code, and its bases are uniform.
 #[inline(always)]
 pub(crate) unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run> {
+    // SAFETY: G4: there is a plan for each access. C5, G3: its memory exists; the bases are as wide as they say. All indices
+    // between those of the first and the last active lane are within the extents here, so that the address is within the memory.
     unsafe {
         let plan = &mut *g.plans.add(number as usize);
         if plan.epoch != g.epoch {
@@ -261,6 +269,7 @@ pub(crate) unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Opt
 impl PlanAxis {
     #[inline(always)]
     unsafe fn base(&self, g: &Group) -> i64 {
+        // SAFETY: C5: bases are as wide as their indices say, which the plan has copied.
         unsafe {
             base(g, &Index { base: self.base, wide: self.wide, unsigned: self.unsigned, coef: [Coef::Zero; AXES] })
         }
@@ -270,6 +279,8 @@ impl PlanAxis {
 /// As [`resolve`], without a plan, for the box of coordinates that covers the active lanes.
 #[inline(never)]
 unsafe fn resolve_box(g: &Group, access: &Access) -> Option<Run> {
+    // SAFETY: C5, G3: the memory exists; bases and coefficients are as wide as they say. Between the corners of the box, all
+    // indices are within the extents here, so that the address is within the memory.
     unsafe {
         let memory = &*g.memories.add(access.memory as usize);
         let (start, count, lane) = active_box(g);
@@ -303,6 +314,7 @@ unsafe fn resolve_box(g: &Group, access: &Access) -> Option<Run> {
 
 /// Returns the index of one lane along one axis.
 unsafe fn index_of_lane(g: &Group, index: &Index, lane: usize) -> i64 {
+    // SAFETY: C5: the base is as wide as it says, coefficients are uniform registers of 4-byte lanes; the caller's lane exists.
     unsafe {
         if index.wide {
             return g.lane::<i64>(index.base, lane);
@@ -318,6 +330,8 @@ unsafe fn index_of_lane(g: &Group, index: &Index, lane: usize) -> i64 {
 
 /// Returns the address of a lane's element, if it is in bounds.
 pub(crate) unsafe fn address(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
+    // SAFETY: C5, G3: the memory exists, and there is an index for each of its axes, which is within the extent here: so is the
+    // address.
     unsafe {
         let memory = &*g.memories.add(access.memory as usize);
         let mut offset = i64::from(access.offset) * memory.unit as i64;
@@ -338,6 +352,8 @@ pub(crate) unsafe fn address(g: &Group, access: &Access, lane: usize) -> Option<
 /// The access is one of the group's code, without lane indices.
 #[inline(always)]
 pub(crate) unsafe fn uniform_address(g: &Group, access: &Access) -> Option<*mut u8> {
+    // SAFETY: C5, G3: the memory exists, and there is an index for each of its axes, which is within the extent here: so is the
+    // address.
     unsafe {
         let memory = &*g.memories.add(access.memory as usize);
         let mut offset = access.offset as usize * memory.unit;
@@ -357,6 +373,7 @@ pub(crate) unsafe fn uniform_address(g: &Group, access: &Access) -> Option<*mut 
 /// # Safety
 /// The access is one of the group's code.
 pub(crate) unsafe fn place(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
+    // SAFETY: the caller's access and lane suit [`address`].
     unsafe { address(g, access, lane) }
 }
 
@@ -364,7 +381,7 @@ pub(crate) unsafe fn place(g: &Group, access: &Access, lane: usize) -> Option<*m
 #[cold]
 #[inline(never)]
 pub(crate) fn out_of_bounds(g: &mut Group, access: &Access) -> *const Op {
-    // SAFETY: the access is one of the group's code.
+    // SAFETY: C4, C5: the access is one of the code's, and so is its memory (G3); active lanes exist (G2).
     unsafe {
         let mut bad = g.active().filter(|&l| address(g, access, l).is_none());
         let lane = bad.next().unwrap_or(0);
@@ -382,7 +399,7 @@ pub(crate) fn out_of_bounds(g: &mut Group, access: &Access) -> *const Op {
 
 #[inline(always)]
 pub(crate) unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
-    // SAFETY: the code outlives the run of its ops.
+    // SAFETY: G5: the code outlives the run of its ops. C4: `x` is an access.
     unsafe { (&(*g.code).accesses).get_unchecked((*op).x as usize) }
 }
 
@@ -390,8 +407,13 @@ pub(crate) unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
 pub(crate) struct LoadUniform<E>(PhantomData<E>);
 
 impl<E: Elem> Step for LoadUniform<E> {
+    const SHAPE: Shape = Shape::new("load uniform").x(Word::Load(Indices::Uniform, E::SIZE));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: the indices are uniform, elements have `SIZE` bytes, and all components are within an element, so that they
+        // are within the memory once the element is (G3). The registers are uniform and as wide as `Repr`. C3: there is an op
+        // behind.
         unsafe {
             let access = access(g, op);
             let Some(from) = uniform_address(g, access) else {
@@ -409,8 +431,13 @@ impl<E: Elem> Step for LoadUniform<E> {
 pub(crate) struct LoadAffine<E>(PhantomData<E>);
 
 impl<E: Elem> Step for LoadAffine<E> {
+    const SHAPE: Shape = Shape::new("load affine").x(Word::Load(Indices::Affine, E::SIZE));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: the indices are affine, elements have `SIZE` bytes, and all components are within an element: rows of a
+        // resolved access are within the memory (G3). The registers have lanes of `Repr`, with room for all lanes of the box (G1).
+        // C3: there is an op behind.
         unsafe {
             let access = access(g, op);
             let Some(run) = resolve(g, access, (*op).x) else {
@@ -435,6 +462,7 @@ impl<E: Elem> Step for LoadAffine<E> {
 /// Returns the memory of a destination register; a register that viewed memory gets its own memory back.
 #[inline(always)]
 unsafe fn home(g: &Group, access: &Access, reg: u16) -> *mut u8 {
+    // SAFETY: C5: `reg` is one of the code's; there are as many homes as slots (G4).
     unsafe {
         if access.view {
             let slot = *g.homes.add(reg as usize);
@@ -448,6 +476,8 @@ unsafe fn home(g: &Group, access: &Access, reg: u16) -> *mut u8 {
 
 #[inline(always)]
 unsafe fn copy_row<E: Elem>(to: *mut E::Repr, from: *mut u8, stride: isize, count: usize) {
+    // SAFETY: the caller's row has `count` elements `stride` bytes apart, and as many lanes; memory of registers is apart from that
+    // of arrays (G1).
     unsafe {
         if stride == E::SIZE as isize {
             if E::RAW && count >= 64 {
@@ -491,6 +521,8 @@ fn fetch(at: *const u8) {
 /// Makes the register a view of the memory itself if its chunks lie at a fixed stride.
 #[inline(always)]
 unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
+    // SAFETY: C5, G3: the memory exists. C6: the register is one that only loads, whose slots may be redirected. All chunks up to
+    // the last active one lie within the memory here, which is what G1 says of views.
     unsafe {
         let chunk = (CHUNK * E::SIZE) as isize;
         let step = E::SIZE as isize;
@@ -528,8 +560,13 @@ unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
 pub(crate) struct LoadGather<E>(PhantomData<E>);
 
 impl<E: Elem> Step for LoadGather<E> {
+    const SHAPE: Shape = Shape::new("load gather").x(Word::Load(Indices::Lanes, E::SIZE));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: indices have no coefficients, elements have `SIZE` bytes, and all components are within an element. Where not
+        // all lanes of a chunk are in bounds, only the active ones are read, which are. The registers are of lanes of `Repr` (G1,
+        // G2). C3: there is an op behind.
         unsafe {
             let access = access(g, op);
             let memory = &*g.memories.add(access.memory as usize);
@@ -563,6 +600,7 @@ impl<E: Elem> Step for LoadGather<E> {
 /// Returns the byte offsets of a chunk's lanes, and whether all (active or not) are in bounds.
 #[inline(always)]
 pub(crate) unsafe fn offsets(g: &Group, access: &Access, memory: &MemoryRt, chunk: usize) -> ([i64; CHUNK], bool) {
+    // SAFETY: C5: bases are as wide as they say, and have the chunk, which the caller says is one of the mask (G1).
     unsafe {
         let mut offsets = [i64::from(access.offset); CHUNK];
         let mut outside = 0u32;
@@ -592,12 +630,14 @@ pub(crate) unsafe fn offsets(g: &Group, access: &Access, memory: &MemoryRt, chun
 #[inline(never)]
 pub(crate) unsafe fn active_in_bounds(g: &Group, access: &Access, chunk: usize) -> bool {
     let mut lanes = (chunk * CHUNK..(chunk + 1) * CHUNK).filter(|&l| g.is_active(l));
+    // SAFETY: C5: the access is one of the code's; active lanes exist (G2).
     lanes.all(|lane| unsafe { address(g, access, lane) }.is_some())
 }
 
 /// Performs an affine load some of whose lanes might be out of bounds, lane by lane.
 #[inline(never)]
 unsafe fn gather<E: Elem>(g: &mut Group, op: *const Op) -> *const Op {
+    // SAFETY: C5: as in [`LoadAffine`], but only elements of active lanes that are in bounds are read.
     unsafe {
         let access = access(g, op);
         let lanes = g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes);

@@ -3,6 +3,12 @@
 //! `compile` turns a kernel into flat [`code`]; a [`frame`] holds the registers of one lane group and runs it; `lanes`, `strip`,
 //! `memory`, `local`, `shared`, `atomics`, `warp` and `control` implement its ops; `geometry` divides a launch into groups and
 //! `sched` distributes them to workers; `check` is the sanitizer.
+//!
+//! # Safety
+//! Compiled code runs without looking at register numbers, table entries and jump targets: ops trust the compiler, and machine code
+//! trusts LaneIR. What they trust in is written down as rules, and checked in builds with debug assertions: rules C1 to C11 of
+//! compiled code by [`verify`], rules R1 to R10 of LaneIR by [`lane::verify`]. What holds of each group that runs are rules G1 to G6
+//! of [`group`]. Each `unsafe` block says on which of them it rests. Indices that kernels compute are checked whenever they run.
 
 // Lane loops count through several arrays at once, and references derived from raw pointers to the code are taken explicitly.
 #![allow(clippy::needless_range_loop, clippy::needless_borrow, clippy::explicit_counter_loop)]
@@ -12,8 +18,8 @@ use std::sync::atomic::Ordering;
 
 use self::code::Code;
 use self::compile::Compiled;
-use self::group::Op;
-use self::memory::layout::Binding;
+use self::group::{MAX_LANES, Op};
+use self::memory::layout::{Binding, misfit};
 use self::report::Report;
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
 use crate::base::source::Sources;
@@ -46,11 +52,13 @@ mod poll;
 mod reg;
 mod report;
 mod sched;
+mod shape;
 mod shared;
 mod store;
 mod strip;
 mod tier;
 mod tree;
+mod verify;
 mod warp;
 mod warp_split;
 
@@ -99,7 +107,8 @@ impl Device for Simulator {
     }
 
     fn load_named(&self, kernel: Arc<Prepared>, sources: &Sources) -> Arc<dyn Executable> {
-        let Compiled { ops, code } = compile::compile(&kernel, self.isa, self.jit.is_here(self.isa));
+        let compiled = compile::compile(&kernel, self.isa, self.jit.is_here(self.isa));
+        let Ok(Compiled { ops, code }) = compiled else { return Arc::new(Unable { kernel }) };
         self.report.count_regions(&code);
         let names = self.report.names(&kernel.module.kernel.name, &code, sources);
         let tier = tier::Tier::new(names, self.report.clone());
@@ -108,6 +117,21 @@ impl Device for Simulator {
 
     fn statistics(&self) -> Statistics {
         self.report.statistics()
+    }
+}
+
+/// A kernel that is too large to be compiled.
+struct Unable {
+    kernel: Arc<Prepared>,
+}
+
+impl Executable for Unable {
+    fn launch(&self, _: Extents, _: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+        control.launches.fetch_add(1, Ordering::Relaxed);
+        let limit = code::NONE.to_string();
+        let (device, what) = ("sim".to_string(), DeviceError::REGISTERS);
+        let error = DeviceError::TooLarge { device, what, wanted: format!("more than {limit}"), limit };
+        Err(FaultKind::Device(error).of_launch(self.kernel.module.kernel.span))
     }
 }
 
@@ -188,6 +212,13 @@ impl Program {
     fn run(&self, extents: &Extents, args: &mut [HostArg<'_>], control: &Control, manner: Manner) -> Ran {
         let (ops, code) = (self.ops.as_slice(), &self.code);
         let bindings: Vec<Binding> = args.iter_mut().map(bind).collect();
+        if let Some(misfit) = misfit(&bindings, code) {
+            panic!("the launch does not suit the kernel: {misfit}");
+        }
+        if let Extents::Grid { block, .. } = extents {
+            let threads = block.iter().fold(1usize, |all, &n| all.saturating_mul(n as usize));
+            assert!(threads <= MAX_LANES, "a block has {threads} threads");
+        }
         let geometry = geometry::Geometry::new(extents, code);
         let workers = if control.deterministic && code.ordered { 1 } else { manner.workers };
         let (isa, backward) = (self.isa, manner.backward);
@@ -372,10 +403,10 @@ fn bind(arg: &mut HostArg<'_>) -> Binding {
         HostArg::Value(values) => Binding::Value(values.to_vec()),
         // Read-only arrays are never written: the verifier ensures it.
         HostArg::Read { bytes, shape } => {
-            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.to_vec() }
+            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.to_vec(), writable: false }
         }
         HostArg::Write { bytes, shape } => {
-            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.to_vec() }
+            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.to_vec(), writable: true }
         }
     }
 }
@@ -388,6 +419,25 @@ mod tests {
     use crate::ir::def::{Access, Form, Layout};
     use crate::ir::typing::F32;
     use crate::ir::verify::verify;
+
+    /// Each constant has a register, and ops have no numbers for so many.
+    #[test]
+    fn a_kernel_of_too_many_constants_is_refused() {
+        let mut b = FunctionBuilder::new("constants");
+        let y = b.array("y", Access::Out, Layout::plain(F32), 1);
+        let i = b.index(0);
+        for k in 0..=code::NONE.into() {
+            let value = b.f32(k as f32);
+            b.store(y, &[i], value);
+        }
+        let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
+        let kernel = Simulator::default().load(Arc::new(Prepared { module, checks: Default::default() }));
+        let mut array = Storage::zeros(8);
+        let args = &mut [Arg::ArrayMut { storage: &mut array, shape: vec![2] }];
+        let fault = kernel.launch(Extents::Threads([2, 1, 1]), args, &Control::default()).unwrap_err();
+        let what = DeviceError::REGISTERS;
+        assert!(matches!(fault.kind, FaultKind::Device(DeviceError::TooLarge { what: w, .. }) if w == what));
+    }
 
     #[test]
     fn arrays_of_a_lost_device_are_the_launchs_error() {

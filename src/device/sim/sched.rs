@@ -29,6 +29,7 @@ const CLOSED: usize = 1 << 32;
 
 // SAFETY: the work is `Sync`, and the pointer is only followed between `enter` and `exit`, while its owner waits.
 unsafe impl Send for Job {}
+// SAFETY: as for `Send`: the work may be called by several threads at once.
 unsafe impl Sync for Job {}
 
 impl Job {
@@ -52,7 +53,7 @@ impl Job {
 
     fn help(&self) {
         if self.enter() {
-            // SAFETY: see `enter`.
+            // SAFETY: the work is alive: its owner waits for all that have entered before it returns.
             let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*self.work)() }));
             if let (Err(payload), Ok(mut unwound)) = (done, self.unwound.lock()) {
                 unwound.get_or_insert(payload);
@@ -427,7 +428,7 @@ fn barrier_missed(frames: &mut [Frame<'_>], waiting: usize, extents: &Extents, p
     let found = frames.iter_mut().enumerate().find(|(_, f)| f.standing() == Standing::Waits);
     if let Some((number, frame)) = found {
         let op = frame.group.resume.wrapping_sub(1);
-        // SAFETY: the frame is paused behind the barrier's op.
+        // SAFETY: C3: a frame that waits is paused behind the op of a grid barrier, which is one of the code's.
         let span = unsafe { (*op).y };
         let kind =
             FaultKind::Divergence { what: "grid_barrier", arrived: waiting as u32, expected: total, elsewhere: None };

@@ -5,6 +5,7 @@ use super::fault::stop_at;
 use super::group::{Group, Op};
 use super::lanes::Step;
 use super::memory::MemoryRt;
+use super::shape::{Shape, Word};
 use crate::device::FaultKind;
 use crate::ir::def::Extent;
 
@@ -15,9 +16,11 @@ pub(crate) const LIMIT: usize = 227 * 1024;
 pub(crate) struct Clear;
 
 impl Step for Clear {
+    const SHAPE: Shape = Shape::new("clear").x(Word::Shared);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        // SAFETY: the area has `LIMIT` bytes, and the compiler checked that `x` is no more.
+        // SAFETY: C9: shared arrays have `x` bytes or more, which the frame has laid out. C3: there is an op behind.
         unsafe {
             std::ptr::write_bytes(g.shared, 0, (*op).x as usize);
             op.add(1)
@@ -45,11 +48,15 @@ pub(crate) fn room(memories: &[MemoryDef]) -> usize {
 pub(crate) struct Arrange;
 
 impl Step for Arrange {
+    const SHAPE: Shape = Shape::new("arrange");
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: G5: the code lives as long as the run of its ops, and longer than the reference is used.
         let code = unsafe { &*g.code };
         let mut used = 0u64;
         for (k, def) in code.memories.iter().enumerate().filter(|(_, d)| d.kind == MemoryKind::Shared) {
             let start = used.next_multiple_of(16);
+            // SAFETY: C9: the registers of dynamic extents are uniform.
             let extents = match unsafe { extents(g, def) } {
                 Ok(extents) => extents,
                 Err(extent) => {
@@ -64,7 +71,7 @@ impl Step for Arrange {
             let ptr = g.shared.wrapping_add(start as usize);
             let axes = MemoryRt::axes(&extents, def.layout.size);
             let memory = MemoryRt { ptr, len: bytes as usize, axes, alone: true, unit: 1 };
-            // SAFETY: there is one for each memory of the code.
+            // SAFETY: G4: there is one for each memory of the code.
             unsafe {
                 let old = &mut *g.memories.add(k);
                 if old.ptr != memory.ptr || old.axes != memory.axes {
@@ -73,9 +80,9 @@ impl Step for Arrange {
                 }
             }
         }
-        // SAFETY: the area has `LIMIT` bytes.
+        // SAFETY: where extents are not known, the frame has `LIMIT` bytes of shared memory, and `used` is no more.
         unsafe { std::ptr::write_bytes(g.shared, 0, used as usize) };
-        unsafe { op.add(1) }
+        op.wrapping_add(1)
     }
 }
 
@@ -84,6 +91,7 @@ unsafe fn extents(g: &Group, def: &MemoryDef) -> Result<Vec<u32>, i32> {
     let extent = |(extent, &reg): (&Extent, &u16)| match extent {
         Extent::Known(n) => Ok(*n),
         _ => {
+            // SAFETY: C9: there is a uniform 4-byte register for each dynamic extent, and no other is read.
             let extent = unsafe { g.first::<i32>(reg) };
             u32::try_from(extent).map_err(|_| extent)
         }

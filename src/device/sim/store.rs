@@ -6,13 +6,19 @@ use super::group::{CHUNK, Group, Op, Slot};
 use super::lanes::wide::Wide;
 use super::lanes::{Step, each_chunk};
 use super::memory::{Elem, W4, access, active_in_bounds, address, offsets, out_of_bounds, resolve};
+use super::shape::{Indices, Shape, Word};
 
 /// A store whose rows lie at fixed strides (or in one element: the last lane wins).
 pub(crate) struct StoreAffine<E>(PhantomData<E>);
 
 impl<E: Elem> Step for StoreAffine<E> {
+    const SHAPE: Shape = Shape::new("store affine").x(Word::Store(Indices::Affine, E::SIZE));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: the indices are affine, elements have `SIZE` bytes, all components are within an element, and the memory may
+        // be written: rows of a resolved access are within it (G3). The registers have lanes of `Repr` in all chunks of the mask
+        // (G1). C3: there is an op behind.
         unsafe {
             let access = access(g, op);
             let Some(run) = resolve(g, access, (*op).x) else {
@@ -45,6 +51,8 @@ impl<E: Elem> Step for StoreAffine<E> {
 
 #[inline(always)]
 unsafe fn store_row<E: Elem>(from: *const E::Repr, to: *mut u8, stride: isize, count: usize) {
+    // SAFETY: the caller's row has `count` elements `stride` bytes apart, and as many lanes; memory of registers that are not views
+    // is apart from that of arrays (G1).
     unsafe {
         if stride == E::SIZE as isize {
             if E::RAW && count >= 16 {
@@ -65,6 +73,8 @@ unsafe fn store_row<E: Elem>(from: *const E::Repr, to: *mut u8, stride: isize, c
 /// As [`store_row`], from chunks that are not adjacent: a view or a uniform.
 #[inline(always)]
 unsafe fn store_pieces<E: Elem>(slot: Slot, lane: usize, to: *mut u8, stride: isize, count: usize) {
+    // SAFETY: the caller's row has `count` elements, and the register the lanes from `lane` on. A chunk of a view is copied as a
+    // whole before it is stored.
     unsafe {
         let mut i = 0;
         while i < count {
@@ -84,6 +94,8 @@ unsafe fn store_pieces<E: Elem>(slot: Slot, lane: usize, to: *mut u8, stride: is
 
 #[inline(always)]
 unsafe fn store_masked<E: Elem>(g: &Group, slot: Slot, lane: usize, to: *mut u8, stride: isize, count: usize) {
+    // SAFETY: the caller's row has `count` elements; only active lanes are stored, whose chunks the register has (G1, G2), or whole
+    // chunks of them.
     unsafe {
         let mut i = 0;
         while i < count {
@@ -109,8 +121,12 @@ unsafe fn store_masked<E: Elem>(g: &Group, slot: Slot, lane: usize, to: *mut u8,
 pub(crate) struct StoreWords<V>(PhantomData<V>);
 
 impl<V: Wide> Step for StoreWords<V> {
+    const SHAPE: Shape = Shape::new("store words").x(Word::Store(Indices::Affine, 4));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: as in [`StoreAffine`], of 4-byte elements. The masked store touches active lanes only, which are within the
+        // row.
         unsafe {
             if g.full {
                 return StoreAffine::<W4>::step(g, op);
@@ -144,7 +160,11 @@ impl<V: Wide> Step for StoreWords<V> {
 pub(crate) struct Aim;
 
 impl Step for Aim {
+    const SHAPE: Shape = Shape::new("aim").x(Word::Store(Indices::Affine, 4)).before(&["strip"]);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: as in [`StoreAffine`], of 4-byte elements. C6: the register is one whose slot may be redirected; C7: what
+        // writes it is a strip that stores active lanes only, which are within the rows.
         unsafe {
             let access = access(g, op);
             let Some(&reg) = access.regs.first() else {
@@ -170,8 +190,11 @@ impl Step for Aim {
 pub(crate) struct StoreUnlessAimed<V>(PhantomData<V>);
 
 impl<V: Wide> Step for StoreUnlessAimed<V> {
+    const SHAPE: Shape = Shape::new("store unless aimed").x(Word::Store(Indices::Affine, 4));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: the registers exist, with a home each (G4). C7: it follows an [`Aim`] of the same access, a store.
         unsafe {
             let aimed =
                 access(g, op).regs.first().is_none_or(|&reg| g.slot(reg).ptr != (*g.homes.add(reg as usize)).ptr);
@@ -184,6 +207,7 @@ impl<V: Wide> Step for StoreUnlessAimed<V> {
 #[inline(always)]
 unsafe fn is_solid(g: &Group, lane: usize) -> bool {
     let in_range = (g.lo..g.hi).contains(&(lane / CHUNK));
+    // SAFETY: G2: a chunk of the mask, whose register has 4-byte lanes.
     in_range && unsafe { g.mask.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
 }
 
@@ -191,8 +215,13 @@ unsafe fn is_solid(g: &Group, lane: usize) -> bool {
 pub(crate) struct StoreScatter<E>(PhantomData<E>);
 
 impl<E: Elem> Step for StoreScatter<E> {
+    const SHAPE: Shape = Shape::new("store scatter").x(Word::Store(Indices::Lanes, E::SIZE));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: indices have no coefficients, elements have `SIZE` bytes, and the memory may be written. Lanes that are
+        // stored are in bounds: all are, or only active ones are stored (G2). The registers have lanes of `Repr` (G1). C3: there is
+        // an op behind.
         unsafe {
             let access = access(g, op);
             let memory = &*g.memories.add(access.memory as usize);
@@ -220,6 +249,7 @@ impl<E: Elem> Step for StoreScatter<E> {
 
 #[inline(never)]
 unsafe fn scatter<E: Elem>(g: &mut Group, op: *const Op) -> *const Op {
+    // SAFETY: C5: as in [`StoreAffine`], but only elements of active lanes that are in bounds are written.
     unsafe {
         let access = access(g, op);
         for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {

@@ -15,6 +15,7 @@ use super::control::{NextUniform, interrupted};
 use super::group::{CHUNK, Group, Op, OpFn};
 use super::lanes::wide::{self, Wide};
 use super::lanes::{Isa, Step, mask, pick_vectors};
+use super::shape::{Shape, Word};
 
 /// Limits on the operands of a strip: of all, and of temporaries.
 pub(crate) const PLACES: usize = 96;
@@ -60,6 +61,7 @@ impl Table for Block {
     type Row = EvenRow;
     #[inline(always)]
     unsafe fn row(self, place: u8) -> EvenRow {
+        // SAFETY: C8: the strip has this operand, and `find` has written its entry.
         let entry = unsafe { &*self.entries.add(place.into()) };
         EvenRow { ptr: entry.ptr.wrapping_add(self.chunk * entry.outer), step: entry.inner }
     }
@@ -124,6 +126,7 @@ impl<'a, const K: usize> Setup<'a, K> {
     #[inline(always)]
     unsafe fn find(&mut self, g: &Group) {
         for (entry, &place) in self.entries.iter_mut().zip(&self.def.places) {
+            // SAFETY: C8: registers and masks of operands are the code's; the room is the strip's.
             entry.write(unsafe { entry_of(g, place, self.room) });
         }
     }
@@ -141,6 +144,7 @@ impl<'a, const K: usize> Setup<'a, K> {
     /// Assigns a chunk of the group to chunk `k` of the accumulators; `None` leaves that vacant.
     #[inline(always)]
     unsafe fn seat(&mut self, k: usize, chunk: Option<usize>) {
+        // SAFETY: `find` has written an entry for each operand; the room is that of this run.
         unsafe {
             for (at, place) in self.def.places.iter().enumerate() {
                 let entry = self.entries[at].assume_init();
@@ -159,6 +163,7 @@ impl<'a, const K: usize> Setup<'a, K> {
     /// Makes all chunks of the accumulators vacant.
     #[inline(always)]
     unsafe fn clear(&mut self) {
+        // SAFETY: the room is that of this run; `seat` reads no more of it than addresses.
         unsafe {
             (*self.room).nowhere = [0; 4 * CHUNK];
             (*self.room).nobody = [0; 4 * CHUNK];
@@ -171,6 +176,7 @@ impl<'a, const K: usize> Setup<'a, K> {
 
 #[inline(always)]
 unsafe fn entry_of<const K: usize>(g: &Group, place: Place, room: *mut Room<K>) -> Entry {
+    // SAFETY: C8: registers and masks of operands are the code's. Temporaries are among those of the room.
     unsafe {
         let lanes = 4 * CHUNK;
         match place {
@@ -217,8 +223,13 @@ pub(crate) struct Strip<V, const K: usize>(PhantomData<V>);
 pub(crate) const TURNS: u16 = 1;
 
 impl<V: Wide, const K: usize> Step for Strip<V, K> {
+    const SHAPE: Shape = Shape::new("strip").y(Word::Strip);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `y` is a strip. C8: its operands have 4-byte lanes, in the chunks of the mask (G1, G2), or in the room;
+        // vacant chunks have memory of the room. What it writes are registers of lanes, temporaries, and the mask that it computes.
+        // C7: with [`TURNS`], the loop's end is behind, and the ops from `x` on only continue. C3: there is an op behind.
         unsafe {
             let code = &*g.code;
             let mut room = MaybeUninit::<Room<K>>::uninit();
@@ -261,7 +272,7 @@ impl<V: Wide, const K: usize> Step for Strip<V, K> {
                     return goes_on;
                 }
                 while early != op {
-                    early = ((*early).run)(g, early);
+                    early = ((*early).run.call)(g, early);
                     if early.is_null() {
                         return early;
                     }
@@ -295,6 +306,7 @@ impl<const K: usize> Seats<K> {
         for k in 0..K {
             if self.taken >> k & 1 == 0 {
                 let chunk = next_chunk(g, *next);
+                // SAFETY: C8, and `find` has run: the setup is the caller's.
                 unsafe { setup.seat(k, chunk) };
                 if let Some(chunk) = chunk {
                     (self.chunk[k], self.since[k]) = (chunk, iteration);
@@ -309,8 +321,11 @@ impl<const K: usize> Seats<K> {
 }
 
 impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
+    const SHAPE: Shape = Shape::new("strip loop").x(Word::Target).y(Word::Strip).before(&["again if"]);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4, C8: as in [`Strip`]. C7: the loop's backward jump is behind.
         unsafe {
             let code = &*g.code;
             let mut room = MaybeUninit::<Room<K>>::uninit();
@@ -361,6 +376,8 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
 /// Runs the whole program for `K` chunks.
 #[inline(always)]
 unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> Kept {
+    // SAFETY: C8: operations name operands of the table only, whose rows have `K` chunks of 4-byte lanes: of registers in the
+    // chunks of the mask, of the room, or of masks. A masked store touches active lanes only. G6: `V` is for this machine.
     unsafe {
         const { assert!(K <= MOST_CHUNKS) };
         let mut kept = Kept::default();

@@ -232,7 +232,7 @@ fn saxpy() {
             }
             let module = verify::verify(text::parse(SAXPY).expect("DeviceIR")).expect("valid");
             let prepared = Prepared { module, checks: Default::default() };
-            let code = compile::compile(&prepared, Isa::detect(), true).code;
+            let code = compile::compile(&prepared, Isa::detect(), true).expect("a small kernel").code;
             assert_eq!(code.regions.len(), 1);
             let told: Arc<Mutex<Vec<String>>> = Arc::default();
             let list = told.clone();

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use super::group::{CHUNK, Group, Op, OpFn};
 use super::lanes::{Fn2, Isa, Lane, Step, arith, pick};
+use super::shape::{Field, Kind, Shape, Width, Word};
 use crate::ir::def::BinOp;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
@@ -15,8 +16,12 @@ use crate::lang::scalar::Scalar;
 pub(crate) struct Tree<T, F>(PhantomData<(T, F)>);
 
 impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
+    const SHAPE: Shape = Shape::new("tree").a(Field::Uniform(Width::Four)).x(Word::Target).y(Word::Memory(Kind::Words));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4, C5: `y` is a shared array of one axis of 4-byte elements, of which twice the distance are within its extent
+        // (G3). C1: `a` is uniform, of 4-byte lanes. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let Some(distance) = distance(g, o) else {
@@ -36,6 +41,7 @@ impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
 /// The op is a [`Tree`] of the group's code.
 #[inline(always)]
 pub(crate) unsafe fn distance(g: &Group, tree: &Op) -> Option<usize> {
+    // SAFETY: C4: `y` is a memory of one axis. C1: `a` is uniform, of 4-byte lanes.
     unsafe {
         let memory = &*g.memories.add(tree.y as usize);
         let distance = i64::from(g.first::<i32>(tree.a));
@@ -47,12 +53,15 @@ pub(crate) unsafe fn distance(g: &Group, tree: &Op) -> Option<usize> {
 
 #[inline(always)]
 unsafe fn read<T: Lane>(at: *const u8) -> [T::Repr; CHUNK] {
+    // SAFETY: the caller's address is that of 16 elements.
     unsafe { at.cast::<[T::Repr; CHUNK]>().read_unaligned() }
 }
 
 #[inline(always)]
 unsafe fn combine<T: Lane, F: Fn2<T, Out = T>>(s: *mut u8, mut d: usize) {
     const BYTES: usize = 4 * CHUNK;
+    // SAFETY: the caller's `s` has twice `d` elements of 4 bytes, as many as `T::Repr`; of the last iterations, 16 lie there as `d`
+    // was 8.
     unsafe {
         while d > 0 && d.is_multiple_of(CHUNK) {
             for chunk in 0..d / CHUNK {

@@ -6,6 +6,7 @@ use super::fault::stop_at;
 use super::group::{Group, Op, WARP};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Step, is_wide, lane_of_raw};
+use super::shape::{Shape, Word};
 use crate::device::{Among, FaultKind};
 use crate::lang::ops::{BinaryOp, MathFn, WarpOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
@@ -43,7 +44,10 @@ fn check(g: &mut Group, what: &'static str, span: u32) -> bool {
 pub(crate) struct WarpBarrier;
 
 impl Step for WarpBarrier {
+    const SHAPE: Shape = Shape::new("warp barrier").y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, with one behind.
         unsafe { if check(g, "warp_barrier", (*op).y) { op.add(1) } else { std::ptr::null() } }
     }
 }
@@ -52,11 +56,14 @@ impl Step for WarpBarrier {
 pub(crate) struct Warp;
 
 impl Step for Warp {
+    const SHAPE: Shape = Shape::new("warp").x(Word::Warp);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: G5: the code lives as long as the run of its ops; C4: `x` is a warp operation (indexing checks it).
         let def = unsafe { &(&(*g.code).warps)[(*op).x as usize] };
         if def.among != NONE {
             return match among(g, def) {
-                Ok(()) => unsafe { op.add(1) },
+                Ok(()) => op.wrapping_add(1),
                 Err((kind, lane)) => stop_at(g, kind, def.span, lane, 0),
             };
         }
@@ -71,6 +78,7 @@ impl Step for Warp {
             }
             match def.op {
                 WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+                    // SAFETY: C4: value and result are as wide as the operation's type; all lanes of the warp are active.
                     unsafe { shuffle(g, def, first, count) };
                 }
                 WarpOp::Ballot | WarpOp::Any | WarpOp::All => vote(g, def, first, count),
@@ -78,7 +86,7 @@ impl Step for Warp {
                 _ => reduce(g, def, first, count),
             }
         }
-        unsafe { op.add(1) }
+        op.wrapping_add(1)
     }
 }
 
@@ -106,8 +114,9 @@ fn among(g: &mut Group, def: &WarpDef) -> Result<(), (FaultKind, usize)> {
     let warps: Vec<(usize, usize)> = warps(g).collect();
     for (first, count) in warps {
         let here = (0..count).filter(|&i| g.is_active(first + i)).fold(0u32, |bits, i| bits | 1 << i);
-        let masks: Vec<u32> =
-            (0..count).map(|i| read_value(g, def.among, Scalar::U32, first + i).bits as u32).collect();
+        // A register that views memory has the active lanes only.
+        let mask = |i: usize| read_value(g, def.among, Scalar::U32, first + i).bits as u32;
+        let masks: Vec<u32> = (0..count).map(|i| if here >> i & 1 != 0 { mask(i) } else { 0 }).collect();
         let mut left = here;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
@@ -233,6 +242,7 @@ fn wrong(g: &Group, def: &WarpDef, first: usize, count: usize) -> Option<(FaultK
 unsafe fn shuffle(g: &Group, def: &WarpDef, first: usize, count: usize) {
     let mut values = [0u64; WARP];
     let wide = is_wide(def.scalar);
+    // SAFETY: C4: value and result are as wide as the type, `lane` has 4-byte lanes; the caller's lanes exist, and are active.
     unsafe {
         for (i, value) in values.iter_mut().enumerate().take(count) {
             *value =
@@ -260,7 +270,7 @@ fn vote(g: &Group, def: &WarpDef, first: usize, count: usize) {
         _ => (Scalar::Bool, (ballot == all).into()),
     };
     let bits = lane_of_raw(scalar, raw) as u32;
-    // SAFETY: the result is a 4-byte lane register.
+    // SAFETY: C4: the result of a vote is a register of 4-byte lanes; the lanes of the warp exist.
     (first..first + count).for_each(|lane| unsafe { g.set_lane(def.result, lane, bits) });
 }
 

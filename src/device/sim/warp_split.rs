@@ -97,7 +97,8 @@ impl<'a> Frame<'a> {
         let stays = if polling == all { all & all.wrapping_neg() } else { polling };
         let mut ahead = self.copy();
         for (g, warps) in [(&mut self.group, stays), (&mut ahead.group, all & !stays)] {
-            // SAFETY: the op is in the code of both.
+            // SAFETY: C3: a group that forks is paused behind a [`Poll`](super::control::Poll) of the code, whose `b` is a mask
+            // (C2). C2: the masks of both are those of their code.
             unsafe {
                 mask::restrict(g, warps);
                 g.enter((*op).b);
@@ -108,7 +109,7 @@ impl<'a> Frame<'a> {
         ahead.group.part = number;
         if polling != all {
             // Continues behind the loop, as if the others had left it.
-            // SAFETY: as above.
+            // SAFETY: C3: the op is the same [`Poll`](super::control::Poll).
             ahead.group.resume = ahead.group.at(unsafe { (*op).x });
         }
         ahead
@@ -123,7 +124,7 @@ impl<'a> Frame<'a> {
         self.splits = (1..warps).map(|_| self.copy()).collect();
         for k in 0..warps {
             let g = &mut self.part(k).group;
-            // SAFETY: only masks of the code are used.
+            // SAFETY: C2: the masks of a frame's group are those of its code.
             unsafe { mask::restrict(g, 1 << k) };
             g.enter(0);
             (g.warps, g.is_split, g.part) = (1 << k, true, k);
@@ -136,7 +137,7 @@ impl<'a> Frame<'a> {
         let here = |part: &&Frame<'_>| matches!(part.group.pause, Pause::Barrier | Pause::Grid);
         let all: Vec<&Frame<'_>> = std::iter::once(&*self).chain(&self.splits).filter(here).collect();
         let Some(first) = all.first() else { return false };
-        // SAFETY: a waiting split is paused behind a barrier's op.
+        // SAFETY: C3: a waiting split is paused behind the op of a barrier, which is one of the code's.
         let (op, o) = (first.group.resume, unsafe { &*first.group.resume.wrapping_sub(1) });
         let there: Vec<&Frame<'_>> = all.iter().copied().filter(|part| part.group.resume == op).collect();
         let arrived: usize = there.iter().map(|part| part.group.active_count()).sum();
@@ -169,10 +170,10 @@ impl<'a> Frame<'a> {
     fn missed(&self, what: &'static str, arrived: usize, there: &[&Frame<'_>], all: &[&Frame<'_>]) -> FaultKind {
         let came = |lane: &usize| there.iter().any(|part| part.group.is_active(*lane));
         let missing = (0..self.group.lanes).find(|lane| !came(lane));
-        // SAFETY: the observer is this frame's.
+        // SAFETY: G5: the observer is this frame's, and no op of a group runs meanwhile.
         let parted = missing.and_then(|lane| unsafe { self.group.observer?.as_ref() }.parted_at(lane));
         let other = all.iter().find(|part| part.group.resume != there[0].group.resume);
-        // SAFETY: a waiting split is paused behind a barrier's op.
+        // SAFETY: C3: a waiting split is paused behind the op of a barrier, which is one of the code's.
         let other = other.map(|part| unsafe { (*part.group.resume.wrapping_sub(1)).y });
         let elsewhere = parted.or(other).map(|span| self.group.code().place(span).0);
         FaultKind::Divergence { what, arrived: arrived as u32, expected: self.group.lanes as u32, elsewhere }

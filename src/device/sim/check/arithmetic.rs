@@ -12,6 +12,7 @@ use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
 use crate::device::sim::lanes::slow::read_value;
 use crate::device::sim::lanes::{Isa, Lane, Step, load, pick, plain};
 use crate::device::sim::memory::coef;
+use crate::device::sim::shape::{Field, Shape, Width, Word};
 use crate::ir::def::BinOp;
 use crate::lang::scalar::{Scalar, Value};
 
@@ -72,6 +73,7 @@ overflows!(i8, i16, i32, i64);
 /// Returns whether some active lane's operands are wrong; uniform operands are tested once.
 #[inline(always)]
 unsafe fn any_wrong<T: Lane, U: Lane>(g: &Group, a: Reg, b: Reg, wrong: impl Fn(T, U) -> bool) -> bool {
+    // SAFETY: C1: the op's registers have lanes of `T` and `U`, in all chunks of the mask (G1, G2), as has the mask.
     unsafe {
         let (a, b) = (g.slot(a), g.slot(b));
         if a.stride == 0 && b.stride == 0 {
@@ -101,8 +103,14 @@ fn first_of(g: &Group, holds: impl Fn(usize) -> bool) -> Option<(usize, u64)> {
 struct Overflow<T, F>(PhantomData<(T, F)>);
 
 impl<T: Lane, F: Wrong<T> + Symbol> Step for Overflow<T, F> {
+    const SHAPE: Shape = Shape::new("overflow")
+        .a(Field::Read(Width::of::<T::Repr>()))
+        .b(Field::Read(Width::of::<T::Repr>()))
+        .x(Word::Span);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `a` and `b` have lanes of `T`. C3: there is an op behind.
         unsafe {
             let o = &*op;
             if any_wrong::<T, T>(g, o.a, o.b, F::wrong) { overflowed::<T, F>(g, op) } else { op.add(1) }
@@ -134,7 +142,9 @@ impl Symbol for Pow {
 #[cold]
 #[inline(never)]
 unsafe fn overflowed<T: Lane, F: Wrong<T> + Symbol>(g: &mut Group, op: *const Op) -> *const Op {
+    // SAFETY: C3: the caller's op is one of the code's, which does not change while it runs (G5).
     let o = unsafe { &*op };
+    // SAFETY: C1: `a` and `b` have lanes of `T`; active lanes exist (G2).
     let value = |reg: Reg, lane: usize| T::get(unsafe { g.lane::<T::Repr>(reg, lane) });
     match first_of(g, |lane| F::wrong(value(o.a, lane), value(o.b, lane))) {
         Some((lane, others)) => {
@@ -142,7 +152,7 @@ unsafe fn overflowed<T: Lane, F: Wrong<T> + Symbol>(g: &mut Group, op: *const Op
             let operation = format!("{} {} {}", shown(o.a), F::SYMBOL, shown(o.b));
             stop_at(g, FaultKind::Overflow { operation, ty: T::SCALAR }, o.x, lane, others)
         }
-        None => unsafe { op.add(1) },
+        None => op.wrapping_add(1),
     }
 }
 
@@ -157,9 +167,11 @@ struct AffineOverflow;
 
 /// Returns the smallest and the largest value of an affine form over the group.
 unsafe fn bounds(g: &Group, index: &Index) -> (i64, i64) {
+    // SAFETY: C5: forms have uniform registers of 4-byte lanes.
     let base = i64::from(unsafe { g.first::<i32>(index.base) });
     let mut bounds = (base, base);
     for d in 0..AXES {
+        // SAFETY: C5: the same.
         let span = unsafe { coef(g, index.coef[d]) } * (g.shape[d] as i64 - 1);
         bounds = (bounds.0 + span.min(0), bounds.1 + span.max(0));
     }
@@ -168,8 +180,10 @@ unsafe fn bounds(g: &Group, index: &Index) -> (i64, i64) {
 
 unsafe fn at_lane(g: &Group, index: &Index, lane: usize) -> i32 {
     let coordinates = g.coordinates(lane);
+    // SAFETY: C5: forms have uniform registers of 4-byte lanes.
     let mut value = unsafe { g.first::<i32>(index.base) };
     for d in 0..AXES {
+        // SAFETY: C5: the same.
         let step = unsafe { coef(g, index.coef[d]) } as i32;
         value = value.wrapping_add(step.wrapping_mul(coordinates[d] as i32));
     }
@@ -177,7 +191,10 @@ unsafe fn at_lane(g: &Group, index: &Index, lane: usize) -> i32 {
 }
 
 impl Step for AffineOverflow {
+    const SHAPE: Shape = Shape::new("affine overflow").x(Word::Span).y(Word::Forms(2));
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C5: `y` has two affine forms. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let axes = &(&(*g.code).accesses)[o.y as usize].axes;
@@ -245,8 +262,11 @@ pub(crate) fn affine_overflow(op: BinOp) -> Option<(OpFn, u16)> {
 struct Shift<T>(PhantomData<T>);
 
 impl<T: Lane + Into<i128>> Step for Shift<T> {
+    const SHAPE: Shape = Shape::new("shift check").b(Field::Read(Width::of::<T::Repr>())).x(Word::Span);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `b` has lanes of `T`; active lanes exist (G2). C3: there is an op behind.
         unsafe {
             let o = &*op;
             let ty = Scalar::ALL.get(o.y as usize).copied().unwrap_or(Scalar::I32);
@@ -295,7 +315,10 @@ fn limits(ty: Scalar) -> (f64, f64, bool) {
 }
 
 impl Step for Conversion {
+    const SHAPE: Shape = Shape::new("conversion check").x(Word::Span).y(Word::Types);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `a` is as wide as the type with number `c`. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let scalar = |n: u32| Scalar::ALL.get(n as usize).copied().unwrap_or(Scalar::F32);
@@ -330,7 +353,10 @@ pub(crate) fn number(scalar: Scalar) -> u32 {
 struct Finite;
 
 impl Step for Finite {
+    const SHAPE: Shape = Shape::new("finite check").x(Word::Birth).y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `x` is one of the code's births (indexing checks it), and `d` as wide as its type. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let birth = &(&(*g.code).births)[o.x as usize];

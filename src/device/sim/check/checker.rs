@@ -101,7 +101,7 @@ impl<'a> Checker<'a> {
         if self.careful {
             return (Planes::NONE, false);
         }
-        // SAFETY: there is one for each memory of the code.
+        // SAFETY: G4: there is one for each memory of the code.
         let bytes = unsafe { (*g.memories.add(memory)).len };
         let len = bytes / watched.unit.max(1);
         let store = &mut self.stores[memory];

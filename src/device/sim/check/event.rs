@@ -114,6 +114,7 @@ pub(super) const LOOK: u8 = 3;
 /// Applies the rules to the words of an element and updates them; returns false if a rule is violated.
 #[inline(always)]
 pub(super) unsafe fn note_cell(e: &Event<'_>, cell: usize, me: u64, lane: usize, kind: u64) -> bool {
+    // SAFETY: the caller's cell suits [`noted`].
     unsafe {
         match (e.note.touch, e.warps) {
             (Touch::Load, false) => noted::<LOAD, false>(e, cell, me, lane, kind),
@@ -141,6 +142,8 @@ pub(super) unsafe fn update_cell(
     spread: usize,
     warps: bool,
 ) {
+    // SAFETY: the caller's cell is in the planes, of which there is one for each kind of access that the memory's notes have;
+    // others are null. What several workers write is locked.
     unsafe {
         let (me, words) = (now.own | (lane as u64) << LANE_SHIFT, planes.words(cell));
         let (kind, seen) = (company(lane, spread), (words.0, planes.look(cell)));
@@ -165,6 +168,8 @@ pub(super) unsafe fn noted<const TOUCH: u8, const WARPS: bool>(
     lane: usize,
     kind: u64,
 ) -> bool {
+    // SAFETY: the caller's cell is in the planes, of which there is one for each kind of access that the memory's notes have;
+    // others are null. What several workers write is locked.
     unsafe {
         let words = e.planes.words(cell);
         match TOUCH {

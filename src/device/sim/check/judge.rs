@@ -47,7 +47,7 @@ impl Checker<'_> {
             if !g.is_active(lane) {
                 continue;
             }
-            // SAFETY: the access is one of the group's code.
+            // SAFETY: C5: the access is one of the code's, and the lane exists.
             let Some(addr) = one.or_else(|| unsafe { memory::address(g, e.access, lane) }) else { continue };
             if e.note.form == Form::One {
                 one = Some(addr);
@@ -79,7 +79,7 @@ impl Checker<'_> {
     /// Returns the trace of a shared array of this block.
     fn shared_trace(&mut self, g: &Group, e: &Event<'_>) -> Option<Box<Trace>> {
         let memory = e.access.memory as usize;
-        // SAFETY: there is one for each memory of the code.
+        // SAFETY: G4: there is one for each memory of the code.
         let bytes = unsafe { (*g.memories.add(memory)).len };
         let fits = |trace: &Trace| trace.len == bytes / e.watched.unit.max(1);
         let mut trace = match self.traces[memory].take() {

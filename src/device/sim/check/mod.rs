@@ -83,14 +83,18 @@ pub(crate) fn may_race(code: &Code, extents: &Extents) -> bool {
 
 impl Observer for Checker<'_> {
     unsafe fn touches(&mut self, g: &mut Group, note: &Note) {
+        // SAFETY: C4: the op's note is one of the code's.
         unsafe { self.touched(g, note) }
     }
 
     unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, iterations: usize, iteration: isize) -> bool {
+        // SAFETY: C4: the op's note is one of the code's, of a load, and its elements are inside.
         unsafe { self.touched_over(g, note, run, iterations, iteration) }
     }
 
     unsafe fn tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
+        // SAFETY: C4, C7: the notes are the code's, of the array of the tree behind them, whose extent is at least twice the
+        // distance.
         unsafe { self.touched_by_tree(g, notes, distance) }
     }
 
@@ -169,6 +173,7 @@ impl Observer for Checker<'_> {
         words: &[u64],
         reaches: &dyn Fn(&mut Group) -> Vec<Reach>,
     ) -> bool {
+        // SAFETY: C4, C11: the notes are those of a region of the code, and not of local arrays, which regions do not report.
         unsafe { self.reached(g, region, words, reaches) }
     }
 

@@ -157,6 +157,7 @@ impl Quick {
     /// The planes are those of the memory whose events were kept.
     pub unsafe fn write_out(&mut self, planes: &Planes, now: &Now, isa: Isa, warps: bool) {
         self.out = true;
+        // SAFETY: the planes are those of the memory, whose kept elements and those known to be written are inside.
         unsafe {
             if std::mem::take(&mut self.behind) {
                 let born = self.born;
@@ -209,6 +210,7 @@ unsafe fn replay(planes: &Planes, now: &Now, touch: Touch, pattern: &Pattern, is
 unsafe fn replay_cells(planes: &Planes, now: &Now, touch: Touch, cells: &[u32], warps: bool) {
     for (lane, &cell) in cells.iter().enumerate().filter(|(_, c)| **c != NO_CELL) {
         let cell = cell as usize;
+        // SAFETY: cells are kept only if they are inside; there is one for each kind of access that the memory's notes have
         unsafe {
             match touch {
                 Touch::Atomic | Touch::Look => update_cell(planes, now, touch, cell, lane, 0, warps),

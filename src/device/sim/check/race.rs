@@ -34,11 +34,12 @@ impl Checker<'_> {
     /// Handles an element for which the fast rules failed.
     pub(super) unsafe fn doubtful(&mut self, g: &Group, e: &Event<'_>, p: &Party) {
         let me = e.now.own | (p.lane as u64) << LANE_SHIFT;
+        // SAFETY: the caller's cell is in the planes.
         let words = unsafe { e.planes.words(p.cell) };
         let finding = match self.wrong(e, p, me, words) {
             None => {
                 // The conflict was with another lane of this access, whose word has been updated meanwhile.
-                // SAFETY: the cell is in the planes.
+                // SAFETY: the cell is that of an element of the event, and below the number of words of its planes.
                 unsafe { note_cell(e, p.cell, me, p.lane, ONE) };
                 return;
             }
@@ -51,7 +52,7 @@ impl Checker<'_> {
                 let other = self.other(e, p, word);
                 let (finding, benign) = self.race(g, e, p, Clash { other, deed });
                 if benign {
-                    // SAFETY: the cell is in the planes.
+                    // SAFETY: the cell is that of an element of the event, and below the number of words of its planes.
                     unsafe { *e.planes.w.add(p.cell) = e.now.together(word, me) };
                 }
                 finding
@@ -75,7 +76,7 @@ impl Checker<'_> {
         match e.note.touch {
             Touch::Load => unwritten().or_else(|| broken(w, Deed::Writes)).or_else(|| broken(a, Deed::Updates)),
             Touch::Store => {
-                // SAFETY: the cell is in the planes.
+                // SAFETY: the cell is that of an element of the event, and below the number of words of its planes.
                 let l = unsafe { e.planes.look(p.cell) };
                 let plain = || broken(w, Deed::Writes).or_else(|| broken(r, Deed::Reads));
                 plain().or_else(|| broken(a, Deed::Updates)).or_else(|| broken(l, Deed::Looks))
@@ -159,7 +160,7 @@ fn writes_before(g: &Group, e: &Event<'_>, p: &Party, other: usize) -> bool {
     if e.note.touch != Touch::Store || other >= p.lane || !g.is_active(other) {
         return false;
     }
-    // SAFETY: the access is one of the group's code.
+    // SAFETY: C5: the access is one of the code's, and the lane exists.
     let addr = unsafe { memory::address(g, e.access, other) };
     addr.is_some_and(|addr| e.cell(addr) == e.cell(p.addr))
 }

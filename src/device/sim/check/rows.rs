@@ -203,6 +203,7 @@ struct Writes<const R: bool, const A: bool, const WARPS: bool, const MASK: bool>
 impl<const A: bool, const WARPS: bool, const MASK: bool> Rows for Reads<A, WARPS, MASK> {
     #[inline(always)]
     unsafe fn run(now: &Now, row: &Row) -> bool {
+        // SAFETY: the caller's row suits [`reads`]: it is the same row.
         unsafe {
             match (row.step, row.spread) {
                 (1, 0) if row.lane_step == 1 => {
@@ -217,6 +218,8 @@ impl<const A: bool, const WARPS: bool, const MASK: bool> Rows for Reads<A, WARPS
 
 #[inline(always)]
 unsafe fn reads<const A: bool, const WARPS: bool, const MASK: bool>(now: &Now, row: &Row) -> bool {
+    // SAFETY: the caller's row lies within the planes, of which there is one for each kind of access that the memory's notes have.
+    // Lanes of the row exist, and the mask has them (G2).
     unsafe {
         let now = *now;
         let mut bad = false;
@@ -238,6 +241,7 @@ unsafe fn reads<const A: bool, const WARPS: bool, const MASK: bool>(now: &Now, r
 impl<const R: bool, const A: bool, const WARPS: bool, const MASK: bool> Rows for Writes<R, A, WARPS, MASK> {
     #[inline(always)]
     unsafe fn run(now: &Now, row: &Row) -> bool {
+        // SAFETY: the caller's row suits [`writes`]: it is the same row.
         unsafe {
             match row.step {
                 1 if row.lane_step == 1 => writes::<R, A, WARPS, MASK>(now, &Row { step: 1, lane_step: 1, ..*row }),
@@ -249,6 +253,8 @@ impl<const R: bool, const A: bool, const WARPS: bool, const MASK: bool> Rows for
 
 #[inline(always)]
 unsafe fn writes<const R: bool, const A: bool, const WARPS: bool, const MASK: bool>(now: &Now, row: &Row) -> bool {
+    // SAFETY: the caller's row lies within the planes, of which there is one for each kind of access that the memory's notes have.
+    // Lanes of the row exist, and the mask has them (G2).
     unsafe {
         let now = *now;
         let mut bad = false;
@@ -276,18 +282,21 @@ unsafe fn writes<const R: bool, const A: bool, const WARPS: bool, const MASK: bo
 }
 
 unsafe fn base<S: Rows>(now: &Now, row: &Row) -> bool {
+    // SAFETY: the caller's row suits the loop.
     unsafe { S::run(now, row) }
 }
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn avx2<S: Rows>(now: &Now, row: &Row) -> bool {
+    // SAFETY: the caller's row suits the loop. G6: the machine has these instructions.
     unsafe { S::run(now, row) }
 }
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn avx512<S: Rows>(now: &Now, row: &Row) -> bool {
+    // SAFETY: the caller's row suits the loop. G6: the machine has these instructions.
     unsafe { S::run(now, row) }
 }
 

@@ -36,6 +36,7 @@ impl Planes {
     /// `cell` is below `len`, and nothing else is writing the words.
     #[inline(always)]
     pub unsafe fn words(&self, cell: usize) -> (u64, u64, u64) {
+        // SAFETY: the caller's cell is below `len`, and planes that are not null have as many words.
         let word = |plane: *mut u64| if plane.is_null() { 0 } else { unsafe { *plane.add(cell) } };
         (word(self.w), word(self.r), word(self.a))
     }
@@ -46,6 +47,7 @@ impl Planes {
     /// As for [`Planes::words`].
     #[inline(always)]
     pub unsafe fn look(&self, cell: usize) -> u64 {
+        // SAFETY: the caller's cell is below `len`, and a plane that is not null has as many words.
         if self.l.is_null() { 0 } else { unsafe { *self.l.add(cell) } }
     }
 }
@@ -187,8 +189,10 @@ impl Globals {
         let born = self.start << GLOBAL_TIME_SHIFT;
         // SAFETY: the cell is in bounds.
         if let Some(own) = self.written(memory) {
+            // SAFETY: the cell is below the number of marks; the workers have ended.
             return cell < own.len && unsafe { *own.bytes.add(cell) } != own.mark;
         }
+        // SAFETY: the cell is below the number of words; the workers have ended.
         self.planes(memory).is_some_and(|planes| cell < planes.len && unsafe { *planes.w.add(cell) } < born)
     }
 
@@ -201,7 +205,7 @@ impl Globals {
         }
         let Some(planes) = self.planes(memory) else { return true };
         let born = self.start << GLOBAL_TIME_SHIFT;
-        // SAFETY: as above.
+        // SAFETY: the marks have this length, and nothing changes them any more.
         let words = unsafe { std::slice::from_raw_parts(planes.w, planes.len) };
         words.chunks(SCAN).all(|part| part.iter().fold(true, |all, &word| all & (word >= born)))
     }

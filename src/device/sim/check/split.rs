@@ -121,7 +121,7 @@ impl Polls {
             return;
         }
         let Some(lane) = g.active().next() else { return };
-        // SAFETY: the access is one of the group's code; the element has the scalar's size.
+        // SAFETY: C5: the access is one of the code's; the element, which is in bounds, has the scalar's size.
         let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { return };
         let value = super::text::in_memory(addr, e.access.scalar).bits;
         let part = self.part(g);

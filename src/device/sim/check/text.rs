@@ -38,7 +38,7 @@ pub(crate) fn place_text(g: &Group, e: &Event<'_>, addr: *const u8, component: u
 /// As [`place_text`]; for a vector, with the component if `one`.
 pub(crate) fn element_path(g: &Group, e: &Event<'_>, addr: *const u8, component: usize, one: bool) -> String {
     let number = e.access.memory as usize;
-    // SAFETY: there is one for each memory of the code.
+    // SAFETY: G4: there is one for each memory of the code.
     let memory: &MemoryRt = unsafe { &*g.memories.add(number) };
     let def = &g.code().memories[number];
     let offset = addr as usize - memory.ptr as usize;
@@ -63,7 +63,7 @@ pub(crate) fn local_text(g: &Group, access: &Access, lane: usize, component: Opt
     let number = access.memory as usize;
     let def = &g.code().memories[number];
     debug_assert_eq!(def.kind, MemoryKind::Local);
-    // SAFETY: there is one for each memory of the code, and the access is one of the code's.
+    // SAFETY: C5, G4: the access and its memory are the code's; the caller's lane exists.
     let (memory, addr) = unsafe { (&*g.memories.add(number), crate::device::sim::memory::address(g, access, lane)) };
     let offset = addr.map_or(0, |a| a as usize - memory.ptr as usize);
     let width = |scalar: Scalar| if is_wide(scalar) { 2 } else { 1 };

@@ -23,6 +23,8 @@ impl Deed {
 /// Returns the pattern of an access with the same or affine indices, if its active lanes are contiguous and it is in bounds.
 #[inline(always)]
 pub(super) unsafe fn pattern_of(g: &mut Group, e: &Event<'_>) -> Option<Pattern> {
+    // SAFETY: C4, C5: note and access are the code's; a note of the same indices in all lanes is one of uniform indices, others
+    // have affine ones.
     unsafe {
         let mut pattern = if e.note.form == Form::One {
             let addr = memory::uniform_address(g, e.access)?;
@@ -61,24 +63,27 @@ unsafe fn list_cells(isa: Isa, g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -
         Isa::Avx512 => list_avx512,
         _ => list_chunks,
     };
-    // SAFETY: the machine supports `isa`.
+    // SAFETY: C5: the caller's event is of an access of the code, of lanes. G6: the machine has the instructions of `isa`.
     unsafe { list(g, e, cells) }
 }
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn list_avx2(g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
+    // SAFETY: the caller's event suits [`list_chunks`]. G6: the machine has these instructions.
     unsafe { list_chunks(g, e, cells) }
 }
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn list_avx512(g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
+    // SAFETY: the caller's event suits [`list_chunks`]. G6: the machine has these instructions.
     unsafe { list_chunks(g, e, cells) }
 }
 
 #[inline(always)]
 unsafe fn list_chunks(g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
+    // SAFETY: C5: the access is one of lanes, whose memory exists (G3); the mask has its chunks (G2).
     unsafe {
         let memory = &*g.memories.add(e.access.memory as usize);
         let shift = e.watched.unit.trailing_zeros();
@@ -124,7 +129,7 @@ impl<'a> Checker<'a> {
             now.born = 0;
         }
         now.modest = note.traits.own;
-        // SAFETY: there is one for each memory of the code.
+        // SAFETY: G4: there is one for each memory of the code.
         let start = unsafe { (*g.memories.add(number)).ptr };
         let locked = global && self.watch.globals.shared;
         let (written, warps) = (own, code.warp_ops);
@@ -136,6 +141,7 @@ impl<'a> Checker<'a> {
     pub(super) unsafe fn touched(&mut self, g: &mut Group, note: &Note) {
         let code = self.code;
         let access = &code.accesses[note.access as usize];
+        // SAFETY: C4, C5: note and access are the code's, and so is the memory.
         unsafe {
             if code.memories[access.memory as usize].kind == MemoryKind::Local {
                 return self.touched_local(g, note, access);
@@ -157,6 +163,7 @@ impl<'a> Checker<'a> {
 
     /// Compares an access with the shadow words of its elements.
     unsafe fn looked_at(&mut self, g: &mut Group, e: &Event<'_>) {
+        // SAFETY: C4: the event is of a note of the code.
         unsafe {
             let clean = match e.note.form {
                 Form::One => self.one(g, e),
@@ -172,6 +179,7 @@ impl<'a> Checker<'a> {
     /// Keeps an access to a shared array as a pattern, if that proves it correct. Returns whether the access has been checked.
     #[inline(always)]
     unsafe fn kept(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
+        // SAFETY: C4: the event is of a note of the code; the planes are those of its memory.
         unsafe {
             let deed = Deed::of(e);
             let (isa, quick) = (self.isa, &mut self.quick[e.access.memory as usize]);
@@ -206,6 +214,7 @@ impl<'a> Checker<'a> {
 
     /// Checks an access of all active lanes to one element.
     unsafe fn one(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
+        // SAFETY: C5: the note is of an access with uniform indices, whose element is in bounds.
         unsafe {
             let Some(addr) = memory::uniform_address(g, e.access) else { return true };
             let (first, last) = ends(g);
@@ -219,6 +228,7 @@ impl<'a> Checker<'a> {
             return false;
         }
         let cell = e.cell(addr);
+        // SAFETY: `cell` looks whether the cell is in the planes.
         (0..e.components()).all(|k| unsafe { self.cell(e, cell + k * e.pitch(), first, last - first) })
     }
 
@@ -237,6 +247,8 @@ impl<'a> Checker<'a> {
 
     /// Checks rows of elements at fixed strides; returns false if a rule is violated or they are no rows.
     unsafe fn rows(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
+        // SAFETY: C5: the note is of an access with affine indices. `row` looks whether its cells are in the planes; the lanes of
+        // the row are in the chunks of the mask.
         unsafe {
             if !e.goes_by_rows() {
                 return false;
@@ -301,6 +313,7 @@ impl<'a> Checker<'a> {
 
     /// Checks an access with separate indices, chunk by chunk; returns false if a rule is violated.
     unsafe fn lanes(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
+        // SAFETY: C5: the note is of an access with indices of lanes.
         unsafe {
             match (e.note.touch, e.warps) {
                 (Touch::Load, false) => self.lanes_of::<LOAD, false>(g, e),
@@ -316,6 +329,7 @@ impl<'a> Checker<'a> {
     }
 
     unsafe fn lanes_of<const TOUCH: u8, const WARPS: bool>(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
+        // SAFETY: C5: the access's memory exists (G3), and the mask has its chunks (G2). Cells are below the number of words.
         unsafe {
             let memory = &*g.memories.add(e.access.memory as usize);
             let (parts, pitch, len) = (e.components(), e.pitch(), e.planes.len);
@@ -371,6 +385,7 @@ impl<'a> Checker<'a> {
 
     /// Checks one access of a tree's first iteration, to `count` elements from `first` on.
     unsafe fn touched_by_branch(&mut self, g: &mut Group, note: &Note, first: usize, count: usize) -> bool {
+        // SAFETY: C4: the note is one of the code's; the elements are in the planes.
         unsafe {
             let Some(e) = self.event(g, note) else { return false };
             if e.global || first + count > e.planes.len {
@@ -385,6 +400,7 @@ impl<'a> Checker<'a> {
     /// Records a pattern, which is in bounds, in the log or in words; returns false if a rule is violated.
     #[inline(always)]
     pub(super) unsafe fn noted_as(&mut self, e: &Event<'_>, pattern: &Pattern) -> bool {
+        // SAFETY: the caller's pattern is in the planes, which are those of the memory; `row` looks at it again.
         unsafe {
             if !e.global {
                 let quick = &mut self.quick[e.access.memory as usize];
@@ -419,6 +435,7 @@ impl<'a> Checker<'a> {
         if self.code.memories[self.code.accesses[note.access as usize].memory as usize].kind == MemoryKind::Local {
             return false;
         }
+        // SAFETY: C4: the note is one of the code's; the caller's elements are inside, and so in the planes.
         unsafe {
             let Some(e) = self.event(g, note) else { return true };
             if e.written.is_some() || e.planes.r.is_null() {
@@ -432,6 +449,7 @@ impl<'a> Checker<'a> {
 
     /// Checks each active lane individually; reports what is wrong.
     unsafe fn lane_by_lane(&mut self, g: &mut Group, e: &Event<'_>) {
+        // SAFETY: C5: the access is one of the code's; active lanes exist (G2). Cells are below the number of words.
         unsafe {
             for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {
                 if !g.is_active(lane) {
@@ -460,13 +478,14 @@ impl Checker<'_> {
         }
         let lanes = self.locals.lanes;
         let columns = if is_wide(access.scalar) { 2 } else { 1 };
-        // SAFETY: there is one for each memory of the code.
+        // SAFETY: G4: there is one for each memory of the code.
         let (start, unit) = unsafe { ((*g.memories.add(number)).ptr as usize, (*g.memories.add(number)).unit) };
         let column = |addr: *mut u8, k: usize| (addr as usize - start) / unit.max(1) + k * columns;
         let written = &mut self.locals.written[number];
         let mut missing = None;
         for k in 0..note.components as usize {
             if note.form == Form::One && g.full {
+                // SAFETY: C5: the access is one of the code's, with uniform indices, as the note says.
                 let Some(addr) = (unsafe { memory::uniform_address(g, access) }) else { return };
                 let at = column(addr, k) * lanes;
                 let Some(flags) = written.get_mut(at..at + g.lanes) else { return };
@@ -477,6 +496,7 @@ impl Checker<'_> {
                 continue;
             }
             for lane in g.active() {
+                // SAFETY: C5: the access is one of the code's; active lanes exist (G2).
                 let Some(addr) = (unsafe { memory::address(g, access, lane) }) else { continue };
                 match (written.get_mut(column(addr, k) * lanes + lane), note.touch) {
                     (Some(0), Touch::Load) => missing = missing.or(Some((lane, k))),
@@ -487,12 +507,14 @@ impl Checker<'_> {
         }
         if let Some((lane, k)) = missing {
             let unwritten = |lane: &usize| {
+                // SAFETY: C5: as above.
                 let addr = unsafe { memory::address(g, access, *lane) };
                 addr.is_some_and(|addr| self.locals.written[number].get(column(addr, k) * lanes + lane) == Some(&0))
             };
             let others = (g.active().filter(unwritten).count() as u64).saturating_sub(1);
             // If all components of a vector are unwritten, the report names the element.
             let is_missing = |k: usize| {
+                // SAFETY: C5: as above.
                 let addr = unsafe { memory::address(g, access, lane) };
                 addr.is_some_and(|addr| self.locals.written[number].get(column(addr, k) * lanes + lane) == Some(&0))
             };

@@ -16,6 +16,8 @@ impl Checker<'_> {
     /// # Safety
     /// The event's note is one of the group's code.
     pub(super) unsafe fn own(&mut self, g: &mut Group, e: &Event<'_>, written: &Written) {
+        // SAFETY: C4: the event is of a note of the code. A pattern that is found lies within the marks, and no other thread
+        // accesses its elements.
         unsafe {
             let Some(pattern) = pattern_of(g, e) else { return self.own_by_lane(g, e, written) };
             let clean = pattern.walk(std::ptr::null()).each(pattern.first, |row, cell| match e.note.touch {
@@ -34,7 +36,7 @@ impl Checker<'_> {
     /// Checks an access lane by lane; reports what is wrong.
     unsafe fn own_by_lane(&mut self, g: &Group, e: &Event<'_>, written: &Written) {
         for lane in g.active() {
-            // SAFETY: as above.
+            // SAFETY: C5: the event's access is one of the code's; active lanes exist (G2).
             let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { continue };
             for component in 0..e.components() {
                 let cell = e.cell(addr) + component * e.pitch();
@@ -64,6 +66,7 @@ impl Written {
     /// Marks a row as written; always returns true.
     #[inline(always)]
     unsafe fn mark_row(&self, cell: usize, step: isize, count: usize) -> bool {
+        // SAFETY: the caller's row lies within the marks, and no other thread accesses its elements.
         unsafe {
             let first = self.bytes.add(cell);
             if step == 1 {
@@ -77,6 +80,7 @@ impl Written {
 
     #[inline(always)]
     unsafe fn is_marked(&self, cell: usize, step: isize, count: usize) -> bool {
+        // SAFETY: the caller's row lies within the marks, and no other thread accesses its elements.
         unsafe {
             let first = self.bytes.add(cell);
             if step == 1 {

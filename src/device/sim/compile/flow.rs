@@ -632,8 +632,9 @@ impl<'a> Compiler<'a> {
             let top = self.target();
             self.report_parted(from, span, body, true);
             self.iteration(label, body);
-            if own.is_none() {
-                self.try_dot(dot, &def);
+            match own {
+                None => self.try_dot(dot, &def),
+                Some(_) => self.drop_dot(dot),
             }
             if let Some(b) = own {
                 let run = self.pick::<Resume>();

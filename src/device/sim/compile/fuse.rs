@@ -39,7 +39,7 @@ fn act_of_masked(function: Maskable) -> Act {
 
 /// Returns whether an op only reports an access to the sanitizer.
 pub(crate) fn is_touch(op: &Op) -> bool {
-    std::ptr::fn_addr_eq(op.run, plain::<ReportTouch>())
+    op.run.is(plain::<ReportTouch>())
 }
 
 impl<'a> Compiler<'a> {
@@ -259,7 +259,7 @@ impl<'a> Compiler<'a> {
         let [Some(p), Some(q)] = accesses else {
             return self.drop_dot(dot);
         };
-        let loads = [first, second].iter().all(|o| std::ptr::fn_addr_eq(o.run, self.pick::<LoadAffine<W4>>()));
+        let loads = [first, second].iter().all(|o| o.run.is(self.pick::<LoadAffine<W4>>()));
         let (regs, accumulates) =
             ([regs[0], regs[1]], regs.get(2) == Some(d) && sum.d == *d && !self.is_uniform_reg(*d));
         let operands = (p.regs == regs[..1] && q.regs == regs[1..]) || (q.regs == regs[..1] && p.regs == regs[1..]);
@@ -285,7 +285,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The loop has another form: the reserved op becomes a jump to the next op.
-    fn drop_dot(&mut self, dot: usize) {
+    pub(crate) fn drop_dot(&mut self, dot: usize) {
         if self.is_observed() {
             self.ops[dot - 1].c = 0;
         }

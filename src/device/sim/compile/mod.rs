@@ -15,6 +15,7 @@ use super::code::*;
 use super::control;
 use super::group::{Op, OpFn};
 use super::lanes::{Isa, Step, pick, plain};
+use super::verify;
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::unseen::Unseen;
@@ -43,8 +44,12 @@ pub struct Compiled {
     pub code: Code,
 }
 
+/// The kernel needs more registers than ops have numbers for.
+#[derive(Debug)]
+pub struct TooLarge;
+
 /// Compiles a kernel for an instruction set.
-pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Compiled {
+pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Result<Compiled, TooLarge> {
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
@@ -163,6 +168,11 @@ impl<'a> Compiler<'a> {
                 extents: memory.extents.clone(),
                 constants: if kind == MemoryKind::Constant { memory.bytes() } else { vec![] },
                 extent_regs: vec![NONE; memory.extents.len()],
+                writable: match memory.space {
+                    Space::Global { access, .. } | Space::Param { access, .. } => access != crate::ir::def::Access::In,
+                    Space::Shared | Space::Local => true,
+                    Space::Constant => false,
+                },
                 // Per-worker partial sums would hide a signed overflow of the total.
                 sums: sums[id.index()] && !(self.checks.arithmetic && memory.layout.leaves[0].ty.scalar().is_signed()),
                 span: memory.span,
@@ -209,8 +219,11 @@ impl<'a> Compiler<'a> {
     }
 
     /// Joins prologue and body.
-    fn finish(mut self) -> Compiled {
+    fn finish(mut self) -> Result<Compiled, TooLarge> {
         self.make_strips();
+        if self.regs.len() > NONE.into() {
+            return Err(TooLarge);
+        }
         let span = self.span(self.kernel.span);
         let shift = self.prologue.len() as u32;
         for &jump in &self.jumps {
@@ -265,7 +278,8 @@ impl<'a> Compiler<'a> {
                 vec![]
             },
         };
-        Compiled { ops, code }
+        verify::debug_verify(&ops, &code, &self.kernel.name);
+        Ok(Compiled { ops, code })
     }
 
     fn emit(&mut self, run: OpFn, op: Op) -> usize {

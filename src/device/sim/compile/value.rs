@@ -42,7 +42,7 @@ impl<'a> Compiler<'a> {
             Kind::Uniform | Kind::UniformWide => {
                 let offset = self.uniform_bytes;
                 self.uniform_bytes += if kind == Kind::Uniform { 64 } else { 128 };
-                RegDef::Uniform { offset }
+                RegDef::Uniform { offset, wide: kind == Kind::UniformWide }
             }
             Kind::Lanes | Kind::LanesWide | Kind::View => {
                 let (column, wide) = (self.columns, kind == Kind::LanesWide);
@@ -50,6 +50,7 @@ impl<'a> Compiler<'a> {
                 RegDef::Lanes { column, wide }
             }
         };
+        // Where there are more than numbers, the code is not used: see `finish`.
         let reg = self.regs.len() as Reg;
         self.regs.push(def);
         self.held.push(0);

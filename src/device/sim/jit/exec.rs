@@ -15,7 +15,7 @@ pub(crate) struct Exec {
 
 // SAFETY: nobody writes to the pages any more, and only their owner unmaps them.
 unsafe impl Send for Exec {}
-// SAFETY: as above.
+// SAFETY: as above: nobody writes to the pages any more.
 unsafe impl Sync for Exec {}
 
 #[cfg(unix)]

@@ -11,7 +11,7 @@ type Lanes = [f32; CHUNK];
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe extern "sysv64" fn one<F: Fn1<f32, Out = f32>>(at: *mut Lanes) {
-    // SAFETY: the caller's memory holds one operand.
+    // SAFETY: R2: machine code puts as many operands there as the function takes, one.
     let x = unsafe { at.read() };
     let mut r = [0.0; CHUNK];
     for i in 0..CHUNK {
@@ -23,7 +23,7 @@ unsafe extern "sysv64" fn one<F: Fn1<f32, Out = f32>>(at: *mut Lanes) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe extern "sysv64" fn two<F: Fn2<f32, Out = f32>>(at: *mut Lanes) {
-    // SAFETY: the caller's memory holds two operands.
+    // SAFETY: R2: machine code puts as many operands there as the function takes, two.
     let (x, y) = unsafe { (at.read(), at.add(1).read()) };
     let mut r = [0.0; CHUNK];
     for i in 0..CHUNK {

@@ -185,7 +185,7 @@ const LARGEST_EXTENT: i64 = 1 << 30;
 const LARGEST: usize = (1 << 31) - 4;
 
 extern "sysv64" fn poll(stop: *const AtomicBool) -> u32 {
-    // SAFETY: the launch's flag, which lives as long as its groups run.
+    // SAFETY: G5: the flag is the launch's, which lives as long as its groups run.
     u32::from(unsafe { (*stop).load(Ordering::Relaxed) })
 }
 
@@ -199,7 +199,8 @@ struct Entry<'a> {
 
 /// Tells the checker of the accesses of an entry; returns 0 if it has nothing to report.
 extern "sysv64" fn report(entry: *const Entry<'_>) -> u32 {
-    // SAFETY: the entry and its group outlive the call of the code, during which nothing else uses the group.
+    // SAFETY: the entry and its group outlive the call of the code, during which nothing else uses the group. Notes of reports are
+    // the code's (C11).
     unsafe {
         let Entry { group, machine, region, frame } = &*entry;
         u32::from(!machine.report(&mut **group, *region, *frame))
@@ -217,11 +218,11 @@ impl RegionCode for Machine {
             }
             g.rooms[region] = vec![Line([0; 8]); self.frame_bytes.div_ceil(64)];
             let frame = Words(g.rooms[region].as_mut_ptr().cast());
-            // SAFETY: the caller's region.
+            // SAFETY: C11: the caller's region is the one of the group's code that this was compiled from.
             unsafe { self.inputs(g, &self.fixed, frame) };
         }
         let frame = Words(g.rooms[region].as_mut_ptr().cast());
-        // SAFETY: as above.
+        // SAFETY: as above: the frame has a room for the region.
         unsafe {
             if self.simple && g.full { self.run_simply(g, region, frame) } else { self.run_with_room(g, region, frame) }
         }
@@ -244,13 +245,13 @@ impl Words {
     /// Writes a word of the header, an input or an output.
     #[inline(always)]
     fn put(self, offset: i32, value: u64) {
-        // SAFETY: these offsets lie in the frame.
+        // SAFETY: offsets are those of the layout, whose bytes the frame has; its words are aligned.
         unsafe { self.0.add(offset as usize).cast::<u64>().write(value) }
     }
 
     #[inline(always)]
     fn get(self, offset: i32) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: as above: the frame has a room for the region, or `put` writes what `get` reads.
         unsafe { self.0.add(offset as usize).cast::<u64>().read() }
     }
 }
@@ -278,7 +279,8 @@ impl Machine {
         let entry = Entry { group: g, machine: self, region, frame };
         frame.put(frame::REPORT, report as *const () as u64);
         frame.put(frame::REPORT_ARG, &raw const entry as u64);
-        // SAFETY: the code is a complete function of this type, and the frame is as it expects.
+        // SAFETY: the code is a complete function of this type, emitted from valid LaneIR: by R1, R2 and R7 it reads what the frame
+        // has, by R3 lanes that the group has, by R9 and R10 it accesses memory that has been checked. G6: it is for this machine.
         unsafe {
             let code: extern "sysv64" fn(*mut u8) -> u32 = std::mem::transmute(self.exec.entry());
             code(frame.0) == 0
@@ -288,7 +290,7 @@ impl Machine {
     /// Runs code that needs nothing to be undone and no register that may view memory, for a full group.
     unsafe fn run_simply(&self, g: &mut Group, region: usize, frame: Words) -> bool {
         frame.put(frame::MASK, 0);
-        // SAFETY: the caller's region.
+        // SAFETY: C11: the caller's region is the one of the group's code that this was compiled from.
         unsafe {
             self.inputs(g, &self.varying, frame);
             let rows = g.shape[1] * g.shape[2];
@@ -302,7 +304,7 @@ impl Machine {
 
     unsafe fn run_with_room(&self, g: &mut Group, region: usize, frame: Words) -> bool {
         ROOM.with(|room| match room.try_borrow_mut() {
-            // SAFETY: the caller's region.
+            // SAFETY: C11: the caller's region is the one of the group's code that this was compiled from.
             Ok(mut room) => unsafe { self.run_in(g, region, frame, &mut room) },
             Err(_) => false,
         })
@@ -319,7 +321,7 @@ impl Machine {
             frame.put(frame::LOG, start);
             frame.put(frame::LOG_END, start + LOG_BYTES as u64);
         }
-        // SAFETY: as above; slots are those of the group's registers.
+        // SAFETY: C11: the region is that of the group's code, and so are its registers.
         unsafe {
             room.slots.clear();
             room.slots.extend(self.writes.iter().map(|w| g.slot(w.reg)));
@@ -374,13 +376,13 @@ impl Machine {
             return false;
         }
         let owned = |&(memory, marked): &(u32, bool)| {
-            // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
+            // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
             let found = g.observer.is_some_and(|observer| unsafe { observer.as_ref() }.is_owned(memory));
             found && (!marked || marks(g, memory).is_some())
         };
         self.owned.iter().all(owned)
             && self.memories.iter().all(|&memory| {
-                // SAFETY: memories of the group's code.
+                // SAFETY: C11: the region's memories are the code's, and there is one for each (G4).
                 let memory = unsafe { &*g.memories.add(memory as usize) };
                 // An element of two bytes has to lie in one word.
                 let aligned = (memory.ptr as usize).is_multiple_of(2);
@@ -404,7 +406,7 @@ impl Machine {
         // Outside of its chunks the mask's memory is stale.
         room.mask.clear();
         room.mask.resize(g.lanes + 4 * CHUNK * MOST, 0);
-        // SAFETY: masks have room for the padded lanes.
+        // SAFETY: G2: the lanes are in chunks of the current mask.
         let lanes = unsafe { std::slice::from_raw_parts(g.mask.add(first), end - first) };
         room.mask[first..end].copy_from_slice(lanes);
         frame.put(frame::MASK, room.mask.as_ptr() as u64);
@@ -414,7 +416,8 @@ impl Machine {
     /// Lets registers that are written lie in memory of their own, and copies what has to be put back where the code leaves.
     unsafe fn take_homes(&self, g: &mut Group, room: &mut Room) {
         room.kept.clear();
-        // SAFETY: registers of the group's code, with room for all lanes.
+        // SAFETY: C11: registers that the region writes exist and are as wide as it says, with a home each (G4) that has all chunks
+        // of a column (G1).
         unsafe {
             for written in self.writes.iter().filter(|w| !w.uniform) {
                 let (slot, home) = (g.slot(written.reg), *g.homes.add(written.reg as usize));
@@ -433,7 +436,8 @@ impl Machine {
     #[inline(always)]
     unsafe fn inputs(&self, g: &mut Group, inputs: &[(i32, Input)], frame: Words) {
         for &(offset, input) in inputs {
-            // SAFETY: registers and memories of the group's code.
+            // SAFETY: C11: uniform registers are as wide as their scalars; registers and memories exist, and axes are among those
+            // of the memory (G4).
             let value = unsafe {
                 match input {
                     Input::Uniform(reg, scalar) if is_wide(scalar) => g.first::<u64>(reg),
@@ -465,7 +469,7 @@ impl Machine {
         spread.clear();
         for &(offset, input) in &self.varying {
             let Input::Lanes(reg) = input else { continue };
-            // SAFETY: registers of the group's code.
+            // SAFETY: C11: registers that the region reads exist, with a home each (G4).
             unsafe {
                 let (slot, home) = (g.slot(reg), *g.homes.add(reg as usize));
                 if slot.ptr != home.ptr {
@@ -482,7 +486,7 @@ impl Machine {
     #[inline(always)]
     unsafe fn outputs(&self, g: &mut Group, frame: Words) {
         for (number, written) in self.writes.iter().filter(|w| w.uniform).enumerate() {
-            // SAFETY: outputs lie in the frame, and the registers are uniform.
+            // SAFETY: C11: the registers are uniform, and as wide as their scalars.
             unsafe {
                 let value = frame.get(self.outputs + 8 * number as i32);
                 match written.scalar {
@@ -496,7 +500,8 @@ impl Machine {
 
     /// Puts back what the code has changed.
     unsafe fn undo(&self, g: &mut Group, room: &Room, frame: Words) {
-        // SAFETY: the log holds records of stores within memories of the launch; registers are those of the group's code.
+        // SAFETY: R9: the log holds records of stores that have been checked, within memories of the launch. C11: registers and
+        // their homes exist, and `kept` has what `take_homes` put there, in the same order.
         unsafe {
             if self.exits.logged {
                 let end = frame.get(frame::LOG) as usize;
@@ -521,7 +526,7 @@ impl Machine {
 
 /// Returns the marks of a memory's written elements, and their value.
 fn marks(g: &Group, memory: u32) -> Option<(*mut u8, u8)> {
-    // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
+    // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
     unsafe { g.observer?.as_ref() }.marks(memory)
 }
 
@@ -533,14 +538,14 @@ fn bytes_of(g: &Group, register: &Written) -> usize {
 /// Copies the active chunks of a register that views memory, where they may lie apart, and behind which there may be nothing.
 unsafe fn copy_view(g: &Group, slot: Slot, to: *mut u8) {
     for chunk in g.lo..g.hi {
-        // SAFETY: a view has all active chunks; only registers of 4-byte lanes view memory.
+        // SAFETY: G1: a view has the chunks of the mask, of 4-byte lanes (C6); `to` has room for all chunks.
         unsafe { std::ptr::copy(slot.ptr.wrapping_add(chunk * slot.stride), to.add(4 * CHUNK * chunk), 4 * CHUNK) };
     }
 }
 
 /// Writes the old data of a record back.
 unsafe fn undo_store(record: *const u8) {
-    // SAFETY: a complete record of the log.
+    // SAFETY: R9: a complete record of the log, of a store that has been checked: its lanes are within the memory.
     unsafe {
         let address = record.cast::<u64>().read_unaligned() as *mut u8;
         let mask = record.add(8).cast::<u32>().read_unaligned();

@@ -28,7 +28,7 @@ pub(crate) mod text;
 pub(crate) mod verify;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::ir::def::MemId;
 use crate::lang::ops::MathFn;

@@ -3,7 +3,7 @@
 
 mod agree;
 mod eval;
-mod kernels;
+pub(crate) mod kernels;
 mod random;
 mod rules;
 

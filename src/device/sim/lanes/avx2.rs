@@ -12,9 +12,11 @@ pub(crate) struct V256(__m256i, __m256i);
 /// Applies an intrinsic for integers or (`ps`) floats to both halves.
 macro_rules! halves {
     ($f:ident($($v:expr),*)) => {
+        // SAFETY: G6: values of this type only exist in steps for AVX2.
         unsafe { V256($f($($v.0),*), $f($($v.1),*)) }
     };
     (ps $f:ident$(::<$how:ident>)?($($v:expr),*)) => {
+        // SAFETY: G6: as above.
         unsafe {
             V256(
                 _mm256_castps_si256($f$(::<$how>)?($(_mm256_castsi256_ps($v.0)),*)),
@@ -24,21 +26,23 @@ macro_rules! halves {
     };
 }
 
-// SAFETY (all): the trait requires that AVX2 is enabled.
 impl Wide for V256 {
     const ROOMY: bool = false;
 
     #[inline(always)]
     unsafe fn load(ptr: *const u8) -> Self {
+        // SAFETY: the caller's `ptr` is good for 64 bytes. G6: the step is for this machine.
         unsafe { V256(_mm256_loadu_si256(ptr.cast()), _mm256_loadu_si256(ptr.add(32).cast())) }
     }
     #[inline(always)]
     unsafe fn broadcast(ptr: *const u8) -> Self {
+        // SAFETY: the caller's `ptr` is good for 4 bytes. G6: the step is for this machine.
         let one = unsafe { _mm256_set1_epi32(ptr.cast::<i32>().read_unaligned()) };
         V256(one, one)
     }
     #[inline(always)]
     unsafe fn store(self, ptr: *mut u8) {
+        // SAFETY: the caller's `ptr` is good for 64 bytes. G6: the step is for this machine.
         unsafe {
             _mm256_storeu_si256(ptr.cast(), self.0);
             _mm256_storeu_si256(ptr.add(32).cast(), self.1);
@@ -46,6 +50,7 @@ impl Wide for V256 {
     }
     #[inline(always)]
     unsafe fn store_masked(self, ptr: *mut u8, mask: Self) {
+        // SAFETY: the caller's `ptr` is good for the lanes of the mask, and no other is touched. G6: the step is for this machine.
         unsafe {
             _mm256_maskstore_epi32(ptr.cast(), mask.0, self.0);
             _mm256_maskstore_epi32(ptr.wrapping_add(32).cast(), mask.1, self.1);
@@ -76,6 +81,7 @@ impl Wide for V256 {
     }
     #[inline(always)]
     fn any(self) -> bool {
+        // SAFETY: G6: values of this type only exist in steps for AVX2.
         unsafe {
             let both = _mm256_or_si256(self.0, self.1);
             _mm256_testz_si256(both, both) == 0
@@ -127,6 +133,7 @@ impl Wide for V256 {
     }
     #[inline(always)]
     fn i_as_f(self) -> Self {
+        // SAFETY: G6: values of this type only exist in steps for AVX2.
         let of = |half| unsafe { _mm256_castps_si256(_mm256_cvtepi32_ps(half)) };
         V256(of(self.0), of(self.1))
     }
@@ -196,7 +203,7 @@ impl Wide for V256 {
 impl V256 {
     #[inline(always)]
     fn all(value: i32) -> Self {
-        // SAFETY: only reached where AVX2 is enabled, like the rest of this type.
+        // SAFETY: G6: values of this type only exist in steps for AVX2.
         let one = unsafe { _mm256_set1_epi32(value) };
         V256(one, one)
     }
@@ -219,6 +226,7 @@ impl V256 {
 /// Broadcasts the sign bit of each lane to all its bits.
 #[inline(always)]
 unsafe fn _mm256_srai_all(v: __m256i) -> __m256i {
+    // SAFETY: G6: the caller has AVX2.
     unsafe { _mm256_srai_epi32::<31>(v) }
 }
 
@@ -233,6 +241,7 @@ const DOUBT: f32 = f32::from_bits(0x2f80_0000);
 /// Halves with a lane where they do not, or outside of the range where products are exact, use the scalar definition.
 #[inline(always)]
 unsafe fn rsqrt(v: __m256i) -> __m256i {
+    // SAFETY: G6: the caller has AVX2 and FMA.
     unsafe {
         let (x, one) = (_mm256_castsi256_ps(v), _mm256_set1_ps(1.0));
         let y = _mm256_rsqrt_ps(x);
@@ -256,6 +265,7 @@ unsafe fn rsqrt(v: __m256i) -> __m256i {
 
 #[inline(always)]
 unsafe fn rsqrt_by_f64(x: __m256) -> __m256i {
+    // SAFETY: G6: the caller has AVX2.
     unsafe {
         let one = _mm256_set1_pd(1.0);
         let low = _mm256_cvtps_pd(_mm256_castps256_ps128(x));

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use super::{Fn1, Isa, Lane, Map1, Step, each_chunk, load, pick, store};
 use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
+use crate::device::sim::shape::{Field, Shape, Width};
 use crate::lang::scalar::Scalar;
 
 /// Conversion to `T`.
@@ -26,6 +27,7 @@ impl Fn1<f32> for ToI32 {
     fn call(a: f32) -> i32 {
         // SAFETY: the operand is replaced where it is out of range.
         let fits = (-2147483648.0..2147483648.0).contains(&a);
+        // SAFETY: the operand is in range of an `i32`, or 0.
         let whole: i32 = unsafe { (if fits { a } else { 0.0 }).to_int_unchecked() };
         let limit = if a < 0.0 {
             i32::MIN
@@ -84,8 +86,12 @@ pub(crate) fn is_free(from: Scalar, to: Scalar) -> bool {
 pub(crate) struct Copy<T>(PhantomData<T>);
 
 impl<T: std::marker::Copy> Step for Copy<T> {
+    const SHAPE: Shape = Shape::new("copy").d(Field::Write(Width::of::<T>())).a(Field::Read(Width::of::<T>()));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `d` and `a` have lanes of `T`, in all chunks of the mask (G1, G2), or both are uniform. C3: there is an op
+        // behind.
         unsafe {
             let o = &*op;
             let (d, a) = (g.slot(o.d), g.slot(o.a));
@@ -101,8 +107,12 @@ impl<T: std::marker::Copy> Step for Copy<T> {
 pub(crate) struct Blend<T>(PhantomData<T>);
 
 impl<T: std::marker::Copy + Default> Step for Blend<T> {
+    const SHAPE: Shape = Shape::new("blend").d(Field::Write(Width::of::<T>())).a(Field::Read(Width::of::<T>()));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `d` and `a` have lanes of `T`, in all chunks of the mask (G1, G2), as has the mask. C3: there is an op
+        // behind.
         unsafe {
             let o = &*op;
             let (d, a) = (g.slot(o.d), g.slot(o.a));
@@ -131,8 +141,16 @@ impl<T: std::marker::Copy + Default> Step for Blend<T> {
 pub(crate) struct Select<T>(PhantomData<T>);
 
 impl<T: std::marker::Copy + Default> Step for Select<T> {
+    const SHAPE: Shape = Shape::new("select")
+        .d(Field::Write(Width::of::<T>()))
+        .a(Field::Read(Width::Four))
+        .b(Field::Read(Width::of::<T>()))
+        .c(Field::Read(Width::of::<T>()));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `d`, `b` and `c` have lanes of `T`, `a` 4-byte lanes, in all chunks of the mask (G1, G2), or all are uniform.
+        // C3: there is an op behind.
         unsafe {
             let o = &*op;
             let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));

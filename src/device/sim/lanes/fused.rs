@@ -7,6 +7,7 @@ use super::arith::{Add, Ge, Gt, Le, Lt, Max, Min, Mul, Sub};
 use super::wide::Wide;
 use super::{Fn2, Fn3, Isa, Lane, Map3, Step, each_chunk, load, pick, pick_wide, store};
 use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
+use crate::device::sim::shape::{Field, Shape, Width, Word};
 use crate::ir::def::BinOp;
 
 /// A step of a chain: the operator that is applied to the value so far, and the side that value is on.
@@ -48,8 +49,17 @@ where
     Q: Fn2<f32, Out = f32>,
     R: Fn2<f32>,
 {
+    const SHAPE: Shape = Shape::new("three")
+        .d(Field::Write(Width::Four))
+        .a(Field::Read(Width::Four))
+        .b(Field::Read(Width::Four))
+        .c(Field::Read(Width::Four))
+        .x(Word::Read(Width::Four));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: all five registers, of which `x` is one, have 4-byte lanes, in all chunks of the mask (G1, G2), or are
+        // uniform. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let (d, a, b, c, e) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c), g.slot(o.x as u16));
@@ -73,8 +83,15 @@ where
 pub(crate) struct Masked<V, A, F>(PhantomData<(V, A, F)>);
 
 impl<V: Wide, A: Lane, F: Fn2<A, Out = A>> Step for Masked<V, A, F> {
+    const SHAPE: Shape = Shape::new("masked")
+        .d(Field::Write(Width::Four))
+        .a(Field::Read(Width::of::<A::Repr>()))
+        .b(Field::Read(Width::of::<A::Repr>()));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: the registers have 4-byte lanes, in all chunks of the mask (G1, G2), as has the mask. C3: there is an op
+        // behind.
         unsafe {
             let o = &*op;
             let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use super::wide::Wide;
 use super::{Step, each_chunk, load, store};
 use crate::device::sim::group::{CHUNK, Group, LaneRanges, MaskInfo, Op};
+use crate::device::sim::shape::{Field, Flow, Shape, Width, Word};
 
 /// Bytes of a chunk of mask lanes.
 const STRIDE: usize = 4 * CHUNK;
@@ -61,6 +62,7 @@ impl Found {
 /// `mask` is one of the code's.
 #[inline(always)]
 pub(crate) unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
+    // SAFETY: C2: the caller's mask is one of the code's, which has a register for each.
     unsafe { g.slot(*g.code().masks.get_unchecked(mask as usize)).ptr }
 }
 
@@ -68,6 +70,7 @@ pub(crate) unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
 #[inline(always)]
 unsafe fn clear_gaps(g: &Group, to: *mut u8) {
     if g.ranges.count > 1 {
+        // SAFETY: the caller's memory is that of a mask, which has all chunks (G2).
         unsafe { fill_gaps(g, to) };
     }
 }
@@ -76,6 +79,7 @@ unsafe fn clear_gaps(g: &Group, to: *mut u8) {
 unsafe fn fill_gaps(g: &Group, to: *mut u8) {
     for pair in g.ranges.list().windows(2) {
         for chunk in pair[0].1..pair[1].0 {
+            // SAFETY: the caller's memory is that of a mask; gaps lie between chunks that the group has (G2).
             unsafe { store(to, STRIDE, chunk.into(), [0u32; CHUNK]) };
         }
     }
@@ -83,7 +87,7 @@ unsafe fn fill_gaps(g: &Group, to: *mut u8) {
 
 #[inline(always)]
 fn set(g: &mut Group, mask: u16, info: MaskInfo) {
-    // SAFETY: the compiler numbers masks.
+    // SAFETY: C2: the caller's mask is one of the code's, and there is a summary for each (G4).
     unsafe { *g.masks.get_unchecked_mut(mask as usize) = info }
 }
 
@@ -92,8 +96,13 @@ fn set(g: &mut Group, mask: u16, info: MaskInfo) {
 pub(crate) struct Split<V>(PhantomData<V>);
 
 impl<V: Wide> Step for Split<V> {
+    const SHAPE: Shape =
+        Shape::new("split").a(Field::Read(Width::Four)).b(Field::SetMask).c(Field::SetMask).x(Word::Target);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `a` has 4-byte lanes. C2: `b` and `c` are masks. All have the chunks of the current mask (G1, G2). C3: there
+        // is an op behind.
         unsafe {
             let o = &*op;
             let (cond, current) = (g.slot(o.a), g.mask.cast::<u8>());
@@ -127,8 +136,12 @@ impl<V: Wide> Step for Split<V> {
 pub(crate) struct Keep<V, const NEGATE: bool>(PhantomData<V>);
 
 impl<V: Wide, const NEGATE: bool> Step for Keep<V, NEGATE> {
+    const SHAPE: Shape = Shape::new("keep").a(Field::Read(Width::Four)).b(Field::SetMask).x(Word::Target);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `a` has 4-byte lanes. C2: `b` is a mask. Both have the chunks of the current mask (G1, G2). C3: there is an
+        // op behind.
         unsafe {
             let o = &*op;
             let (cond, current) = (g.slot(o.a), g.mask.cast::<u8>());
@@ -153,8 +166,16 @@ impl<V: Wide, const NEGATE: bool> Step for Keep<V, NEGATE> {
 pub(crate) struct KeepBoth<V>(PhantomData<V>);
 
 impl<V: Wide> Step for KeepBoth<V> {
+    const SHAPE: Shape = Shape::new("keep both")
+        .a(Field::Read(Width::Four))
+        .b(Field::SetMask)
+        .c(Field::Read(Width::Four))
+        .x(Word::Target);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: `a` and `c` have 4-byte lanes. C2: `b` is a mask. All have the chunks of the current mask (G1, G2). C3: there
+        // is an op behind.
         unsafe {
             let o = &*op;
             let (p, q, current) = (g.slot(o.a), g.slot(o.c), g.mask.cast::<u8>());
@@ -180,6 +201,7 @@ impl<V: Wide> Step for KeepBoth<V> {
 /// `mask` is one of the code's.
 #[inline(always)]
 pub(crate) unsafe fn keep_found(g: &mut Group, mask: u16, found: Found, lost: bool) -> bool {
+    // SAFETY: C2: the caller's mask is one of the code's.
     unsafe {
         clear_gaps(g, mask_ptr(g, mask));
         let full = g.full && !lost;
@@ -193,8 +215,11 @@ pub(crate) unsafe fn keep_found(g: &mut Group, mask: u16, found: Found, lost: bo
 pub(crate) struct CopyMask;
 
 impl Step for CopyMask {
+    const SHAPE: Shape = Shape::new("copy mask").b(Field::SetMask);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C2: `b` is a mask, which has the chunks of the current one (G2). C3: there is an op behind.
         unsafe {
             let o = &*op;
             let (from, to) = (g.mask.cast_mut().cast(), mask_ptr(g, o.b));
@@ -213,8 +238,11 @@ impl Step for CopyMask {
 pub(crate) struct Leave;
 
 impl Step for Leave {
+    const SHAPE: Shape = Shape::new("leave").x(Word::Target).y(Word::List).flow(Flow::Jump);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4: `y` is a list of masks of the code (C2).
         unsafe {
             let o = &*op;
             let code = &*g.code;
@@ -228,6 +256,7 @@ impl Step for Leave {
 
 #[inline(always)]
 unsafe fn leave(g: &mut Group, mask: u16) {
+    // SAFETY: C2: the caller's mask is one of the code's; its ranges and those of the current mask are chunks that both have (G2).
     unsafe {
         let (gone, from) = (g.mask.cast_mut().cast(), mask_ptr(g, mask));
         let info = *g.masks.get_unchecked(mask as usize);
@@ -254,8 +283,11 @@ unsafe fn leave(g: &mut Group, mask: u16) {
 pub(crate) struct Resume;
 
 impl Step for Resume {
+    const SHAPE: Shape = Shape::new("resume").b(Field::Mask).x(Word::Target);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, with one behind.
         unsafe {
             let o = &*op;
             g.enter(o.b);
@@ -267,7 +299,7 @@ impl Step for Resume {
 /// Sets mask 0 to all existing lanes.
 pub(crate) fn all_lanes(g: &mut Group) {
     let chunks = g.lanes.div_ceil(CHUNK);
-    // SAFETY: mask 0 has room for the padded lanes.
+    // SAFETY: C2: there is a mask 0, with room for all chunks of a column (G1), and no more lanes than these have.
     unsafe {
         let ptr = mask_ptr(g, 0).cast::<u32>();
         for lane in 0..chunks * CHUNK {
@@ -288,7 +320,7 @@ pub(crate) unsafe fn restrict(g: &mut Group, warps: u32) {
         let mut left = Found::default();
         for &(lo, hi) in info.ranges.list() {
             for chunk in lo as usize..hi as usize {
-                // SAFETY: the chunks are the mask's.
+                // SAFETY: C2: the mask is one of the code's; G2: the chunks are its.
                 unsafe {
                     let ptr = mask_ptr(g, mask);
                     let stays = warps >> (chunk * CHUNK / 32) & 1 != 0;
@@ -314,6 +346,7 @@ pub(crate) unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) 
         g.enter(mask);
         return false;
     }
+    // SAFETY: C2: the caller's mask is one of the code's; the chunks are those of lanes that exist (G2).
     unsafe {
         let ptr = mask_ptr(g, mask);
         for chunk in lo..hi {
@@ -334,6 +367,7 @@ pub(crate) unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) 
 /// # Safety
 /// `mask` is one of the code's, and `trips` a lane register.
 pub(crate) unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, iteration: u64) {
+    // SAFETY: C2: the caller's mask is one of the code's, and `trips` has 4-byte lanes in its chunks (G1, G2).
     unsafe {
         g.enter(mask);
         let (lanes, trips) = (mask_ptr(g, mask), g.slot(trips).ptr);
@@ -361,7 +395,7 @@ pub(crate) unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, iteratio
 
 /// Counts the active lanes in which a condition is true.
 pub(crate) fn count(g: &Group, cond: u16) -> usize {
-    // SAFETY: conditions are 4-byte registers.
+    // SAFETY: C1: the caller's condition has 4-byte lanes; active lanes exist (G2).
     unsafe {
         let slot = g.slot(cond);
         let active = g.active();

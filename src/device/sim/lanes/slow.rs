@@ -11,13 +11,14 @@ use crate::device::FaultKind;
 use crate::device::sim::code::Reg;
 use crate::device::sim::fault::stop_at;
 use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
+use crate::device::sim::shape::{Field, Shape, Width, Word};
 use crate::ir::def::BinOp;
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Integer, Scalar, Value, dynamic};
 
 /// Reads a lane of a register as a value.
 pub(crate) fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Value {
-    // SAFETY: registers are as wide as their scalars.
+    // SAFETY: C1, C4: registers are as wide as the scalars that tables give for them; the caller's lane exists.
     let bits = unsafe { if is_wide(scalar) { g.lane::<u64>(reg, lane) } else { g.lane::<u32>(reg, lane).into() } };
     Value { ty: scalar, bits: raw_of_lane(scalar, bits) }
 }
@@ -25,7 +26,7 @@ pub(crate) fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Va
 /// Writes a value to a lane of a register.
 pub(crate) fn write_value(g: &Group, reg: Reg, lane: usize, value: Value) {
     let bits = lane_of_raw(value.ty, value.bits);
-    // SAFETY: registers are as wide as their scalars.
+    // SAFETY: C1, C4: registers are as wide as the scalars that tables give for them; the caller's lane exists.
     unsafe {
         if is_wide(value.ty) { g.set_lane::<u64>(reg, lane, bits) } else { g.set_lane::<u32>(reg, lane, bits as u32) }
     }
@@ -48,10 +49,14 @@ pub(crate) fn evaluate(def: &SlowDef, args: &[Value]) -> Value {
 struct Slow;
 
 impl Step for Slow {
+    const SHAPE: Shape = Shape::new("slow").x(Word::Slow).y(Word::Span);
+
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C3: `op` is one of the code's, which does not change while it runs (G5).
         let o = unsafe { &*op };
         let def = &g.code().slow[o.x as usize];
         let checked = matches!(def.function, Function::Binary(BinaryOp::Div | BinaryOp::Rem)) && def.out.is_int();
+        // SAFETY: C4: `d` is a register.
         let uniform = unsafe { g.slot(o.d) }.stride == 0;
         let range = if uniform { 0..CHUNK } else { g.lo * CHUNK..g.hi * CHUNK };
         let mut fault = None;
@@ -71,7 +76,7 @@ impl Step for Slow {
                 let left = left.unwrap_or(Value { ty: def.out, bits: 0 });
                 division_stop(g, o.y, uniform, lane, count, left)
             }
-            None => unsafe { op.add(1) },
+            None => op.wrapping_add(1),
         }
     }
 }
@@ -150,8 +155,16 @@ impl Fn2<i32, u32> for HalvedRest {
 }
 
 impl<T: Lane + Integer, F: Fn2<T, T, Out = T>> Step for Divide<T, F> {
+    const SHAPE: Shape = Shape::new("divide")
+        .d(Field::Write(Width::of::<T::Repr>()))
+        .a(Field::Read(Width::of::<T::Repr>()))
+        .b(Field::Read(Width::of::<T::Repr>()))
+        .y(Word::Span);
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: the registers have lanes of `T`, in all chunks of the mask (G1, G2), or all are uniform. C3: there is an op
+        // behind.
         unsafe {
             let o = &*op;
             let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
@@ -182,7 +195,9 @@ impl<T: Lane + Integer, F: Fn2<T, T, Out = T>> Step for Divide<T, F> {
 #[cold]
 #[inline(never)]
 unsafe fn zero_divisor<T: Lane>(g: &mut Group, op: *const Op) -> *const Op {
+    // SAFETY: C3: the caller's op is one of the code's, which does not change while it runs (G5).
     let o = unsafe { &*op };
+    // SAFETY: C1: `d` is a register.
     let uniform = unsafe { g.slot(o.d) }.stride == 0;
     let divisor = |lane: usize| read_value(g, o.b, T::SCALAR, lane).bits;
     let lanes: Vec<usize> = g.active().filter(|&l| divisor(if uniform { 0 } else { l }) == 0).collect();
@@ -191,7 +206,7 @@ unsafe fn zero_divisor<T: Lane>(g: &mut Group, op: *const Op) -> *const Op {
             let left = read_value(g, o.a, T::SCALAR, if uniform { 0 } else { lane });
             division_stop(g, o.y, uniform, lane, lanes.len() as u64, left)
         }
-        None => unsafe { op.add(1) },
+        None => op.wrapping_add(1),
     }
 }
 

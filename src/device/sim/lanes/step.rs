@@ -3,30 +3,40 @@
 
 use std::marker::PhantomData;
 
-use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
+use crate::device::sim::group::{CHUNK, Call, Group, Op, OpFn};
 use crate::device::sim::isa::Isa;
+use crate::device::sim::shape::{Field, Shape, Width};
 use crate::lang::scalar::{Element, bf16, f16};
 
 /// The implementation of an op.
 pub(crate) trait Step {
+    /// What it expects of the op.
+    const SHAPE: Shape;
+
+    /// Executes the op and returns the next one; null ends the run.
+    ///
     /// # Safety
-    /// `op` is in the group's code, and its registers fit what the step expects.
+    /// `op` is an op of the group's code, which [`verify`](crate::device::sim::verify) accepts, and whose shape is this step's; or
+    /// a copy of one whose registers, masks and tables fit that shape as well. The group is in a frame, at this op.
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op;
 }
 
 unsafe fn base<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
+    // SAFETY: as the step requires.
     unsafe { S::step(g, op) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn avx2<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
+    // SAFETY: as the step requires. G6: the machine has these instructions.
     unsafe { S::step(g, op) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn avx512<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
+    // SAFETY: as the step requires. G6: the machine has these instructions.
     unsafe { S::step(g, op) }
 }
 
@@ -36,7 +46,7 @@ pub(crate) fn pick<S: Step>(isa: Isa) -> OpFn {
     #[cfg(debug_assertions)]
     {
         let _ = isa;
-        base::<S>
+        plain::<S>()
     }
     #[cfg(not(debug_assertions))]
     pick_vectors::<S>(isa)
@@ -44,18 +54,19 @@ pub(crate) fn pick<S: Step>(isa: Isa) -> OpFn {
 
 /// Returns a step that is written for the vectors of an instruction set.
 pub(crate) fn pick_vectors<S: Step>(isa: Isa) -> OpFn {
-    match isa {
+    let call: Call = match isa {
         Isa::Base => base::<S>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => avx2::<S>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => avx512::<S>,
-    }
+    };
+    OpFn::new(call, &S::SHAPE)
 }
 
 /// Returns the step compiled once, for ops that do not profit from wider vectors.
 pub(crate) fn plain<S: Step>() -> OpFn {
-    base::<S>
+    OpFn::new(base::<S>, &S::SHAPE)
 }
 
 /// A scalar with its representation in a register: 4 or 8 bytes, small integers sign- or zero-extended, a `bool` 0 or !0.
@@ -134,6 +145,7 @@ pub(crate) fn each_chunk(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
 /// `ptr` is a register's and the chunk is within the group.
 #[inline(always)]
 pub(crate) unsafe fn load<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize) -> [T; CHUNK] {
+    // SAFETY: the caller's register has the chunk, of lanes of `T`'s size (C1, G1).
     unsafe { ptr.add(chunk * stride).cast::<[T; CHUNK]>().read_unaligned() }
 }
 
@@ -141,6 +153,7 @@ pub(crate) unsafe fn load<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize) ->
 /// As [`load`].
 #[inline(always)]
 pub(crate) unsafe fn store<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize, value: [T; CHUNK]) {
+    // SAFETY: the caller's register has the chunk, of lanes of `T`'s size (C1, G1).
     unsafe { ptr.add(chunk * stride).cast::<[T; CHUNK]>().write_unaligned(value) }
 }
 
@@ -152,8 +165,14 @@ pub(crate) struct Map2<A, B, F>(PhantomData<(A, B, F)>);
 pub(crate) struct Map3<A, F>(PhantomData<(A, F)>);
 
 impl<A: Lane, F: Fn1<A>> Step for Map1<A, F> {
+    const SHAPE: Shape = Shape::new("map 1")
+        .d(Field::Write(Width::of::<<F::Out as Lane>::Repr>()))
+        .a(Field::Read(Width::of::<A::Repr>()));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: the registers have lanes of these types, in all chunks of the mask (G1, G2), or `d` is uniform, as is `a`.
+        // C3: there is an op behind.
         unsafe {
             let o = &*op;
             let (d, a) = (g.slot(o.d), g.slot(o.a));
@@ -171,8 +190,14 @@ impl<A: Lane, F: Fn1<A>> Step for Map1<A, F> {
 }
 
 impl<A: Lane, B: Lane, F: Fn2<A, B>> Step for Map2<A, B, F> {
+    const SHAPE: Shape = Shape::new("map 2")
+        .d(Field::Write(Width::of::<<F::Out as Lane>::Repr>()))
+        .a(Field::Read(Width::of::<A::Repr>()))
+        .b(Field::Read(Width::of::<B::Repr>()));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: as for [`Map1`]. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
@@ -191,8 +216,15 @@ impl<A: Lane, B: Lane, F: Fn2<A, B>> Step for Map2<A, B, F> {
 }
 
 impl<A: Lane, F: Fn3<A>> Step for Map3<A, F> {
+    const SHAPE: Shape = Shape::new("map 3")
+        .d(Field::Write(Width::of::<<F::Out as Lane>::Repr>()))
+        .a(Field::Read(Width::of::<A::Repr>()))
+        .b(Field::Read(Width::of::<A::Repr>()))
+        .c(Field::Read(Width::of::<A::Repr>()));
+
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C1: as for [`Map1`]. C3: there is an op behind.
         unsafe {
             let o = &*op;
             let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));

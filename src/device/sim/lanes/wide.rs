@@ -212,20 +212,24 @@ impl Wide for Portable {
 
     #[inline(always)]
     unsafe fn load(ptr: *const u8) -> Self {
+        // SAFETY: the caller's `ptr` is good for 64 bytes.
         Portable(unsafe { ptr.cast::<[u32; CHUNK]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn broadcast(ptr: *const u8) -> Self {
+        // SAFETY: the caller's `ptr` is good for 4 bytes.
         Portable([unsafe { ptr.cast::<u32>().read_unaligned() }; CHUNK])
     }
     #[inline(always)]
     unsafe fn store(self, ptr: *mut u8) {
+        // SAFETY: the caller's `ptr` is good for 64 bytes.
         unsafe { ptr.cast::<[u32; CHUNK]>().write_unaligned(self.0) }
     }
     #[inline(always)]
     unsafe fn store_masked(self, ptr: *mut u8, mask: Self) {
         for i in 0..CHUNK {
             if mask.0[i] != 0 {
+                // SAFETY: the caller's `ptr` is good for the lanes of the mask.
                 unsafe { ptr.cast::<u32>().add(i).write_unaligned(self.0[i]) };
             }
         }
@@ -283,24 +287,36 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(crate) struct V512(__m512i);
 
-    // SAFETY (all): the trait requires that AVX-512 is enabled.
+    /// Evaluates intrinsics that have no precondition but the instruction set.
+    macro_rules! avx512 {
+        ($e:expr) => {
+            // SAFETY: G6: values of this type only exist in steps for AVX-512.
+            unsafe { $e }
+        };
+    }
+
     impl Wide for V512 {
         const ROOMY: bool = true;
 
         #[inline(always)]
         unsafe fn load(ptr: *const u8) -> Self {
+            // SAFETY: the caller's `ptr` is good for 64 bytes. G6: the step is for this machine.
             V512(unsafe { _mm512_loadu_si512(ptr.cast()) })
         }
         #[inline(always)]
         unsafe fn broadcast(ptr: *const u8) -> Self {
+            // SAFETY: the caller's `ptr` is good for 4 bytes. G6: the step is for this machine.
             V512(unsafe { _mm512_set1_epi32(ptr.cast::<i32>().read_unaligned()) })
         }
         #[inline(always)]
         unsafe fn store(self, ptr: *mut u8) {
+            // SAFETY: the caller's `ptr` is good for 64 bytes. G6: the step is for this machine.
             unsafe { _mm512_storeu_si512(ptr.cast(), self.0) }
         }
         #[inline(always)]
         unsafe fn store_masked(self, ptr: *mut u8, mask: Self) {
+            // SAFETY: the caller's `ptr` is good for the lanes of the mask, and no other is touched. G6: the step is for this
+            // machine.
             unsafe { _mm512_mask_storeu_epi32(ptr.cast(), _mm512_test_epi32_mask(mask.0, mask.0), self.0) }
         }
         #[inline(always)]
@@ -315,131 +331,131 @@ mod x86 {
         }
         #[inline(always)]
         fn select(self, other: Self, mask: Self) -> Self {
-            V512(unsafe { _mm512_mask_mov_epi32(other.0, _mm512_test_epi32_mask(mask.0, mask.0), self.0) })
+            V512(avx512!(_mm512_mask_mov_epi32(other.0, _mm512_test_epi32_mask(mask.0, mask.0), self.0)))
         }
         #[inline(always)]
         fn and(self, other: Self) -> Self {
-            V512(unsafe { _mm512_and_si512(self.0, other.0) })
+            V512(avx512!(_mm512_and_si512(self.0, other.0)))
         }
         #[inline(always)]
         fn without(self, other: Self) -> Self {
-            V512(unsafe { _mm512_andnot_si512(other.0, self.0) })
+            V512(avx512!(_mm512_andnot_si512(other.0, self.0)))
         }
         #[inline(always)]
         fn any(self) -> bool {
-            unsafe { _mm512_test_epi32_mask(self.0, self.0) != 0 }
+            avx512!(_mm512_test_epi32_mask(self.0, self.0) != 0)
         }
         #[inline(always)]
         fn add(self, other: Self) -> Self {
-            Self::of_ps(unsafe { _mm512_add_ps(self.ps(), other.ps()) })
+            Self::of_ps(avx512!(_mm512_add_ps(self.ps(), other.ps())))
         }
         #[inline(always)]
         fn mul(self, other: Self) -> Self {
-            Self::of_ps(unsafe { _mm512_mul_ps(self.ps(), other.ps()) })
+            Self::of_ps(avx512!(_mm512_mul_ps(self.ps(), other.ps())))
         }
         #[inline(always)]
         fn sub(self, other: Self) -> Self {
-            Self::of_ps(unsafe { _mm512_sub_ps(self.ps(), other.ps()) })
+            Self::of_ps(avx512!(_mm512_sub_ps(self.ps(), other.ps())))
         }
         #[inline(always)]
         fn div(self, other: Self) -> Self {
-            Self::of_ps(unsafe { _mm512_div_ps(self.ps(), other.ps()) })
+            Self::of_ps(avx512!(_mm512_div_ps(self.ps(), other.ps())))
         }
         #[inline(always)]
         fn min(self, other: Self) -> Self {
-            self.if_better(other, unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.ps(), other.ps()) }, self)
+            self.if_better(other, avx512!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.ps(), other.ps())), self)
         }
         #[inline(always)]
         fn max(self, other: Self) -> Self {
-            self.if_better(other, unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.ps(), other.ps()) }, other)
+            self.if_better(other, avx512!(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.ps(), other.ps())), other)
         }
         #[inline(always)]
         fn neg(self) -> Self {
-            V512(unsafe { _mm512_xor_si512(self.0, _mm512_set1_epi32(i32::MIN)) })
+            V512(avx512!(_mm512_xor_si512(self.0, _mm512_set1_epi32(i32::MIN))))
         }
         #[inline(always)]
         fn abs(self) -> Self {
-            V512(unsafe { _mm512_and_si512(self.0, _mm512_set1_epi32(i32::MAX)) })
+            V512(avx512!(_mm512_and_si512(self.0, _mm512_set1_epi32(i32::MAX))))
         }
         #[inline(always)]
         fn fma(self, factor: Self, addend: Self) -> Self {
-            Self::of_ps(unsafe { _mm512_fmadd_ps(self.ps(), factor.ps(), addend.ps()) })
+            Self::of_ps(avx512!(_mm512_fmadd_ps(self.ps(), factor.ps(), addend.ps())))
         }
         #[inline(always)]
         fn i_as_f(self) -> Self {
-            Self::of_ps(unsafe { _mm512_cvtepi32_ps(self.0) })
+            Self::of_ps(avx512!(_mm512_cvtepi32_ps(self.0)))
         }
         #[inline(always)]
         fn u_as_f(self) -> Self {
-            Self::of_ps(unsafe { _mm512_cvtepu32_ps(self.0) })
+            Self::of_ps(avx512!(_mm512_cvtepu32_ps(self.0)))
         }
         #[inline(always)]
         fn sqrt(self) -> Self {
-            Self::of_ps(unsafe { _mm512_sqrt_ps(self.ps()) })
+            Self::of_ps(avx512!(_mm512_sqrt_ps(self.ps())))
         }
         #[inline(always)]
         fn rsqrt(self) -> Self {
-            Self::of_ps(unsafe { rsqrt(self.ps()) })
+            Self::of_ps(avx512!(rsqrt(self.ps())))
         }
         #[inline(always)]
         fn lt(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.ps(), other.ps()) })
+            Self::of_mask(avx512!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.ps(), other.ps())))
         }
         #[inline(always)]
         fn le(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.ps(), other.ps()) })
+            Self::of_mask(avx512!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.ps(), other.ps())))
         }
         #[inline(always)]
         fn eq(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.ps(), other.ps()) })
+            Self::of_mask(avx512!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.ps(), other.ps())))
         }
         #[inline(always)]
         fn ne(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(self.ps(), other.ps()) })
+            Self::of_mask(avx512!(_mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(self.ps(), other.ps())))
         }
         #[inline(always)]
         fn add_i(self, other: Self) -> Self {
-            V512(unsafe { _mm512_add_epi32(self.0, other.0) })
+            V512(avx512!(_mm512_add_epi32(self.0, other.0)))
         }
         #[inline(always)]
         fn sub_i(self, other: Self) -> Self {
-            V512(unsafe { _mm512_sub_epi32(self.0, other.0) })
+            V512(avx512!(_mm512_sub_epi32(self.0, other.0)))
         }
         #[inline(always)]
         fn mul_i(self, other: Self) -> Self {
-            V512(unsafe { _mm512_mullo_epi32(self.0, other.0) })
+            V512(avx512!(_mm512_mullo_epi32(self.0, other.0)))
         }
         #[inline(always)]
         fn lt_i(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmplt_epi32_mask(self.0, other.0) })
+            Self::of_mask(avx512!(_mm512_cmplt_epi32_mask(self.0, other.0)))
         }
         #[inline(always)]
         fn le_i(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmple_epi32_mask(self.0, other.0) })
+            Self::of_mask(avx512!(_mm512_cmple_epi32_mask(self.0, other.0)))
         }
         #[inline(always)]
         fn lt_u(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmplt_epu32_mask(self.0, other.0) })
+            Self::of_mask(avx512!(_mm512_cmplt_epu32_mask(self.0, other.0)))
         }
         #[inline(always)]
         fn le_u(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmple_epu32_mask(self.0, other.0) })
+            Self::of_mask(avx512!(_mm512_cmple_epu32_mask(self.0, other.0)))
         }
         #[inline(always)]
         fn eq_i(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmpeq_epi32_mask(self.0, other.0) })
+            Self::of_mask(avx512!(_mm512_cmpeq_epi32_mask(self.0, other.0)))
         }
         #[inline(always)]
         fn ne_i(self, other: Self) -> Self {
-            Self::of_mask(unsafe { _mm512_cmpneq_epi32_mask(self.0, other.0) })
+            Self::of_mask(avx512!(_mm512_cmpneq_epi32_mask(self.0, other.0)))
         }
         #[inline(always)]
         fn or(self, other: Self) -> Self {
-            V512(unsafe { _mm512_or_si512(self.0, other.0) })
+            V512(avx512!(_mm512_or_si512(self.0, other.0)))
         }
         #[inline(always)]
         fn xor(self, other: Self) -> Self {
-            V512(unsafe { _mm512_xor_si512(self.0, other.0) })
+            V512(avx512!(_mm512_xor_si512(self.0, other.0)))
         }
     }
 
@@ -448,25 +464,26 @@ mod x86 {
         /// where `sign` is negative; else `other`.
         #[inline(always)]
         fn if_better(self, other: Self, better: __mmask16, sign: Self) -> Self {
+            // SAFETY: G6: values of this type only exist in steps for AVX-512.
             let take = unsafe {
                 let none = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(other.ps(), other.ps());
                 let equal = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.ps(), other.ps());
                 better | none | equal & _mm512_movepi32_mask(sign.0)
             };
-            V512(unsafe { _mm512_mask_mov_epi32(other.0, take, self.0) })
+            V512(avx512!(_mm512_mask_mov_epi32(other.0, take, self.0)))
         }
         #[inline(always)]
         fn ps(self) -> __m512 {
-            // SAFETY: only reached where AVX-512 is enabled, like the rest of this type.
-            unsafe { _mm512_castsi512_ps(self.0) }
+            // SAFETY: G6: values of this type only exist in steps for AVX-512.
+            avx512!(_mm512_castsi512_ps(self.0))
         }
         #[inline(always)]
         fn of_ps(value: __m512) -> Self {
-            V512(unsafe { _mm512_castps_si512(value) })
+            V512(avx512!(_mm512_castps_si512(value)))
         }
         #[inline(always)]
         fn of_mask(mask: __mmask16) -> Self {
-            V512(unsafe { _mm512_movm_epi32(mask) })
+            V512(avx512!(_mm512_movm_epi32(mask)))
         }
     }
 
@@ -481,6 +498,7 @@ mod x86 {
     /// result. Chunks with a lane where they do not, or outside of the range where products are exact, use the scalar definition.
     #[inline(always)]
     unsafe fn rsqrt(x: __m512) -> __m512 {
+        // SAFETY: G6: the caller has AVX-512.
         unsafe {
             let one = _mm512_set1_ps(1.0);
             let y = _mm512_rsqrt14_ps(x);
@@ -501,6 +519,7 @@ mod x86 {
 
     #[inline(always)]
     unsafe fn rsqrt_by_f64(x: __m512) -> __m512 {
+        // SAFETY: G6: the caller has AVX-512.
         unsafe {
             let one = _mm512_set1_pd(1.0);
             let low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));

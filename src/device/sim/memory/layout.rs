@@ -1,6 +1,6 @@
 //! Data types for the layout of arrays and for the addresses of an access.
 
-use crate::device::sim::code::{AXES, MemoryDef, MemoryKind, Reg};
+use crate::device::sim::code::{AXES, Access, Code, MemoryDef, MemoryKind, Reg};
 use crate::device::sim::lanes::is_wide;
 use crate::ir::def::Extent;
 use crate::lang::scalar::Value;
@@ -93,7 +93,36 @@ pub(super) struct PlanAxis {
 /// An argument in the form that workers use.
 pub(crate) enum Binding {
     Value(Vec<Value>),
-    Array { ptr: *mut u8, len: usize, shape: Vec<u32> },
+    Array { ptr: *mut u8, len: usize, shape: Vec<u32>, writable: bool },
+}
+
+/// Returns what is wrong with the arrays of a launch: kernels rely on their having the axes that they are declared with, and as many
+/// bytes as these say; on being able to write what they may write; and on the alignment of what they update atomically.
+pub(crate) fn misfit(bindings: &[Binding], code: &Code) -> Option<String> {
+    let atomic = |access: &Access, memory: usize| access.memory as usize == memory;
+    for (number, def) in code.memories.iter().enumerate() {
+        let MemoryKind::Global(param) = def.kind else { continue };
+        let Some(Binding::Array { ptr, len, shape, writable }) = bindings.get(param as usize) else {
+            return Some(format!("`{}` is not an array", def.name));
+        };
+        let known = |(extent, &n): (&Extent, &u32)| !matches!(extent, Extent::Known(k) if *k != n);
+        if shape.len() != def.extents.len() || !def.extents.iter().zip(shape).all(known) {
+            return Some(format!("`{}` has another shape", def.name));
+        }
+        let elements = shape.iter().try_fold(def.layout.size, |size, &n| size.checked_mul(n as usize));
+        if elements.is_none_or(|bytes| bytes > *len) {
+            return Some(format!("`{}` has fewer bytes than its shape says", def.name));
+        }
+        if def.writable && !writable {
+            return Some(format!("`{}` cannot be written", def.name));
+        }
+        let accesses = code.atomics.iter().map(|def| &code.accesses[def.access as usize]);
+        let mut sizes = accesses.filter(|access| atomic(access, number)).map(|access| access.scalar.size());
+        if sizes.any(|size| !ptr.addr().is_multiple_of(size)) {
+            return Some(format!("`{}` is not aligned", def.name));
+        }
+    }
+    None
 }
 
 /// Returns the number of 4-byte lane columns of a local array.

@@ -1,6 +1,6 @@
 //! Kernels of one region each.
 
-pub(super) const ALL: [(&str, &str); 17] = [
+pub(crate) const ALL: [(&str, &str); 17] = [
     ("saxpy", SAXPY),
     ("stencil", STENCIL),
     ("matmul", MATMUL),

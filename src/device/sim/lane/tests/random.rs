@@ -23,7 +23,7 @@ struct Generator {
 }
 
 /// Returns the kernel of this number.
-pub(super) fn kernel(seed: u64) -> String {
+pub(crate) fn kernel(seed: u64) -> String {
     let mut g = Generator {
         numbers: Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         out: String::new(),
