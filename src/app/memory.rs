@@ -22,18 +22,22 @@ fn noted(place: *mut u8, bytes: usize) -> *mut u8 {
 // SAFETY: all calls are forwarded to the system allocator.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller meets the requirements of the same method of the system's allocator.
         noted(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller meets the requirements of the same method of the system's allocator.
         noted(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller meets the requirements of the same method of the system's allocator.
         noted(unsafe { System.realloc(place, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the caller meets the requirements of the same method of the system's allocator.
         unsafe { System.dealloc(place, layout) }
     }
 }

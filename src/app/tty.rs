@@ -31,6 +31,7 @@ static FOUND: std::sync::OnceLock<libc::termios> = std::sync::OnceLock::new();
 pub fn remember() {
     // SAFETY: a zeroed `termios` is valid and lives until the call, which fills it, returns.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: the settings are writable.
     if unsafe { libc::tcgetattr(libc::STDIN_FILENO, &raw mut settings) } == 0 {
         let _ = FOUND.set(settings);
     }

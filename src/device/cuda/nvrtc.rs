@@ -252,9 +252,9 @@ fn readable(mut bytes: Vec<u8>) -> String {
 }
 
 fn functions(library: &Library) -> Result<Functions, libloading::Error> {
-    /// SAFETY of all calls: the types are those of `nvrtc.h`, unchanged since CUDA 11.
     macro_rules! symbol {
         ($name:literal) => {
+            // SAFETY: the types are those of `nvrtc.h`, unchanged since CUDA 11.
             *unsafe { library.get(concat!($name, "\0").as_bytes()) }?
         };
     }
