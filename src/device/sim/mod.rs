@@ -422,6 +422,7 @@ mod tests {
 
     /// Each constant has a register, and ops have no numbers for so many.
     #[test]
+    #[cfg_attr(miri, ignore = "it compiles 65,536 stores, which takes Miri hours")]
     fn a_kernel_of_too_many_constants_is_refused() {
         let mut b = FunctionBuilder::new("constants");
         let y = b.array("y", Access::Out, Layout::plain(F32), 1);
