@@ -223,13 +223,14 @@ fn machine_code() -> bool {
 #[test]
 fn the_doctor_says_how_kernels_run() {
     assert!(engine(&[("CLK_SIM_JIT", "off")]).ends_with(", interpreted (CLK_SIM_JIT=off)"));
-    for isa in ["baseline", "avx2"] {
-        let ran = finish(clk(here()).envs([("CLK_SIM_ISA", isa), ("CLK_SIM_JIT", "always")]).arg("doctor"));
-        let fits = ran.code == 2 || ran.out.contains(", interpreted: machine code needs AVX-512\n");
-        assert!(fits, "{isa}: {}{}", ran.out, ran.err);
-    }
+    let asked = |isa: &str| finish(clk(here()).envs([("CLK_SIM_ISA", isa), ("CLK_SIM_JIT", "always")]).arg("doctor"));
+    let ran = asked("baseline");
+    assert!(ran.out.contains(", interpreted: machine code needs AVX2 or AVX-512\n"), "{}{}", ran.out, ran.err);
     if machine_code() {
         assert!(engine(&[("CLK_SIM_JIT", "auto"), ("CLK_SIM_ISA", "")]).ends_with(", machine code"));
+        // Whoever has machine code with the best instruction set has it with a lesser one.
+        let ran = asked("avx2");
+        assert!(ran.out.contains(", machine code from the first launch on"), "{}{}", ran.out, ran.err);
     }
 }
 

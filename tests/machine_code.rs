@@ -25,25 +25,26 @@ use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Checks;
 use world::Paper;
 
-/// Returns whether there is machine code on this machine; prints if not.
-fn is_here() -> bool {
-    let here = Isa::default().is_here() && Jit::Always.is_here(Isa::default());
-    if !here {
+/// Returns the instruction sets with machine code on this machine; prints if there are none.
+fn sets() -> Vec<Isa> {
+    let here = |isa: &Isa| isa.is_here() && Jit::Always.is_here(*isa);
+    let sets: Vec<Isa> = Isa::ALL.iter().copied().filter(here).collect();
+    if sets.is_empty() {
         println!("skipped: this machine or system has no machine code");
     }
-    here
+    sets
 }
 
 /// Runs a program; returns what it prints, and its warnings and its error if there are any.
-fn run(text: &str, jit: Jit, control: Control) -> String {
-    run_on(text, jit, control).0
+fn run(text: &str, isa: Isa, jit: Jit, control: Control) -> String {
+    run_on(text, isa, jit, control).0
 }
 
-fn run_on(text: &str, jit: Jit, control: Control) -> (String, Arc<Simulator>) {
+fn run_on(text: &str, isa: Isa, jit: Jit, control: Control) -> (String, Arc<Simulator>) {
     let mut session = Session::default();
     let outcome = session.add("machine.clk", text, &NoFiles);
     assert!(!outcome.failed(), "{:#?}", outcome.diagnostics);
-    let device = Arc::new(Simulator::with(Isa::default()).compiling(jit));
+    let device = Arc::new(Simulator::with(isa).compiling(jit));
     let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device: device.clone() });
     let mut paper = Paper::default();
     for chunk in outcome.chunks {
@@ -62,16 +63,18 @@ fn run_on(text: &str, jit: Jit, control: Control) -> (String, Arc<Simulator>) {
 /// What `--check` looks for.
 const CHECKS: Checks = Checks { memory: true, arithmetic: true, nan: false };
 
-fn check(title: &str, text: &str) {
+/// Compares machine code with the interpreter; each time with another one of the instruction sets.
+fn check(title: &str, text: &str, sets: &[Isa]) {
     // More than one worker may find faults in another order, but the first one is reported.
-    for (workers, checks) in [(1, Checks::default()), (3, Checks::default()), (1, CHECKS), (3, CHECKS)] {
+    let ways = [(1, Checks::default()), (3, Checks::default()), (3, CHECKS), (1, CHECKS)];
+    for ((workers, checks), &isa) in ways.into_iter().zip(sets.iter().cycle()) {
         let control = || Control { workers, checks, ..Control::default() };
-        let expected = run(text, Jit::Off, control());
+        let expected = run(text, isa, Jit::Off, control());
         for jit in [Jit::Always, Jit::Forced, Jit::Forced] {
-            let found = run(text, jit, control());
+            let found = run(text, isa, jit, control());
             assert!(
                 found == expected,
-                "{title} ({jit}, {workers} workers, {checks:?}): {found}\nand should be {expected}"
+                "{title} ({isa}, {jit}, {workers} workers, {checks:?}): {found}\nand should be {expected}"
             );
         }
     }
@@ -79,15 +82,13 @@ fn check(title: &str, text: &str) {
 
 #[test]
 fn programs_do_the_same_in_machine_code() {
-    if !is_here() {
-        return;
-    }
+    let sets = sets();
     let mut count = 0;
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machine")).expect("a folder") {
         let text = fs::read_to_string(entry.expect("an entry").path()).expect("a source");
         for case in text.split("//#").skip(1) {
             let (title, text) = case.split_once('\n').expect("a title and a program");
-            check(title, text);
+            sets.iter().for_each(|isa| check(title, text, &[*isa]));
             count += 1;
         }
     }
@@ -97,9 +98,8 @@ fn programs_do_the_same_in_machine_code() {
 /// `CLK_RANDOM_PROGRAMS` is the number of programs, `CLK_RANDOM_SEED` the first seed.
 #[test]
 fn random_kernels_do_the_same_in_machine_code() {
-    if !is_here() {
-        return;
-    }
+    let sets = sets();
+    let Some(best) = sets.last().copied() else { return };
     let setting =
         |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let (first, count) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 100));
@@ -115,8 +115,10 @@ fn random_kernels_do_the_same_in_machine_code() {
             continue;
         }
         compiled += 1;
-        faults += u64::from(run(&text, Jit::Off, Control::default()).contains("code: \"E06"));
-        check(&format!("seed {seed}\n{text}"), &text);
+        faults += u64::from(run(&text, best, Jit::Off, Control::default()).contains("code: \"E06"));
+        let mut order = sets.clone();
+        order.rotate_left(seed as usize % sets.len());
+        check(&format!("seed {seed}\n{text}"), &text, &order);
     }
     println!("{compiled} of {count} compiled, {faults} fault");
     assert!(compiled > count / 2, "{compiled} of {count} programs are accepted");
@@ -126,7 +128,8 @@ fn random_kernels_do_the_same_in_machine_code() {
 /// As above, for kernels with races and the like, which are checked.
 #[test]
 fn checks_find_the_same_in_machine_code() {
-    if !is_here() {
+    let sets = sets();
+    if sets.is_empty() {
         return;
     }
     let setting =
@@ -143,14 +146,15 @@ fn checks_find_the_same_in_machine_code() {
             continue;
         }
         compiled += 1;
-        for workers in [1, 3] {
+        for (workers, way) in [(1, seed), (3, seed + 1)] {
+            let isa = sets[way as usize % sets.len()];
             let control = || Control { workers, checks: CHECKS, ..Control::default() };
-            let expected = run(&text, Jit::Off, control());
+            let expected = run(&text, isa, Jit::Off, control());
             for jit in [Jit::Always, Jit::Forced] {
-                let (found, device) = run_on(&text, jit, control());
+                let (found, device) = run_on(&text, isa, jit, control());
                 assert!(
                     found == expected,
-                    "seed {seed} ({jit}, {workers} workers)\n{text}\n{found}\nand should be {expected}"
+                    "seed {seed} ({isa}, {jit}, {workers} workers)\n{text}\n{found}\nand should be {expected}"
                 );
                 let counts = device.statistics().machine_code.expect("the simulator has it");
                 (entered, left) = (entered + counts.entered, left + counts.left);
@@ -169,9 +173,6 @@ fn checks_find_the_same_in_machine_code() {
 /// More values than there are registers, of each kind.
 #[test]
 fn kernels_with_hundreds_of_live_values() {
-    if !is_here() {
-        return;
-    }
     let (n, m) = (48, 24);
     let mut text =
         String::from("kernel k(x: [f32; N], k: [i32; N], n: i32, out y: [f32; N], out z: [i32; N]) threads(i: N) {\n");
@@ -195,7 +196,7 @@ fn kernels_with_hundreds_of_live_values() {
     let masks = sum(&|a| format!("i32(b{a}) * {}", 1 << (a % 20)), m);
     text += &format!("z[i] = {} + {masks}\n}}\n", sum(&|a| format!("u{a} * {} + s{a}", a + 1), n));
     text += "let (y, z) = k(random(333, seed = 1), arange(333) * 17 % 101, 9)\nprint(y, z)\n";
-    check("live values", &text);
+    check("live values", &text, &sets());
 }
 
 /// The loop reads what it writes, so that it would end at once if it began again with half-done work.
@@ -214,36 +215,34 @@ print(x)
 
 #[test]
 fn endless_machine_code_can_be_stopped() {
-    if !is_here() {
-        return;
-    }
-    for jit in [Jit::Off, Jit::Always] {
+    for (isa, jit) in sets().into_iter().flat_map(|isa| [(isa, Jit::Off), (isa, Jit::Always)]) {
         let control = Control { workers: 2, ..Control::default() };
         let stop = control.stop.clone();
         let start = Instant::now();
-        let running = thread::spawn(move || run(ENDLESS, jit, control));
+        let running = thread::spawn(move || run(ENDLESS, isa, jit, control));
         thread::sleep(Duration::from_millis(300));
         stop.store(true, Ordering::Relaxed);
         let found = running.join().expect("no panic");
-        assert!(found.contains("E0607"), "{jit}: {found}");
-        assert!(start.elapsed() < Duration::from_secs(20), "{jit}: it took {:?}", start.elapsed());
+        assert!(found.contains("E0607"), "{isa}, {jit}: {found}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{isa}, {jit}: it took {:?}", start.elapsed());
     }
 }
 
 #[test]
 fn many_launches_at_once_share_machine_code() {
-    if !is_here() {
+    let sets = sets();
+    if sets.is_empty() {
         return;
     }
     let text = include_str!("machine/memory.clk");
     let cases: Vec<&str> = text.split("//#").skip(1).filter_map(|c| c.split_once('\n')).map(|c| c.1).collect();
     let threads: Vec<_> = (0..6)
         .map(|at| {
-            let case = cases[at % cases.len()].to_string();
+            let (case, isa) = (cases[at % cases.len()].to_string(), sets[at % sets.len()]);
             thread::spawn(move || {
                 let control = || Control { workers: 2, ..Control::default() };
-                let expected = run(&case, Jit::Off, control());
-                (0..5).for_each(|_| assert_eq!(run(&case, Jit::Forced, control()), expected));
+                let expected = run(&case, isa, Jit::Off, control());
+                (0..5).for_each(|_| assert_eq!(run(&case, isa, Jit::Forced, control()), expected));
             })
         })
         .collect();

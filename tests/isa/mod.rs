@@ -1,5 +1,9 @@
 //! The instruction sets that the simulator is tested with, the interpreter and machine code.
 
+// Tests that include this file use parts of it.
+#![allow(dead_code)]
+
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 use clk_lang::device::sim::{Isa, Jit, Simulator};
@@ -8,22 +12,39 @@ use clk_lang::device::sim::{Isa, Jit, Simulator};
 /// one that `CLK_SIM_ISA` names. Prints which ones are skipped.
 pub fn simulators() -> &'static [Simulator] {
     static ALL: OnceLock<Vec<Simulator>> = OnceLock::new();
+    ALL.get_or_init(|| by_isa().iter().flatten().cloned().collect())
+}
+
+/// The simulators of each instruction set.
+fn by_isa() -> &'static [Vec<Simulator>] {
+    static ALL: OnceLock<Vec<Vec<Simulator>>> = OnceLock::new();
     ALL.get_or_init(|| match std::env::var("CLK_SIM_ISA") {
         Ok(name) if !name.is_empty() => {
             let isa = name.parse().unwrap_or_else(|why| panic!("CLK_SIM_ISA: {why}"));
-            vec![Simulator::with(isa).compiling(jit().unwrap_or_default())]
+            vec![vec![Simulator::with(isa).compiling(jit().unwrap_or_default())]]
         }
         _ => {
             let (here, absent): (Vec<Isa>, Vec<Isa>) = Isa::ALL.iter().partition(|isa| isa.is_here());
             absent.iter().for_each(|isa| println!("skipped: {isa}: this machine has not got it"));
-            let both = |isa: Isa| {
+            let all = |isa: Isa| {
                 let ways = jit().map_or(vec![Jit::Off, Jit::Always, Jit::Forced], |jit| vec![jit]);
-                let useful = ways.into_iter().filter(move |jit| *jit == Jit::Off || jit.is_here(isa));
-                useful.map(move |jit| Simulator::with(isa).compiling(jit))
+                let useful = ways.into_iter().filter(|jit| *jit == Jit::Off || jit.is_here(isa));
+                useful.map(|jit| Simulator::with(isa).compiling(jit)).collect()
             };
-            here.into_iter().flat_map(both).collect()
+            here.into_iter().map(all).collect()
         }
     })
+}
+
+/// Returns some of the [`simulators`], at most two of each instruction set: each time that a test asks, it leaves out others.
+pub fn some_simulators() -> Vec<&'static Simulator> {
+    thread_local!(static ASKED: Cell<usize> = const { Cell::new(0) });
+    let asked = ASKED.replace(ASKED.get() + 1);
+    let some = by_isa().iter().enumerate().flat_map(|(number, all)| {
+        let absent = (all.len() > 2).then_some((asked + number) % all.len().max(1));
+        all.iter().enumerate().filter(move |(at, _)| Some(*at) != absent).map(|(_, simulator)| simulator)
+    });
+    some.collect()
 }
 
 /// Returns what `CLK_SIM_JIT` says.

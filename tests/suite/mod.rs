@@ -10,11 +10,11 @@ use clk_lang::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp};
 use clk_lang::lang::scalar::{Scalar, Value};
 use clk_lang::pass;
 
-use crate::isa::simulators;
+use crate::isa::some_simulators;
 
 type B = FunctionBuilder;
 
-/// A kernel loaded for each instruction set under test, the best one last.
+/// A kernel loaded for each instruction set under test, the best one last, each time for other ways to run it.
 pub struct Kernel(Vec<Arc<dyn Executable>>);
 
 pub fn load(b: FunctionBuilder, form: Form) -> Kernel {
@@ -23,7 +23,7 @@ pub fn load(b: FunctionBuilder, form: Form) -> Kernel {
         eprintln!("{}", clk_lang::ir::text::print(&prepared.module));
     }
     let prepared = Arc::new(prepared);
-    Kernel(simulators().iter().map(|s| s.load(prepared.clone())).collect())
+    Kernel(some_simulators().iter().map(|s| s.load(prepared.clone())).collect())
 }
 
 fn plain(b: &mut B, name: &str, access: Access, ty: Ty, rank: usize) -> MemId {

@@ -234,7 +234,7 @@ impl Program {
             let warnings = control.warnings.clone();
             check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings)
         });
-        let machines = if manner.coded { self.tier.machines(self.jit, code, &geometry) } else { None };
+        let machines = if manner.coded { self.tier.machines((self.isa, self.jit), code, &geometry) } else { None };
         let launch = frame::Launch {
             ops,
             code,

@@ -58,9 +58,9 @@ impl Jit {
         }
         #[cfg(target_arch = "x86_64")]
         return match isa {
-            Isa::Avx512 if super::jit::allowed() => None,
-            Isa::Avx512 => Some(Obstacle::System),
-            Isa::Avx2 | Isa::Base => Some(Obstacle::Instructions),
+            Isa::Base => Some(Obstacle::Instructions),
+            Isa::Avx2 | Isa::Avx512 if super::jit::allowed() => None,
+            Isa::Avx2 | Isa::Avx512 => Some(Obstacle::System),
         };
         #[cfg(not(target_arch = "x86_64"))]
         {
@@ -83,7 +83,7 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Obstacle::Off => "machine code is switched off",
-            Obstacle::Instructions => "machine code needs AVX-512",
+            Obstacle::Instructions => "machine code needs AVX2 or AVX-512",
             Obstacle::System => "the system forbids executable memory",
         })
     }
@@ -146,12 +146,12 @@ impl Tier {
     }
 
     /// Returns the machine code for a launch, if it is to have any.
-    pub fn machines(&self, jit: Jit, code: &Code, geometry: &Geometry) -> Option<Machines> {
+    pub fn machines(&self, (isa, jit): (Isa, Jit), code: &Code, geometry: &Geometry) -> Option<Machines> {
         if code.regions.is_empty() || geometry.max_lanes == 0 {
             return None;
         }
         let mut state = self.state.lock().ok()?;
-        let division = Division::of(geometry, &code.regions);
+        let division = Division::of(isa, geometry, &code.regions);
         if let Some((_, machines)) = state.compiled.iter().find(|(known, _)| *known == division) {
             return Some(machines.clone());
         }
@@ -181,7 +181,7 @@ mod without {
     pub(super) struct Division;
 
     impl Division {
-        pub fn of(_: &Geometry, _: &[crate::device::sim::lane::Region]) -> Division {
+        pub fn of(_: Isa, _: &Geometry, _: &[crate::device::sim::lane::Region]) -> Division {
             Division
         }
     }
@@ -249,7 +249,7 @@ fn saxpy() {
         /// Returns whether a launch of this many threads gets machine code.
         fn launch(&self, jit: Jit, threads: u32) -> bool {
             let geometry = Geometry::new(&Extents::Threads([threads, 1, 1]), &self.code);
-            let machines = self.tier.machines(jit, &self.code, &geometry);
+            let machines = self.tier.machines((Isa::detect(), jit), &self.code, &geometry);
             machines.is_some_and(|machines| machines.len() == 1 && machines[0].is_some())
         }
 

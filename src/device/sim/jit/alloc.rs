@@ -62,7 +62,18 @@ impl Shape {
 pub(crate) struct Registers {
     pub gprs: &'static [u8],
     pub vectors: &'static [u8],
+    /// None, where masks live in vectors.
     pub masks: &'static [u8],
+}
+
+impl Registers {
+    fn class_of(&self, ty: Ty) -> Class {
+        match ty {
+            Ty::I32 | Ty::I64 => Class::Gpr,
+            Ty::Mask if !self.masks.is_empty() => Class::Mask,
+            Ty::V32 | Ty::V64 | Ty::Mask => Class::Vector,
+        }
+    }
 }
 
 pub(crate) struct Allocation {
@@ -198,7 +209,8 @@ pub(crate) fn allocate(
         }
     }
     intervals.sort_by_key(|i| (i.start, i.value, i.copy));
-    let mut scan = Scan { region, locs, slots: Slots { next: base, free: vec![] }, spilled: 0.0, again: &again };
+    let mut scan =
+        Scan { region, registers, locs, slots: Slots { next: base, free: vec![] }, spilled: 0.0, again: &again };
     for class in [Class::Gpr, Class::Vector, Class::Mask] {
         let list = match class {
             Class::Gpr => registers.gprs,
@@ -242,14 +254,6 @@ enum Class {
     Mask,
 }
 
-fn class_of(ty: Ty) -> Class {
-    match ty {
-        Ty::I32 | Ty::I64 => Class::Gpr,
-        Ty::V32 | Ty::V64 => Class::Vector,
-        Ty::Mask => Class::Mask,
-    }
-}
-
 /// Slots of the frame, all of 64 bytes.
 struct Slots {
     next: i32,
@@ -268,6 +272,7 @@ impl Slots {
 
 struct Scan<'a> {
     region: &'a Region,
+    registers: &'a Registers,
     locs: Vec<[Loc; MOST]>,
     slots: Slots,
     spilled: f32,
@@ -275,10 +280,10 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn run(&mut self, class: Class, registers: &[u8], intervals: &[Interval], weights: &[f32]) {
-        let mut free: Vec<u8> = registers.iter().rev().copied().collect();
+    fn run(&mut self, class: Class, list: &[u8], intervals: &[Interval], weights: &[f32]) {
+        let mut free: Vec<u8> = list.iter().rev().copied().collect();
         let mut active: Vec<(&Interval, u8)> = vec![];
-        for interval in intervals.iter().filter(|i| class_of(self.region.ty(i.value)) == class) {
+        for interval in intervals.iter().filter(|i| self.registers.class_of(self.region.ty(i.value)) == class) {
             active.retain(|(other, register)| {
                 let lives = other.end >= interval.start;
                 if !lives {

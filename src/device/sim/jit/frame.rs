@@ -41,7 +41,9 @@ pub(crate) const CALL: i32 = 192;
 /// Registers during a call.
 pub(crate) const SAVED_GPRS: i32 = 320;
 pub(crate) const SAVED_MASKS: i32 = 448;
-pub(crate) const SAVED_VECTORS: i32 = 512;
+/// The address of elements that are stored one after the other.
+pub(crate) const ADDRESS: i32 = 512;
+pub(crate) const SAVED_VECTORS: i32 = 576;
 const WORDS: i32 = SAVED_VECTORS + 32 * 64;
 
 /// A record of the log: address, mask and element size, old data, byte offsets of the lanes.

@@ -8,48 +8,58 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::alloc::{Allocation, MOST, Shape, allocate};
-use super::emit::{Exits, REGISTERS, emit};
+use super::emit::{Exits, emit, registers};
 use super::exec::Exec;
 use super::frame::{self, Layout};
 use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group, Line, Reach, RegionCode, Slot};
+use crate::device::sim::isa::Isa;
 use crate::device::sim::lane::{Input, REPORT_WORDS, Region, Report, Written, copies, live, verify};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::{self, Run};
 use crate::device::sim::reg::Reg;
 use crate::lang::scalar::Scalar;
 
+/// Returns the number of 4-byte lanes of a vector.
+fn widest(isa: Isa) -> usize {
+    if isa == Isa::Avx512 { 16 } else { 8 }
+}
+
 /// How the groups of a launch are divided into vectors; code is compiled for each kind of division that occurs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Division {
-    /// The lanes of a row, if they are as many as one vector has.
+    isa: Isa,
+    /// The lanes of a row, if there are several rows with as many lanes as some vectors have.
     row: Option<usize>,
-    /// Vectors at once, at most.
-    most: usize,
+    /// Lanes at once, at most: those of a few vectors, and not many more than there are.
+    lanes: usize,
     /// Bytes of a column of 4-byte lanes in local arrays, if the code depends on them.
     column: usize,
 }
 
 impl Division {
-    pub fn of(geometry: &Geometry, regions: &[Region]) -> Division {
+    pub fn of(isa: Isa, geometry: &Geometry, regions: &[Region]) -> Division {
         let [nx, ny, nz] = geometry.block.map(|n| n as usize);
         let rows = ny * nz;
-        let row = (rows > 1 && (nx == 16 || nx == 8)).then_some(nx);
+        let widest = widest(isa);
+        let row = (rows > 1 && (nx == widest || nx == widest / 2)).then_some(nx);
         let lanes = if row.is_some() { nx * rows } else { nx };
-        let most = [4, 2].into_iter().find(|n| lanes >= n * 16).unwrap_or(1);
+        let vectors = [MOST, MOST / 2].into_iter().find(|n| lanes >= n * widest).unwrap_or(1);
         let own = regions.iter().any(Region::has_own);
         let column = if own { 4 * geometry.max_lanes.next_multiple_of(CHUNK) } else { 0 };
-        Division { row, most, column }
+        Division { isa, row, lanes: vectors * widest, column }
     }
 
     /// Returns the shape of a region's batches, of at most `most` vectors.
     fn shape(self, region: &Region, most: usize) -> Shape {
-        let (widest, column) = (if region.wide { 8 } else { 16 }, self.column);
-        match self.row {
-            Some(row) if row <= widest => Shape { width: row, vectors: most, rows: true, column },
-            _ => Shape { width: widest, vectors: most, rows: false, column },
-        }
+        let widest = widest(self.isa) / if region.wide { 2 } else { 1 };
+        let (width, lanes, rows) = match self.row {
+            Some(row) if row <= widest => (row, self.lanes, true),
+            Some(row) => (widest, row, false),
+            None => (widest, self.lanes, false),
+        };
+        Shape { width, vectors: (lanes / width).clamp(1, most), rows, column: self.column }
     }
 }
 
@@ -95,7 +105,7 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
     let (shape, allocation) = fit(&region, &heads, &layout, division);
     let leaves = forced || region.may_leave();
     let exits = Exits { logged: leaves && region.reloads(), forced };
-    let bytes = emit(&region, &allocation, &layout, shape, exits);
+    let bytes = emit(division.isa, &region, &allocation, &layout, shape, exits);
     let exec = Exec::new(&bytes)?;
     let all = (0..).zip(&layout.inputs).map(|(number, &input)| (layout.input(number), input));
     let (fixed, varying): (Vec<_>, Vec<_>) = all.partition(|(_, input)| is_fixed(input, code));
@@ -136,16 +146,16 @@ const SPILLED: f32 = 0.04;
 
 /// Chooses the number of vectors at once: as many as the registers hold.
 fn fit(region: &Region, heads: &[live::Set], layout: &Layout, division: Division) -> (Shape, Allocation) {
-    let inputs = layout.offsets();
-    let mut vectors = division.most.min(MOST);
+    let (inputs, registers) = (layout.offsets(), registers(division.isa));
+    let mut most = MOST;
     loop {
-        let shape = division.shape(region, vectors);
-        let allocation = allocate(region, heads, shape, &REGISTERS, &inputs, layout.slots);
+        let shape = division.shape(region, most);
+        let allocation = allocate(region, heads, shape, &registers, &inputs, layout.slots);
         // Values between loops may well be in memory; what loops use may not.
-        if vectors == 1 || allocation.spilled < SPILLED {
+        if shape.vectors == 1 || allocation.spilled < SPILLED {
             return (shape, allocation);
         }
-        vectors /= 2;
+        most = shape.vectors / 2;
     }
 }
 

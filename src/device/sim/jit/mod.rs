@@ -1,4 +1,4 @@
-//! Just-in-time compilation of kernels to x86-64 machine code with AVX-512.
+//! Just-in-time compilation of kernels to x86-64 machine code with AVX-512 or AVX2.
 //!
 //! The simulator's interpreter runs each op of a kernel for all lanes of a group, which reads and writes registers in memory.
 //! Machine code does many ops for a few vectors at once, and keeps values in the registers of the processor. It is an addition:
@@ -44,8 +44,9 @@
 //!
 //! The setup runs once per entry. It checks the lowest and the highest index of the group instead of each one. The body runs for
 //! one **batch** of lanes after the other: up to four vectors of 16 lanes (8, where there are 8-byte values), as many as the
-//! registers hold; of one row of the group, or, where rows have exactly 8 or 16 lanes, of several rows. [`machine::Division`] says
-//! how a launch is divided, and a kernel has machine code for each division that occurs. Two vectors of the body become
+//! registers hold; of one row of the group, or, where rows have exactly 8 or 16 lanes, of several rows. With AVX2, vectors have half
+//! as many lanes. [`machine::Division`] says how a launch is divided, and a kernel has machine code for each division that occurs.
+//! With AVX-512, two vectors of the body become
 //!
 //! ```text
 //! vmovups zmm1{k1}{z}, [rsi + 4*r13]          ; %15, first vector: r13 is the x of the batch
@@ -64,6 +65,11 @@
 //! - [`alloc`] gives the values of a region their places, [`frame`] says what lies where in memory, [`emit`] writes the code;
 //!   [`functions`] are what it calls.
 //! - [`machine`] compiles a region and runs the code for a group.
+//!
+//! # AVX2
+//! There is one allocator and one emitter for both instruction sets, and what is a region for one is a region for the other. With
+//! AVX2 there are 11 vector registers for values instead of 27, and masks share them: a mask is a vector of lanes that are all ones
+//! or zero. [`emit`] says what else differs, and where.
 //!
 //! # An entry is a transaction
 //! Where a check fails, or somebody stops the launch, the code **leaves**: stores that could be read again are undone from a
@@ -101,9 +107,10 @@
 //! `CLK_SIM_PERF=1` `perf report` names it.
 //!
 //! # What is missing
-//! Machine code needs AVX-512: with AVX2 all is interpreted. Regions end at barriers, warp operations, atomics, `print`, and at
-//! statements with an operation that has no LaneIR. With `--check` they also end at accesses to local arrays, and to shared arrays under conditions or
-//! with other indices than linear ones. With `--trap-nan` there are no regions, and with `--max-steps` none is entered.
+//! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers, warp operations,
+//! atomics, `print`, and at statements with an operation that has no LaneIR. With `--check` they also end at accesses to local arrays,
+//! and to shared arrays under conditions or with other indices than linear ones. With `--trap-nan` there are no regions, and with
+//! `--max-steps` none is entered.
 
 mod alloc;
 // Its tests cover instructions that no code uses yet.

@@ -234,7 +234,7 @@ unsafe fn _mm256_srai_all(v: __m256i) -> __m256i {
 ///
 /// The estimate is good to 1.5·2^-12, so that the residual `r = 1 - x y²` is below 2^-10.4 and the truncation error of the
 /// fourth-order step is 35/128 r⁴ < 2^-43; the intermediate roundings, each at most 2^-24 r, add up to less than 2^-32.
-const DOUBT: f32 = f32::from_bits(0x2f80_0000);
+pub(crate) const DOUBT: f32 = f32::from_bits(0x2f80_0000);
 
 /// Computes `1 / sqrt(x)` as the scalar definition rounds it (correctly: `tests/scalar_rsqrt.rs` tests every mantissa). The
 /// correction is perturbed a little up and a little down; if both round to the same number, that is the correctly rounded result.

@@ -5,7 +5,7 @@
 
 pub(crate) mod arith;
 #[cfg(target_arch = "x86_64")]
-mod avx2;
+pub(crate) mod avx2;
 mod bits;
 pub(crate) mod convert;
 pub(crate) mod fused;

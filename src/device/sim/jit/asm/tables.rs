@@ -134,6 +134,7 @@ table! {
         UnpackHiD int(0x6a);
         PackUsDw i38(0x2b);
         PackSsDw int(0x6b);
+        PackUsWb int(0x67).vex_only();
         EqD int(0x76).vex_only();
         GtD int(0x66).vex_only();
         EqQ i38(0x29).vex_only();

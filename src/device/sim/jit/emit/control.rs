@@ -3,7 +3,7 @@
 use super::scalar::condition;
 use super::*;
 use crate::device::sim::jit::frame::{COORD_Y, COORD_Z, FORCED, MASK, NX, NY, ROW, ROW_END, TICKS, X_END, X_FIRST};
-use crate::device::sim::lane::Cond as When;
+use crate::device::sim::lane::{Cond as When, Elem, Rel};
 
 /// Registers that a function has to keep.
 const KEPT: [Gpr; 6] = [Gpr::RBX, Gpr::RBP, Gpr::R12, Gpr::R13, Gpr::R14, Gpr::R15];
@@ -134,22 +134,21 @@ impl Emit<'_> {
             // Lanes that are left: of each, the number is below the distance to the end.
             let pool = self.multiples((copy * step) as i32, if self.shape.rows { 0 } else { 1 });
             self.asm.broadcast_gpr(Size::S32, len, V[1], Gpr::RAX, Masking::None);
-            self.asm.cmp(Cmp::D, len, d, V[1], pool, 6, None);
+            self.compare((Rel::Gt, Elem::I32), d, V[1], pool, None);
             let all = self.asm.label();
             self.asm.test(Size::S64, Gpr::RDX, Gpr::RDX);
             self.asm.jcc(Cond::E, all);
             let lanes = Mem::index(Gpr::RDX, LANE, 1, (4 * copy * self.shape.width) as i32);
-            self.asm.v2(V2::Move, len, V[0], lanes, Masking::Zero(d));
-            self.asm.testm(Size::S32, len, d, V[0], V[0], Some(d));
+            self.among(d, lanes);
             self.asm.bind(all);
             self.put_mask(inst.dst, copy, d);
             if copy == 0 {
-                self.asm.kmov(K0, d);
+                self.mask_move(K0, d);
             } else {
-                self.asm.kop(Kop::Or, K0, K0, d);
+                self.mask_op(Kop::Or, K0, K0, d);
             }
         }
-        self.asm.kortest(K0, K0);
+        self.mask_test(K0);
         self.asm.jcc(Cond::E, self.next);
     }
 
@@ -167,14 +166,14 @@ impl Emit<'_> {
                 for copy in 1..vectors {
                     let other = self.mask(mask, copy, K7);
                     if copy + 1 == vectors {
-                        self.asm.kortest(all, other);
+                        self.mask_test_either(all, other);
                     } else {
-                        self.asm.kop(Kop::Or, K0, all, other);
+                        self.mask_op(Kop::Or, K0, all, other);
                         all = K0;
                     }
                 }
                 if vectors == 1 {
-                    self.asm.kortest(all, all);
+                    self.mask_test(all);
                 }
                 self.asm.jcc(Cond::E, to);
             }

@@ -5,8 +5,8 @@ use super::*;
 use crate::device::sim::jit::alloc::Loc;
 use crate::device::sim::jit::frame::{CALL, SAVED_GPRS, SAVED_MASKS, SAVED_VECTORS};
 use crate::device::sim::jit::functions;
-use crate::device::sim::lane::{Bin, Elem};
-use crate::device::sim::lanes::wide::DOUBT;
+use crate::device::sim::lane::{Bin, Elem, Rel};
+use crate::device::sim::lanes::{avx2, wide};
 use crate::lang::ops::MathFn;
 
 impl Emit<'_> {
@@ -14,33 +14,49 @@ impl Emit<'_> {
     /// the sign of `a` is the better one.
     pub(super) fn float_extreme(&mut self, bin: Bin, elem: Elem, inst: &Inst, copy: usize) {
         let [a, b, _] = inst.args;
-        let (len, wide) = (self.len(self.ty(inst.dst)), elem.is_wide());
+        let (ty, wide) = (self.ty(inst.dst), elem.is_wide());
+        let len = self.len(ty);
         let (x, y) = (self.vector(a, copy, V[1]), self.vector(b, copy, V[2]));
-        let (float, integer) = if wide { (Cmp::Pd, Cmp::Q) } else { (Cmp::Ps, Cmp::D) };
-        self.asm.cmp(float, len, K7, y, y, 3, None);
-        self.asm.cmp(float, len, K6, x, y, 0, None);
-        let zero = self.all(wide, 0);
-        let sign = if bin == Bin::Min { 1 } else { 5 };
-        self.asm.cmp(integer, len, K6, x, zero, sign, Some(K6));
-        self.asm.kop(Kop::Or, K7, K7, K6);
         let op = match (bin, wide) {
             (Bin::Min, false) => V3::MinPs,
             (Bin::Min, true) => V3::MinPd,
             (_, false) => V3::MaxPs,
             (_, true) => V3::MaxPd,
         };
+        if !self.evex() {
+            // Choices look at signs only.
+            self.asm.cmp_vex(wide, len, V[4], y, y, 3);
+            self.asm.cmp_vex(wide, len, V[3], x, y, 0);
+            if bin == Bin::Min {
+                self.asm.v3(V3::And, len, V[3], V[3], x, Masking::None);
+            } else {
+                self.asm.v3(V3::AndNot, len, V[3], x, V[3], Masking::None);
+            }
+            self.asm.v3(V3::Or, len, V[4], V[4], V[3], Masking::None);
+            self.asm.v3(op, len, V[3], x, y, Masking::None);
+            self.asm.blendv(wide, len, V[3], V[3], x, V[4]);
+            return self.put_vector(inst.dst, copy, V[3]);
+        }
+        let (float, integer) = if wide { (Cmp::Pd, Cmp::Q) } else { (Cmp::Ps, Cmp::D) };
+        self.asm.cmp(float, len, K7.k(), y, y, 3, None);
+        self.asm.cmp(float, len, K6.k(), x, y, 0, None);
+        let zero = self.all(wide, 0);
+        let sign = if bin == Bin::Min { 1 } else { 5 };
+        self.asm.cmp(integer, len, K6.k(), x, zero, sign, Some(K6.k()));
+        self.mask_op(Kop::Or, K7, K7, K6);
         self.asm.v3(op, len, V[3], x, y, Masking::None);
-        self.asm.v2(if wide { V2::MovePd } else { V2::Move }, len, V[3], x, Masking::Merge(K7));
+        self.merge(ty, V[3], x, K7);
         self.put_vector(inst.dst, copy, V[3]);
     }
 
     /// As `lanes::wide`: an estimate and a correction, perturbed up and down; where both do not round to the same number, or the
-    /// operand is out of range, [`Cold::Rsqrt`] computes it in 64 bits.
+    /// operand is out of range, [`Cold::Rsqrt`] computes it in 64 bits. The estimate of AVX2 is less exact, as in `lanes::avx2`: its
+    /// correction has another term, and more doubt.
     pub(super) fn rsqrt(&mut self, inst: &Inst, copy: usize) {
-        let len = self.len(Ty::V32);
+        let (len, evex) = (self.len(Ty::V32), self.evex());
         let x = self.vector(inst.args[0], copy, V[0]);
         let all = |emit: &mut Self, value: f32| emit.all(false, value.to_bits().into());
-        self.asm.v2(V2::Rsqrt14Ps, len, V[1], x, Masking::None);
+        self.asm.v2(if evex { V2::Rsqrt14Ps } else { V2::RsqrtPs }, len, V[1], x, Masking::None);
         self.asm.v3(V3::MulPs, len, V[2], V[1], V[1], Masking::None);
         self.asm.v2(V2::Move, len, V[3], V[1], Masking::None);
         self.asm.v3(V3::Fmsub213Ps, len, V[3], V[1], V[2], Masking::None);
@@ -48,44 +64,62 @@ impl Emit<'_> {
         self.asm.v3(V3::Fnmadd213Ps, len, V[2], x, one, Masking::None);
         self.asm.v3(V3::Fnmadd231Ps, len, V[2], x, V[3], Masking::None);
         // The residual lies in V[2].
-        let eighths = self.element(false, 0.375f32.to_bits().into());
-        self.asm.v2(V2::BroadcastSs, len, V[3], eighths, Masking::None);
+        let most = self.element(false, (if evex { 0.375f32 } else { 0.3125 }).to_bits().into());
+        self.asm.v2(V2::BroadcastSs, len, V[3], most, Masking::None);
+        if !evex {
+            let third = all(self, 0.375);
+            self.asm.v3(V3::Fmadd213Ps, len, V[3], V[2], third, Masking::None);
+        }
         let half = all(self, 0.5);
         self.asm.v3(V3::Fmadd213Ps, len, V[3], V[2], half, Masking::None);
         self.asm.v3(V3::MulPs, len, V[3], V[3], V[1], Masking::None);
-        let doubt = self.all(false, DOUBT.to_bits().into());
+        let doubt = all(self, if evex { wide::DOUBT } else { avx2::DOUBT });
         self.asm.v3(V3::AddPs, len, V[4], V[2], doubt, Masking::None);
         self.asm.v3(V3::Fmadd213Ps, len, V[4], V[3], V[1], Masking::None);
         self.asm.v3(V3::SubPs, len, V[2], V[2], doubt, Masking::None);
         self.asm.v3(V3::Fmadd213Ps, len, V[2], V[3], V[1], Masking::None);
-        self.asm.cmp(Cmp::Ps, len, K7, V[4], V[2], 4, None);
-        let (least, range) = (self.all(false, 0x0080_0000), self.all(false, 0x7100_0000));
-        self.asm.v3(V3::SubD, len, V[3], x, least, Masking::None);
-        self.asm.cmp(Cmp::Ud, len, K6, V[3], range, 5, None);
-        self.asm.kortest(K7, K6);
+        self.rsqrt_is_doubtful(len, x);
         let back = self.cold_if(Cond::Ne, Cold::Rsqrt { x });
         self.asm.bind(back);
         self.put_vector(inst.dst, copy, V[4]);
     }
 
+    /// Sets the flag E if `V[4]` and `V[2]` are the same, and `x` is in range: from the smallest normal number to 2^100.
+    fn rsqrt_is_doubtful(&mut self, len: Len, x: Vreg) {
+        let (least, range) = (0x0080_0000u32, 0x7100_0000u32);
+        if self.evex() {
+            self.asm.cmp(Cmp::Ps, len, K7.k(), V[4], V[2], 4, None);
+            let (least, range) = (self.all(false, least.into()), self.all(false, range.into()));
+            self.asm.v3(V3::SubD, len, V[3], x, least, Masking::None);
+            self.asm.cmp(Cmp::Ud, len, K6.k(), V[3], range, 5, None);
+            return self.mask_test_either(K7, K6);
+        }
+        self.asm.cmp_vex(false, len, V[2], V[4], V[2], 4);
+        // With the sign flipped, unsigned order is signed order.
+        let sign = 1 << 31;
+        let (least, last) = (self.all(false, (least ^ sign).into()), self.all(false, ((range - 1) ^ sign).into()));
+        self.asm.v3(V3::SubD, len, V[3], x, least, Masking::None);
+        self.asm.v3(V3::GtD, len, V[3], V[3], last, Masking::None);
+        self.asm.v3(V3::Or, len, V[2], V[2], V[3], Masking::None);
+        self.asm.ptest(len, V[2], V[2]);
+    }
+
     /// Computes the reciprocal root of `x` in 64 bits, into the last scratch register.
     pub(super) fn rsqrt_wide(&mut self, x: Vreg) {
-        let (whole, halves) = (self.len(Ty::V32), self.shape.width == 16);
-        let one = self.all(true, 1f64.to_bits());
+        let (whole, long) = (self.len(Ty::V32), self.long());
         let half = |emit: &mut Self, from: Vreg, to: Vreg| {
-            let len = if emit.shape.width == 4 { Len::L256 } else { Len::L512 };
-            emit.asm.v2(V2::CvtPsPd, len, to, from, Masking::None);
-            emit.asm.v2(V2::SqrtPd, len, to, to, Masking::None);
-            emit.asm.v3(V3::Xor, len, V[4], V[4], V[4], Masking::None);
-            emit.asm.v3(V3::OrQ, len, V[4], V[4], one, Masking::None);
-            emit.asm.v3(V3::DivPd, len, to, V[4], to, Masking::None);
-            emit.asm.v2(V2::CvtPdPs, len, to, to, Masking::None);
+            emit.asm.v2(V2::CvtPsPd, long, to, from, Masking::None);
+            emit.asm.v2(V2::SqrtPd, long, to, to, Masking::None);
+            let one = emit.element(true, 1f64.to_bits());
+            emit.asm.v2(V2::BroadcastQ, long, V[4], one, Masking::None);
+            emit.asm.v3(V3::DivPd, long, to, V[4], to, Masking::None);
+            emit.asm.v2(V2::CvtPdPs, long, to, to, Masking::None);
         };
         half(self, x, V[1]);
-        if halves {
-            self.asm.extract256(V[2], x, 1);
+        if self.has_halves() {
+            self.upper_half(V[2], x);
             half(self, V[2], V[2]);
-            self.asm.insert256(V[4], V[1], V[2], 1);
+            self.join_halves(V[4], V[1], V[2]);
         } else {
             self.asm.v2(V2::Move, whole, V[4], V[1], Masking::None);
         }
@@ -97,6 +131,9 @@ impl Emit<'_> {
         let (long, d) = (self.len(Ty::V64), self.vector_for(inst.dst, copy, V[0]));
         let (len, source) = (self.len(self.ty(inst.dst)), self.ty(a));
         let x = self.vector(a, copy, V[1]);
+        if !self.evex() && self.convert_avx2((from, to), d, x) {
+            return self.put_vector(inst.dst, copy, d);
+        }
         let op = match (from, to) {
             (I32, F32) => (V2::CvtDqPs, len),
             (U32, F32) => (V2::CvtUdqPs, len),
@@ -120,22 +157,22 @@ impl Emit<'_> {
                 };
                 let span = self.len(source);
                 let limit = self.all(wide, limit);
-                self.asm.cmp(cmp, span, K7, x, limit, 29, None);
-                self.asm.cmp(cmp, span, K6, x, x, 3, None);
+                self.asm.cmp(cmp, span, K7.k(), x, limit, 29, None);
+                self.asm.cmp(cmp, span, K6.k(), x, x, 3, None);
                 self.asm.v2(op, length, V[2], x, Masking::None);
                 let most = self.element(false, 0x7fff_ffff);
-                self.asm.v2(V2::BroadcastD, len, V[2], most, Masking::Merge(K7));
+                self.asm.v2(V2::BroadcastD, len, V[2], most, Masking::Merge(K7.k()));
                 let zero = self.element(false, 0);
-                self.asm.v2(V2::BroadcastD, len, V[2], zero, Masking::Merge(K6));
+                self.asm.v2(V2::BroadcastD, len, V[2], zero, Masking::Merge(K6.k()));
                 return self.put_vector(inst.dst, copy, V[2]);
             }
             (F32, U32) => {
                 // Too large is all ones, and so is what is negative or no number until it is made 0.
                 let zero = self.all(false, 0);
-                self.asm.cmp(Cmp::Ps, len, K7, x, zero, 25, None);
+                self.asm.cmp(Cmp::Ps, len, K7.k(), x, zero, 25, None);
                 self.asm.v2(V2::CvttPsUdq, len, V[2], x, Masking::None);
                 let zero = self.element(false, 0);
-                self.asm.v2(V2::BroadcastD, len, V[2], zero, Masking::Merge(K7));
+                self.asm.v2(V2::BroadcastD, len, V[2], zero, Masking::Merge(K7.k()));
                 return self.put_vector(inst.dst, copy, V[2]);
             }
             _ => unreachable!("a conversion from {from:?} to {to:?} has no code"),
@@ -150,17 +187,18 @@ impl Emit<'_> {
         let x = self.vector(inst.args[0], copy, V[1]);
         if inst.op == Op::FromHalf {
             let d = self.vector_for(inst.dst, copy, V[0]);
-            self.asm.narrow(Narrow::DW, len, V[2], x, Masking::None);
+            self.pack_words(V[2], x, 0xffff);
             self.asm.v2(V2::CvtPhPs, len, d, V[2], Masking::None);
             return self.put_vector(inst.dst, copy, d);
         }
-        self.asm.cmp(Cmp::Ps, len, K7, x, x, 3, None);
+        self.compare((Rel::Ne, Elem::F32), K7, x, Src::Reg(x), None);
         self.asm.cvt_ps_ph(len, V[2], x, 0, Masking::None);
         self.asm.v2(V2::ZxWd, len, V[2], V[2], Masking::None);
         // Of a NaN only the sign remains.
         let (sign, nan) = (self.all(false, 0x8000), self.all(false, 0x7e00));
-        self.asm.v3(V3::And, len, V[2], V[2], sign, Masking::Merge(K7));
-        self.asm.v3(V3::Or, len, V[2], V[2], nan, Masking::Merge(K7));
+        self.asm.v3(V3::And, len, V[3], V[2], sign, Masking::None);
+        self.asm.v3(V3::Or, len, V[3], V[3], nan, Masking::None);
+        self.merge(Ty::V32, V[2], V[3], K7);
         self.put_vector(inst.dst, copy, V[2]);
     }
 
@@ -172,13 +210,13 @@ impl Emit<'_> {
         let x = self.vector(a, copy, V[0]);
         let y = if factor.is_none() || bin == Bin::Rem { self.vector(b, copy, V[1]) } else { V[1] };
         self.quotient(elem, V[2], (x, y, V[3]), factor);
-        if self.shape.width == 16 {
-            self.asm.extract256(V[3], x, 1);
+        if self.has_halves() {
+            self.upper_half(V[3], x);
             if factor.is_none() {
-                self.asm.extract256(V[4], y, 1);
+                self.upper_half(V[4], y);
             }
             self.quotient(elem, V[3], (V[3], V[4], V[4]), factor);
-            self.asm.insert256(V[2], V[2], V[3], 1);
+            self.join_halves(V[2], V[2], V[3]);
         }
         if bin == Bin::Rem {
             self.asm.v3(V3::MulD, len, V[2], V[2], y, Masking::None);
@@ -187,22 +225,21 @@ impl Emit<'_> {
         self.put_vector(inst.dst, copy, V[2]);
     }
 
-    /// Divides eight lanes, which a factor may do as well; overwrites `spare`.
+    /// Divides as many lanes as a register has doubles, which a factor may do as well; overwrites `spare`.
     fn quotient(&mut self, elem: Elem, d: Vreg, (x, y, spare): (Vreg, Vreg, Vreg), factor: Option<f64>) {
-        let long = Len::L512;
-        let (to, from) = if elem.is_signed() { (V2::CvtDqPd, V2::CvttPdDq) } else { (V2::CvtUdqPd, V2::CvttPdUdq) };
-        self.asm.v2(to, long, d, x, Masking::None);
+        let long = self.long();
+        self.to_double(elem, d, x);
         match factor {
             Some(factor) => {
                 let factor = self.all(true, factor.to_bits());
                 self.asm.v3(V3::MulPd, long, d, d, factor, Masking::None);
             }
             None => {
-                self.asm.v2(to, long, spare, y, Masking::None);
+                self.to_double(elem, spare, y);
                 self.asm.v3(V3::DivPd, long, d, d, spare, Masking::None);
             }
         }
-        self.asm.v2(from, long, d, d, Masking::None);
+        self.truncated(elem, d, spare);
     }
 
     /// Returns the bits of a vector that is the same constant in all lanes.
@@ -211,6 +248,26 @@ impl Emit<'_> {
             Op::Splat(bits) => Some(bits as u32),
             _ => None,
         })
+    }
+
+    /// Returns the length of doubles for a vector of 4-byte lanes or for half of it.
+    pub(super) fn long(&self) -> Len {
+        if self.shape.width == 4 { Len::L256 } else { self.whole() }
+    }
+
+    /// Returns whether as many doubles as a vector has 4-byte lanes take two registers.
+    fn has_halves(&self) -> bool {
+        4 * self.shape.width == self.whole().bytes()
+    }
+
+    /// `d` = the upper half of the 4-byte lanes of `a`.
+    fn upper_half(&mut self, d: Vreg, a: Vreg) {
+        if self.evex() { self.asm.extract256(d, a, 1) } else { self.asm.extract128(d, a, 1) }
+    }
+
+    /// `d` = the lanes of `a`, and those of `b` as its upper half.
+    fn join_halves(&mut self, d: Vreg, a: Vreg, b: Vreg) {
+        if self.evex() { self.asm.insert256(d, a, b, 1) } else { self.asm.insert128(Len::L256, d, a, b, 1) }
     }
 
     /// Calls a function for each vector, around which all live registers are saved.
@@ -225,7 +282,7 @@ impl Emit<'_> {
                 self.asm.vstore(false, len, Self::slot(CALL + 64 * number as i32), x, None);
             }
             self.asm.lea(Size::S64, Gpr::RDI, Self::slot(CALL));
-            self.asm.mov_imm64(Gpr::RAX, functions::address(function) as u64);
+            self.asm.mov_imm64(Gpr::RAX, functions::address(function, self.evex()) as u64);
             self.asm.call(Gpr::RAX);
             self.asm.v2(V2::Move, len, V[0], Self::slot(CALL), Masking::None);
             match self.allocation.of(inst.dst, copy, self.copies(inst.dst)) {
@@ -269,7 +326,8 @@ impl Emit<'_> {
                 }
                 Loc::Mask(n) => self.asm.kstore(Self::slot(SAVED_MASKS + 8 * i32::from(n)), Kreg(n)),
                 Loc::Vector(n) => {
-                    self.asm.vstore(false, Len::L512, Self::slot(SAVED_VECTORS + 64 * i32::from(n)), Vreg(n), None);
+                    let len = self.whole();
+                    self.asm.vstore(false, len, Self::slot(SAVED_VECTORS + 64 * i32::from(n)), Vreg(n), None);
                 }
                 _ => {}
             }
@@ -285,7 +343,8 @@ impl Emit<'_> {
                 Loc::Mask(n) => self.asm.kload(Kreg(n), Self::slot(SAVED_MASKS + 8 * i32::from(n))),
                 Loc::Vector(n) => {
                     let saved = Self::slot(SAVED_VECTORS + 64 * i32::from(n));
-                    self.asm.v2(V2::Move, Len::L512, Vreg(n), saved, Masking::None);
+                    let len = self.whole();
+                    self.asm.v2(V2::Move, len, Vreg(n), saved, Masking::None);
                 }
                 _ => {}
             }
@@ -294,8 +353,8 @@ impl Emit<'_> {
 
     /// Saves the registers that a called function may overwrite, whatever they hold; returns them.
     pub(super) fn save_all(&mut self) -> Vec<Loc> {
-        let all =
-            (0..16).map(Loc::Gpr).chain((1..8).map(Loc::Mask)).chain((0..32).map(Loc::Vector)).collect::<Vec<_>>();
+        let (masks, vectors) = if self.evex() { (1..8, 0..32) } else { (0..0, 0..16) };
+        let all = (0..16).map(Loc::Gpr).chain(masks.map(Loc::Mask)).chain(vectors.map(Loc::Vector)).collect::<Vec<_>>();
         self.save(&all);
         all
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::sim::jit::frame::{LOG, LOG_END, RECORD};
-use crate::device::sim::lane::{Cell, Form};
+use crate::device::sim::lane::{Cell, Elem, Form, Rel};
 
 impl Emit<'_> {
     pub(super) fn memory_inst(&mut self, inst: &Inst) {
@@ -30,7 +30,7 @@ impl Emit<'_> {
                     let value = inst.args[1];
                     let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
                     let to = self.register(inst.args[0], self.ty(value), copy);
-                    self.asm.vstore(self.ty(value) == Ty::V64, self.len(self.ty(value)), to, x, Some(mask));
+                    self.store_lanes(self.ty(value), to, x, mask);
                 }
             }
         }
@@ -116,17 +116,17 @@ impl Emit<'_> {
         match form {
             Form::Row | Form::Own(_) => {
                 let from = self.contiguous(cell, form, inst.args[0], copy);
-                let masking = self.zeroing(inst, copy);
-                self.asm.v2(row_load(cell), len, d, from, masking);
+                let mask = (inst.mask != Value::NONE).then(|| self.active(inst, copy));
+                self.load_row(cell, len, d, from, mask);
             }
             Form::One => self.load_one(cell, inst, copy, d, len),
             Form::Lanes | Form::OwnLanes(_) => {
                 let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[1]), copy);
                 if inst.mask == Value::NONE {
-                    self.asm.kop(Kop::Xnor, K7, K7, K7);
+                    self.mask_fill(K7, true);
                 } else {
                     let mask = self.active(inst, copy);
-                    self.asm.kmov(K7, mask);
+                    self.mask_move(K7, mask);
                 }
                 self.gather(cell, V[0], base, index);
                 return self.put_vector(inst.dst, copy, V[0]);
@@ -135,49 +135,41 @@ impl Emit<'_> {
         self.put_vector(inst.dst, copy, d);
     }
 
-    /// Loads the elements at `base + index` into `d` for the lanes in `k7`, and zeros for others. Overwrites `rax`, `rcx`, `k7` and the
-    /// second and third scratch vectors.
-    fn gather(&mut self, cell: Cell, d: Vreg, base: Gpr, index: Vreg) {
-        let op = match cell {
-            Cell::W4 => Gather::DD,
-            Cell::W8 => Gather::DQ,
-            _ => return self.gather_narrow(cell, d, base, index),
-        };
-        let len = self.len(cell.vector());
-        self.asm.v3(V3::Xor, len, d, d, d, Masking::None);
-        self.asm.gather(op, len, d, VecMem { base, index, scale: 1, disp: 0 }, K7);
-    }
-
     fn load_one(&mut self, cell: Cell, inst: &Inst, copy: usize, d: Vreg, len: Len) {
         let base = self.gpr(inst.args[0], copy, Gpr::RAX);
         let from = Mem::at(base, 0);
-        if let Cell::W4 | Cell::W8 = cell {
-            let masking = self.zeroing(inst, copy);
-            let op = if cell == Cell::W8 { V2::BroadcastQ } else { V2::BroadcastD };
-            return self.asm.v2(op, len, d, from, masking);
+        let broadcast = match cell {
+            Cell::W4 => Some(V2::BroadcastD),
+            Cell::W8 => Some(V2::BroadcastQ),
+            _ => None,
+        };
+        let mask = (inst.mask != Value::NONE).then(|| self.active(inst, copy));
+        if let (Some(op), true) = (broadcast, self.evex() || mask.is_none()) {
+            return self.asm.v2(op, len, d, from, mask.map_or(Masking::None, |mask| Masking::Zero(mask.k())));
         }
         // Without an active lane there need not be an element.
         let skip = self.asm.label();
-        self.asm.alu(Alu::Xor, Size::S32, Gpr::RCX, Gpr::RCX);
-        if inst.mask != Value::NONE {
-            let mask = self.active(inst, copy);
-            self.asm.kortest(mask, mask);
+        if broadcast.is_some() {
+            self.asm.v3(V3::Xor, len, d, d, d, Masking::None);
+        } else {
+            self.asm.alu(Alu::Xor, Size::S32, Gpr::RCX, Gpr::RCX);
+        }
+        if let Some(mask) = mask {
+            self.mask_test(mask);
             self.asm.jcc(Cond::E, skip);
         }
-        self.load_cell(cell, Gpr::RCX, from);
+        match broadcast {
+            Some(op) => self.asm.v2(op, len, d, from, Masking::None),
+            None => self.load_cell(cell, Gpr::RCX, from),
+        }
         self.asm.bind(skip);
-        self.asm.broadcast_gpr(Size::S32, len, d, Gpr::RCX, Masking::None);
-    }
-
-    fn zeroing(&mut self, inst: &Inst, copy: usize) -> Masking {
-        match inst.mask {
-            Value::NONE => Masking::None,
-            _ => Masking::Zero(self.active(inst, copy)),
+        if broadcast.is_none() {
+            self.asm.broadcast_gpr(Size::S32, len, d, Gpr::RCX, Masking::None);
         }
     }
 
     /// Returns the lanes that a load is for: those of all vectors, if they share it.
-    fn active(&mut self, inst: &Inst, copy: usize) -> Kreg {
+    fn active(&mut self, inst: &Inst, copy: usize) -> Mask {
         let vectors = self.copies(inst.mask);
         if self.copies(inst.dst) == vectors {
             return self.mask(inst.mask, copy, K7);
@@ -185,9 +177,9 @@ impl Emit<'_> {
         for vector in 0..vectors {
             let mask = self.mask(inst.mask, vector, K6);
             if vector == 0 {
-                self.asm.kmov(K7, mask);
+                self.mask_move(K7, mask);
             } else {
-                self.asm.kop(Kop::Or, K7, K7, mask);
+                self.mask_op(Kop::Or, K7, K7, mask);
             }
         }
         K7
@@ -195,26 +187,24 @@ impl Emit<'_> {
 
     fn store(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
         let value = inst.args[1];
-        let (ty, len) = (self.ty(value), self.len(self.ty(value)));
+        let ty = self.ty(value);
         if self.ways.logged && self.region.is_logged(inst) {
             self.log(cell, form, inst, copy);
         }
-        if form == Form::Lanes && cell.size() < 4 {
-            return self.scatter_narrow(cell, inst, copy);
-        }
         let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
-        if form.has_offsets() {
-            let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);
-            self.asm.kmov(K7, mask);
-            let op = if ty == Ty::V64 { Gather::DQ } else { Gather::DD };
-            return self.asm.scatter(op, len, VecMem { base, index, scale: 1, disp: 0 }, x, K7);
+        if !form.has_offsets() {
+            let to = self.contiguous(cell, form, inst.args[0], copy);
+            return self.store_row(cell, ty, to, x, mask);
         }
-        let to = self.contiguous(cell, form, inst.args[0], copy);
-        match cell {
-            Cell::W4 | Cell::W8 => self.asm.vstore(ty == Ty::V64, len, to, x, Some(mask)),
-            Cell::U8 | Cell::I8 => self.asm.vstore_narrow(Narrow::DB, len, to, x, Some(mask)),
-            Cell::U16 | Cell::I16 => self.asm.vstore_narrow(Narrow::DW, len, to, x, Some(mask)),
+        let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);
+        if cell.size() < 4 || !self.evex() {
+            self.mask_bits(Gpr::RCX, mask);
+            return self.store_each(cell, (ty, x), base, index);
         }
+        let len = self.len(ty);
+        self.mask_move(K7, mask);
+        let op = if ty == Ty::V64 { Gather::DQ } else { Gather::DD };
+        self.asm.scatter(op, len, VecMem { base, index, scale: 1, disp: 0 }, x, K7.k());
     }
 
     /// Logs what a store overwrites: see [`RECORD`].
@@ -226,7 +216,7 @@ impl Emit<'_> {
         self.asm.jcc(Cond::A, self.leave);
         self.asm.store(Size::S64, Self::slot(LOG), Gpr::RCX);
         let mask = self.mask(inst.mask, copy, K7);
-        self.asm.kmov_to(Gpr::RCX, mask);
+        self.mask_bits(Gpr::RCX, mask);
         self.asm.store(Size::S32, Mem::at(Gpr::RDX, 8), Gpr::RCX);
         self.asm.store_imm(Size::S32, Mem::at(Gpr::RDX, 12), cell.size());
         if form.has_offsets() {
@@ -234,15 +224,15 @@ impl Emit<'_> {
             self.asm.store(Size::S64, Mem::at(Gpr::RDX, 0), base);
             let offsets = self.len(Ty::V32);
             self.asm.vstore(false, offsets, Mem::at(Gpr::RDX, 80), index, None);
-            self.asm.kmov(K7, mask);
+            self.mask_move(K7, mask);
             self.gather(cell, V[3], base, index);
             return self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[3], None);
         }
         let from = self.contiguous(cell, form, inst.args[0], copy);
-        self.asm.v2(row_load(cell), len, V[2], from, Masking::Zero(mask));
-        self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[2], None);
         self.asm.lea(Size::S64, Gpr::RAX, from);
         self.asm.store(Size::S64, Mem::at(Gpr::RDX, 0), Gpr::RAX);
+        self.load_row(cell, len, V[3], Mem::at(Gpr::RAX, 0), Some(mask));
+        self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[3], None);
         let pool = self.multiples(0, cell.size());
         let offsets = self.len(Ty::V32);
         self.asm.v2(V2::Move, offsets, V[2], pool, Masking::None);
@@ -317,14 +307,14 @@ impl Emit<'_> {
         for copy in 0..self.copies(inst.mask) {
             let mask = self.mask(inst.mask, copy, K7);
             let x = self.vector(index, copy, V[1]);
-            let y = self.src(extent, copy);
-            let to = if copy == 0 { K0 } else { K7 };
-            self.asm.cmp(Cmp::Ud, self.len(Ty::V32), to, x, y, 5, Some(mask));
+            let y = self.src(extent, copy, V[2]);
+            let to = if copy == 0 { K6 } else { K7 };
+            self.compare((Rel::Ge, Elem::U32), to, x, y, Some(mask));
             if copy > 0 {
-                self.asm.kop(Kop::Or, K0, K0, K7);
+                self.mask_op(Kop::Or, K6, K6, K7);
             }
         }
-        self.asm.kortest(K0, K0);
+        self.mask_test(K6);
         self.asm.jcc(Cond::Ne, self.leave);
     }
 
@@ -344,27 +334,16 @@ impl Emit<'_> {
             for copy in (0..copies).step_by(2) {
                 let first = self.mask(inst.args[0], copy, K6);
                 let second = if copy + 1 < copies { self.mask(inst.args[0], copy + 1, K7) } else { first };
-                self.asm.kortest(first, second);
+                self.mask_test_either(first, second);
                 self.asm.jcc(Cond::Ne, self.leave);
             }
             return;
         }
         for copy in 0..self.copies(inst.args[0]) {
             let (mask, active) = (self.mask(inst.args[0], copy, K6), self.mask(inst.mask, copy, K7));
-            self.asm.kop(Kop::And, K7, mask, active);
-            self.asm.kortest(K7, K7);
+            self.mask_op(Kop::And, K7, mask, active);
+            self.mask_test(K7);
             self.asm.jcc(Cond::Ne, self.leave);
         }
-    }
-}
-
-fn row_load(cell: Cell) -> V2 {
-    match cell {
-        Cell::W4 => V2::Move,
-        Cell::W8 => V2::MovePd,
-        Cell::U8 => V2::ZxBd,
-        Cell::I8 => V2::SxBd,
-        Cell::U16 => V2::ZxWd,
-        Cell::I16 => V2::SxWd,
     }
 }

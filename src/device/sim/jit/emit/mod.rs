@@ -1,14 +1,30 @@
-//! LaneIR to machine code with AVX-512.
+//! LaneIR to machine code with AVX-512 or AVX2.
 //!
 //! Input: a region, where its values live, and the shape of a batch. Output: a function of the frame that returns 0 when it is done
 //! and 1 where it leaves. Vectors of 4-byte lanes take a whole register, or half of one where the region has 8-byte lanes.
 //!
 //! Fixed registers: `r14` the frame, `r15` the iterations until the next poll, `r13` the x of the batch's first lane, `r12` four times
-//! the number of its first lane. `rax`, `rcx`, `rdx`, the last five vectors and `k0`, `k6`, `k7` hold nothing between instructions.
+//! the number of its first lane. `rax`, `rcx`, `rdx`, five vectors and three masks hold nothing between instructions.
+//!
+//! # Two instruction sets
+//! Most of the code is the same with either one, as the assembler picks the prefix. What differs lies in three files:
+//! - [`mask`]: a [`Mask`] is a mask register with AVX-512. With AVX2 it is a vector register, whose 4-byte lanes are all ones or
+//!   zero, also where it masks 8-byte lanes, for which it is extended. Logic, tests, comparisons and choices are methods there.
+//! - [`masked`]: loads, stores, gathers and scatters under a mask. AVX2 has no scatters and no masked moves of small elements: it
+//!   stores one lane after the other, and loads whole vectors or gathers.
+//! - [`emulate`]: instructions that AVX2 does not have, as sequences with the same bits: 8-byte products, arithmetic shifts,
+//!   minima and maxima, conversions from and to unsigned or 8-byte integers.
+//!
+//! Scratch masks have the numbers 0, 6 and 7 in both, so that with AVX2 they are the scratch vectors `V[0]`, `V[3]` and `V[4]`:
+//! whoever uses both looks out. There, too, operands in memory are whole vectors: constants of the pool are, and inputs are
+//! broadcast to a scratch register first ([`Emit::src`]).
 
 mod cold;
 mod control;
+mod emulate;
 mod float;
+mod mask;
+mod masked;
 mod memory;
 mod narrow;
 mod operand;
@@ -19,17 +35,23 @@ mod vector;
 use rustc_hash::FxHashMap;
 
 use self::cold::Cold;
+use self::mask::{K0, K6, K7, Mask};
 use super::alloc::{Allocation, Registers, Shape};
 use super::asm::*;
 use super::frame::Layout;
+use crate::device::sim::isa::Isa;
 use crate::device::sim::lane::{Exit, Inst, Node, Op, Region, Ty, Value};
 
 /// The registers of values.
-pub(crate) const REGISTERS: Registers = Registers {
-    gprs: &[3, 5, 6, 7, 8, 9, 10, 11],
-    vectors: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26],
-    masks: &[1, 2, 3, 4, 5],
-};
+pub(crate) fn registers(isa: Isa) -> Registers {
+    const GPRS: &[u8] = &[3, 5, 6, 7, 8, 9, 10, 11];
+    const VECTORS: &[u8] =
+        &[3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31];
+    match isa {
+        Isa::Avx512 => Registers { gprs: GPRS, vectors: VECTORS, masks: &[1, 2, 3, 4, 5] },
+        _ => Registers { gprs: GPRS, vectors: &VECTORS[..11], masks: &[] },
+    }
+}
 
 const FRAME: Gpr = Gpr::R14;
 const BUDGET: Gpr = Gpr::R15;
@@ -37,10 +59,7 @@ const X: Gpr = Gpr::R13;
 /// Four times the number of the batch's first lane.
 const LANE: Gpr = Gpr::R12;
 /// Scratch vectors.
-const V: [Vreg; 5] = [Vreg(27), Vreg(28), Vreg(29), Vreg(30), Vreg(31)];
-const K0: Kreg = Kreg(0);
-const K6: Kreg = Kreg(6);
-const K7: Kreg = Kreg(7);
+const V: [Vreg; 5] = [Vreg(0), Vreg(1), Vreg(2), Vreg(6), Vreg(7)];
 
 struct Emit<'a> {
     asm: Assembler,
@@ -68,9 +87,16 @@ pub(crate) struct Exits {
     pub forced: bool,
 }
 
-/// Compiles a region for a shape.
-pub(crate) fn emit(region: &Region, allocation: &Allocation, layout: &Layout, shape: Shape, ways: Exits) -> Vec<u8> {
-    let mut asm = Assembler::new(true);
+/// Compiles a region for a shape; `isa` is one for which places were allocated.
+pub(crate) fn emit(
+    isa: Isa,
+    region: &Region,
+    allocation: &Allocation,
+    layout: &Layout,
+    shape: Shape,
+    ways: Exits,
+) -> Vec<u8> {
+    let mut asm = Assembler::new(isa == Isa::Avx512);
     let (leave, next) = (asm.label(), asm.label());
     let mut rows = false;
     crate::device::sim::lane::each_inst(&region.body, &mut |inst| rows |= matches!(inst.op, Op::Coord(1 | 2)));
@@ -166,12 +192,22 @@ impl Emit<'_> {
         Src::Const(self.asm.constant(&bytes))
     }
 
+    /// Returns whether the code is for AVX-512, otherwise for AVX2.
+    fn evex(&self) -> bool {
+        self.asm.is_evex()
+    }
+
     fn copies(&self, value: Value) -> usize {
         self.shape.copies(self.region, value)
     }
 
     fn ty(&self, value: Value) -> Ty {
         self.region.ty(value)
+    }
+
+    /// Returns the length of a whole register.
+    fn whole(&self) -> Len {
+        if self.evex() { Len::L512 } else { Len::L256 }
     }
 
     /// Returns the length of a vector of this type.

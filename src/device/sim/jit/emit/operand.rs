@@ -125,21 +125,35 @@ impl Emit<'_> {
         Src::Const(self.asm.constant(if wide { &bytes } else { &bytes[..4] }))
     }
 
-    /// Returns one element of the pool, for all lanes.
+    /// Returns one element of the pool for all lanes: with AVX2, it is there for each lane of a whole register.
     pub(super) fn all(&mut self, wide: bool, bits: u64) -> Src {
-        let bytes = bits.to_le_bytes();
-        Src::ConstBroadcast(self.asm.constant(if wide { &bytes } else { &bytes[..4] }))
+        let bytes = &bits.to_le_bytes()[..if wide { 8 } else { 4 }];
+        if self.evex() {
+            Src::ConstBroadcast(self.asm.constant(bytes))
+        } else {
+            Src::Const(self.asm.constant(&bytes.repeat(32 / bytes.len())))
+        }
     }
 
-    /// Returns a vector as the last operand of an instruction with elements of its size.
-    pub(super) fn src(&mut self, value: Value, copy: usize) -> Src {
+    /// Returns a vector as the last operand of an instruction with elements of its size; the register may be used for it.
+    pub(super) fn src(&mut self, value: Value, copy: usize, scratch: Vreg) -> Src {
         match self.loc(value, copy) {
             Loc::Vector(n) => Src::Reg(Vreg(n)),
             Loc::Slot(offset) => Src::Mem(Self::slot(offset)),
-            Loc::Input(offset) => Src::Broadcast(Self::slot(offset)),
+            Loc::Input(offset) if self.evex() => Src::Broadcast(Self::slot(offset)),
+            Loc::Input(_) => Src::Reg(self.vector(value, copy, scratch)),
             Loc::Splat(bits) => self.all(self.ty(value) == Ty::V64, bits),
             loc => unreachable!("a vector in {loc:?}"),
         }
+    }
+
+    /// Returns an operand in a register: its own, or this one.
+    pub(super) fn in_register(&mut self, len: Len, src: Src, scratch: Vreg) -> Vreg {
+        let Src::Reg(register) = src else {
+            self.asm.v2(V2::Move, len, scratch, src, Masking::None);
+            return scratch;
+        };
+        register
     }
 
     pub(super) fn vector_for(&self, value: Value, copy: usize, scratch: Vreg) -> Vreg {
@@ -155,34 +169,6 @@ impl Emit<'_> {
             Loc::Vector(n) if n == from.0 => {}
             Loc::Vector(n) => self.asm.v2(V2::Move, len, Vreg(n), from, Masking::None),
             Loc::Slot(offset) => self.asm.vstore(false, len, Self::slot(offset), from, None),
-            _ => {}
-        }
-    }
-
-    /// Returns a mask in a register: its own, or this one.
-    pub(super) fn mask(&mut self, value: Value, copy: usize, scratch: Kreg) -> Kreg {
-        match self.loc(value, copy) {
-            Loc::Mask(n) => Kreg(n),
-            Loc::Slot(offset) => {
-                self.asm.kload(scratch, Self::slot(offset));
-                scratch
-            }
-            loc => unreachable!("a mask in {loc:?}"),
-        }
-    }
-
-    pub(super) fn mask_for(&self, value: Value, copy: usize, scratch: Kreg) -> Kreg {
-        match self.loc(value, copy) {
-            Loc::Mask(n) => Kreg(n),
-            _ => scratch,
-        }
-    }
-
-    pub(super) fn put_mask(&mut self, value: Value, copy: usize, from: Kreg) {
-        match self.loc(value, copy) {
-            Loc::Mask(n) if n == from.0 => {}
-            Loc::Mask(n) => self.asm.kmov(Kreg(n), from),
-            Loc::Slot(offset) => self.asm.kstore(Self::slot(offset), from),
             _ => {}
         }
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::*;
 use crate::device::sim::jit::frame::{POLL, POLL_ARG, REPORT, REPORT_ARG, RETURN, TICKS};
+use crate::device::sim::lane::{Elem, Rel};
 
 impl Emit<'_> {
     /// Jumps out of line on a condition; returns the label to bind where the code goes on.
@@ -30,7 +31,7 @@ impl Emit<'_> {
                 Cold::One { mask, vectors } => {
                     for copy in vectors {
                         let mask = self.mask(mask, copy, K7);
-                        self.asm.kortest(mask, mask);
+                        self.mask_test(mask);
                         self.asm.jcc(Cond::Ne, self.leave);
                     }
                 }
@@ -70,8 +71,8 @@ impl Emit<'_> {
             let bound = self.gpr(extent, vector, Gpr::RDX);
             self.asm.broadcast_gpr(Size::S32, len, V[2], bound, Masking::None);
             let mask = self.mask(inst.mask, vector, K7);
-            self.asm.cmp(Cmp::Ud, len, K7, V[1], V[2], 5, Some(mask));
-            self.asm.kortest(K7, K7);
+            self.compare((Rel::Ge, Elem::U32), K7, V[1], Src::Reg(V[2]), Some(mask));
+            self.mask_test(K7);
             self.asm.jcc(Cond::Ne, self.leave);
         }
     }

@@ -186,14 +186,14 @@ impl Emit<'_> {
     fn any(&mut self, inst: &Inst) {
         for copy in 0..self.copies(inst.args[0]) {
             let (mask, active) = (self.mask(inst.args[0], copy, K6), self.mask(inst.mask, copy, K7));
-            self.asm.kop(Kop::And, K7, mask, active);
+            self.mask_op(Kop::And, K7, mask, active);
             if copy == 0 {
-                self.asm.kmov(K0, K7);
+                self.mask_move(K0, K7);
             } else {
-                self.asm.kop(Kop::Or, K0, K0, K7);
+                self.mask_op(Kop::Or, K0, K0, K7);
             }
         }
-        self.asm.kortest(K0, K0);
+        self.mask_test(K0);
         self.asm.setcc(Cond::Ne, Gpr::RAX);
         self.asm.movzx8(Gpr::RAX, Gpr::RAX);
         self.put_gpr(inst.dst, 0, Gpr::RAX);

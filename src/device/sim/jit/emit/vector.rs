@@ -1,8 +1,8 @@
-//! Instructions on vectors and masks.
+//! Instructions on vectors.
 
 use super::super::alloc::Loc;
 use super::*;
-use crate::device::sim::lane::{Bin, Elem, Rel, Un};
+use crate::device::sim::lane::{Bin, Elem, Un};
 
 /// Returns the instruction for an operation that is one.
 fn simple(bin: Bin, elem: Elem) -> Option<V3> {
@@ -28,34 +28,6 @@ fn simple(bin: Bin, elem: Elem) -> Option<V3> {
         (Bin::Min, U32 | U64) => of(V3::MinUd, V3::MinUq),
         (Bin::Max, U32 | U64) => of(V3::MaxUd, V3::MaxUq),
         _ => None,
-    }
-}
-
-/// Returns the comparison and its predicate. Floats compare quietly.
-fn compare(rel: Rel, elem: Elem) -> (Cmp, u8) {
-    let float = match rel {
-        Rel::Eq => 0,
-        Rel::Ne => 4,
-        Rel::Lt => 17,
-        Rel::Le => 18,
-        Rel::Ge => 29,
-        Rel::Gt => 30,
-    };
-    let integer = match rel {
-        Rel::Eq => 0,
-        Rel::Lt => 1,
-        Rel::Le => 2,
-        Rel::Ne => 4,
-        Rel::Ge => 5,
-        Rel::Gt => 6,
-    };
-    match elem {
-        Elem::F32 => (Cmp::Ps, float),
-        Elem::F64 => (Cmp::Pd, float),
-        Elem::I32 => (Cmp::D, integer),
-        Elem::U32 => (Cmp::Ud, integer),
-        Elem::I64 => (Cmp::Q, integer),
-        Elem::U64 => (Cmp::Uq, integer),
     }
 }
 
@@ -104,8 +76,7 @@ impl Emit<'_> {
                     self.load_vector(inst.dst, copy, d);
                 }
                 let x = self.vector(a, copy, V[1]);
-                let op = if ty == Ty::V64 { V2::MovePd } else { V2::Move };
-                self.asm.v2(op, len, d, x, Masking::Merge(mask));
+                self.merge(ty, d, x, mask);
             }
             Op::Move => self.load_vector(a, copy, d),
             Op::Vector(bin, elem) => return self.vector_binary(bin, elem, inst, copy),
@@ -116,13 +87,16 @@ impl Emit<'_> {
             Op::Select => {
                 let mask = self.mask(a, copy, K7);
                 let no = self.vector(c, copy, V[1]);
-                let yes = self.src(b, copy);
-                let op = if ty == Ty::V64 { V3::BlendQ } else { V3::BlendD };
-                self.asm.v3(op, len, d, no, yes, Masking::Merge(mask));
+                let yes = self.src(b, copy, V[2]);
+                self.choose(ty, d, no, yes, mask);
+            }
+            Op::LanesOfMask if self.evex() => {
+                let mask = self.mask(a, copy, K7);
+                self.asm.v3i(V3i::TernlogD, len, d, d, d, 0xff, Masking::Zero(mask.k()));
             }
             Op::LanesOfMask => {
                 let mask = self.mask(a, copy, K7);
-                self.asm.v3i(V3i::TernlogD, len, d, d, d, 0xff, Masking::Zero(mask));
+                return self.put_vector(inst.dst, copy, mask.v());
             }
             _ => unreachable!("{:?} has no code", inst.op),
         }
@@ -133,15 +107,18 @@ impl Emit<'_> {
         let [a, b, _] = inst.args;
         let (len, d) = (self.len(self.ty(inst.dst)), self.vector_for(inst.dst, copy, V[0]));
         if let Some(op) = simple(bin, elem) {
+            if !self.evex() {
+                return self.vector_avx2(op, inst, copy);
+            }
             let x = self.vector(a, copy, V[1]);
             let mut masking = Masking::None;
             if inst.mask != Value::NONE {
-                masking = Masking::Merge(self.mask(inst.mask, copy, K7));
+                masking = Masking::Merge(self.mask(inst.mask, copy, K7).k());
                 if d == V[0] {
                     self.load_vector(inst.dst, copy, d);
                 }
             }
-            let y = self.src(b, copy);
+            let y = self.src(b, copy, V[2]);
             self.asm.v3(op, len, d, x, y, masking);
             return self.put_vector(inst.dst, copy, d);
         }
@@ -170,11 +147,11 @@ impl Emit<'_> {
                 self.asm.v3(op, len, d, x, all, Masking::None);
             }
             Un::Abs => {
-                let x = self.src(a, copy);
+                let x = self.src(a, copy, V[1]);
                 self.asm.v2(if wide { V2::AbsQ } else { V2::AbsD }, len, d, x, Masking::None);
             }
             Un::Sqrt => {
-                let x = self.src(a, copy);
+                let x = self.src(a, copy, V[1]);
                 self.asm.v2(if wide { V2::SqrtPd } else { V2::SqrtPs }, len, d, x, Masking::None);
             }
             Un::Floor | Un::Ceil | Un::Trunc | Un::Round => {
@@ -184,7 +161,7 @@ impl Emit<'_> {
                     Un::Trunc => 3,
                     _ => 0,
                 };
-                let x = self.src(a, copy);
+                let x = self.src(a, copy, V[1]);
                 let op = if wide { V2i::RoundPd } else { V2i::RoundPs };
                 self.asm.v2i(op, len, d, x, mode | 8, Masking::None);
             }
@@ -202,84 +179,20 @@ impl Emit<'_> {
         let d = self.vector_for(inst.dst, copy, V[0]);
         let (x, y, z) = (self.vector(a, copy, V[1]), self.vector_for(b, copy, V[4]), self.vector_for(c, copy, V[4]));
         if d == z && d != V[0] {
-            let y = self.src(b, copy);
+            let y = self.src(b, copy, V[2]);
             self.asm.v3(add, len, d, x, y, Masking::None);
         } else if d == x {
             let y = self.vector(b, copy, V[2]);
-            let z = self.src(c, copy);
+            let z = self.src(c, copy, V[3]);
             self.asm.v3(mul, len, d, y, z, Masking::None);
         } else if d == y && d != V[0] {
-            let z = self.src(c, copy);
+            let z = self.src(c, copy, V[2]);
             self.asm.v3(mul, len, d, x, z, Masking::None);
         } else {
             self.load_vector(c, copy, d);
-            let y = self.src(b, copy);
+            let y = self.src(b, copy, V[2]);
             self.asm.v3(add, len, d, x, y, Masking::None);
         }
         self.put_vector(inst.dst, copy, d);
-    }
-
-    // Masks
-
-    pub(super) fn mask_inst(&mut self, inst: &Inst) {
-        for copy in 0..self.copies(inst.dst) {
-            let d = self.mask_for(inst.dst, copy, K7);
-            self.mask_copy(inst, copy, d);
-            self.put_mask(inst.dst, copy, d);
-        }
-    }
-
-    fn mask_copy(&mut self, inst: &Inst, copy: usize, d: Kreg) {
-        let [a, b, _] = inst.args;
-        match inst.op {
-            Op::Compare(rel, elem) => {
-                let len = self.len(elem.vector());
-                let x = self.vector(a, copy, V[1]);
-                let y = self.src(b, copy);
-                let (op, predicate) = compare(rel, elem);
-                let within = (inst.mask != Value::NONE).then(|| self.mask(inst.mask, copy, K6));
-                self.asm.cmp(op, len, d, x, y, predicate, within);
-            }
-            Op::MaskConst(true) => self.asm.kop(Kop::Xnor, d, d, d),
-            Op::MaskConst(false) => self.asm.kop(Kop::Xor, d, d, d),
-            Op::MaskOf => {
-                let x = self.gpr(a, copy, Gpr::RCX);
-                self.asm.alu(Alu::Xor, Size::S32, Gpr::RAX, Gpr::RAX);
-                self.asm.alu(Alu::Cmp, Size::S32, Gpr::RAX, x);
-                self.asm.alu(Alu::Sbb, Size::S32, Gpr::RAX, Gpr::RAX);
-                self.asm.kmov_from(d, Gpr::RAX);
-            }
-            Op::MaskOfLanes => {
-                let x = self.vector(a, copy, V[1]);
-                let len = self.len(self.ty(a));
-                self.asm.testm(self.size(a), len, d, x, x, None);
-            }
-            Op::MaskAnd => self.mask_binary(Kop::And, (a, b), copy, d),
-            Op::MaskWithout => self.mask_binary(Kop::Andn, (b, a), copy, d),
-            Op::MaskOr => self.mask_binary(Kop::Or, (a, b), copy, d),
-            Op::MaskXor => self.mask_binary(Kop::Xor, (a, b), copy, d),
-            Op::MaskNot => {
-                let x = self.mask(a, copy, K6);
-                self.asm.knot(d, x);
-            }
-            Op::Move if inst.mask != Value::NONE => {
-                let active = self.mask(inst.mask, copy, K6);
-                let old = self.mask(inst.dst, copy, K0);
-                self.asm.kop(Kop::Andn, K0, active, old);
-                let new = self.mask(a, copy, K7);
-                self.asm.kop(Kop::And, K7, active, new);
-                self.asm.kop(Kop::Or, d, K0, K7);
-            }
-            Op::Move => {
-                let x = self.mask(a, copy, K6);
-                self.asm.kmov(d, x);
-            }
-            _ => unreachable!("{:?} has no code", inst.op),
-        }
-    }
-
-    fn mask_binary(&mut self, op: Kop, (a, b): (Value, Value), copy: usize, d: Kreg) {
-        let (x, y) = (self.mask(a, copy, K6), self.mask(b, copy, K7));
-        self.asm.kop(op, d, x, y);
     }
 }

@@ -27,7 +27,7 @@ const V3_NAMES: &str = "
     Fmsub213Ps vfmsub213ps vfmsub213ps; Fmsub213Pd vfmsub213pd vfmsub213pd;
     BlendD vpblendmd -; BlendQ vpblendmq -; PermD vpermd vpermd;
     UnpackLoD vpunpckldq vpunpckldq; UnpackHiD vpunpckhdq vpunpckhdq;
-    PackUsDw vpackusdw vpackusdw; PackSsDw vpackssdw vpackssdw;
+    PackUsDw vpackusdw vpackusdw; PackSsDw vpackssdw vpackssdw; PackUsWb - vpackuswb;
     EqD - vpcmpeqd; GtD - vpcmpgtd; EqQ - vpcmpeqq; GtQ - vpcmpgtq; ScalefPs vscalefps -; ScalefPd vscalefpd -";
 
 /// The same, then the parts of the length that destination and source have (0: 128 bits), and `b` where elements in memory can
