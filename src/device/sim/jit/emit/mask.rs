@@ -6,27 +6,6 @@ use super::super::alloc::Loc;
 use super::*;
 use crate::device::sim::lane::{Elem, Rel};
 
-/// A register that holds a mask: a mask register with AVX-512, and with AVX2 a vector register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mask(u8);
-
-/// Scratch masks. With AVX2, they are `V[0]`, `V[3]` and `V[4]`.
-pub(super) const K0: Mask = Mask(0);
-pub(super) const K6: Mask = Mask(6);
-pub(super) const K7: Mask = Mask(7);
-
-impl Mask {
-    /// Returns the mask register (AVX-512).
-    pub(super) fn k(self) -> Kreg {
-        Kreg(self.0)
-    }
-
-    /// Returns the vector register (AVX2).
-    pub(super) fn v(self) -> Vreg {
-        Vreg(self.0)
-    }
-}
-
 /// Returns the comparison and its predicate. Floats compare quietly.
 fn comparison(rel: Rel, elem: Elem) -> (Cmp, u8) {
     let float = match rel {

@@ -29,13 +29,14 @@ mod memory;
 mod narrow;
 mod operand;
 mod outline;
+mod register;
 mod scalar;
 mod vector;
 
 use rustc_hash::FxHashMap;
 
 use self::cold::Cold;
-use self::mask::{K0, K6, K7, Mask};
+use self::register::{K0, K6, K7, Mask};
 use super::alloc::{Allocation, Registers, Shape};
 use super::asm::*;
 use super::frame::Layout;
