@@ -31,7 +31,7 @@ pub(crate) struct OpenRegion<'a> {
 type Built<'a> = Result<(Builder<'a>, Vec<ExprId>), usize>;
 
 /// The least number of instructions that make a region worthwhile.
-const LEAST: u32 = 4;
+const LEAST: u32 = 2;
 
 impl<'a> Compiler<'a> {
     /// Opens a region at a statement, if there is one.

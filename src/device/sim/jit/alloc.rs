@@ -8,6 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::fold::Folds;
 use crate::device::sim::lane::live::Set;
 use crate::device::sim::lane::{Input, Inst, Node, Op, Region, Ty, Value};
 
@@ -78,6 +79,8 @@ impl Registers {
 
 pub(crate) struct Allocation {
     pub locs: Vec<[Loc; MOST]>,
+    /// The addresses that are nowhere.
+    pub folds: Folds,
     /// The first and last position at which a value is live.
     pub spans: Vec<(u32, u32)>,
     /// Bytes of the frame behind `base`.
@@ -105,6 +108,7 @@ struct Numbering<'a> {
     spans: Vec<(u32, u32)>,
     weights: Vec<f32>,
     heads: &'a [Set],
+    folds: &'a Folds,
     next: u32,
     loops: usize,
     depth: i32,
@@ -120,7 +124,11 @@ impl Numbering<'_> {
     fn inst(&mut self, inst: &Inst) {
         let at = self.next;
         self.next += 1;
-        inst.uses().for_each(|v| self.touch(v, at));
+        if self.folds.covers(inst) {
+            return;
+        }
+        let folds = self.folds;
+        folds.each_use(inst, &mut |v| self.touch(v, at));
         if inst.dst != Value::NONE {
             self.touch(inst.dst, at);
         }
@@ -141,8 +149,12 @@ impl Numbering<'_> {
                     self.next += 1;
                     if let Some(head) = self.heads.get(number) {
                         for value in head.iter() {
-                            let span = &mut self.spans[value.index()];
-                            *span = (span.0.min(start), span.1.max(end));
+                            // Where an address is read, its parts are.
+                            let parts = self.folds.sum(value).map_or([value; 2], |sum| [sum.base, sum.index]);
+                            for part in parts {
+                                let span = &mut self.spans[part.index()];
+                                *span = (span.0.min(start), span.1.max(end));
+                            }
                         }
                     }
                 }
@@ -166,8 +178,16 @@ pub(crate) fn allocate(
     base: i32,
 ) -> Allocation {
     let count = region.values.len();
-    let mut numbering =
-        Numbering { spans: vec![(u32::MAX, 0); count], weights: vec![0.0; count], heads, next: 0, loops: 0, depth: 0 };
+    let folds = Folds::of(region, shape.rows);
+    let mut numbering = Numbering {
+        spans: vec![(u32::MAX, 0); count],
+        weights: vec![0.0; count],
+        heads,
+        folds: &folds,
+        next: 0,
+        loops: 0,
+        depth: 0,
+    };
     region.setup.iter().for_each(|inst| numbering.inst(inst));
     let setup = numbering.next;
     // The body is repeated for one batch of lanes after the other.
@@ -226,7 +246,8 @@ pub(crate) fn allocate(
     }
     let all: f32 = intervals.iter().map(|i| weights[i.value.index()]).sum();
     let spilled = scan.spilled / all.max(1.0);
-    Allocation { locs: scan.locs, spans, slot_bytes: scan.slots.next - base, spilled }
+    let Scan { locs, slots, .. } = scan;
+    Allocation { locs, folds, spans, slot_bytes: slots.next - base, spilled }
 }
 
 /// Values that need no slot: they can be had again from a constant or an input.

@@ -15,7 +15,7 @@ use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group, Line, Reach, RegionCode, Slot};
 use crate::device::sim::isa::Isa;
-use crate::device::sim::lane::{Input, REPORT_WORDS, Region, Report, Written, copies, live, verify};
+use crate::device::sim::lane::{Input, REPORT_WORDS, Region, Report, Written, copies, induct, live, verify};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::{self, Run};
 use crate::device::sim::reg::Reg;
@@ -99,6 +99,7 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
     }
     let mut region = region.clone();
     copies::merge(&mut region);
+    induct::multiples(&mut region);
     let heads = live::clean(&mut region);
     verify::debug_verify(&region, "the passes");
     let layout = Layout::of(&region);

@@ -118,6 +118,7 @@ mod alloc;
 pub(crate) mod asm;
 mod emit;
 mod exec;
+mod fold;
 mod frame;
 mod functions;
 pub(crate) mod machine;

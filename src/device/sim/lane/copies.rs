@@ -9,18 +9,18 @@ use super::*;
 
 /// Where a value is defined and used, in the order of the text.
 #[derive(Clone, Debug, Default)]
-struct Places {
-    defs: Vec<u32>,
-    uses: Vec<u32>,
+pub(crate) struct Places {
+    pub defs: Vec<u32>,
+    pub uses: Vec<u32>,
 }
 
-struct Numbered {
-    places: Vec<Places>,
+pub(crate) struct Numbered {
+    pub places: Vec<Places>,
     /// Loops: first and last position.
     loops: Vec<(u32, u32)>,
 }
 
-fn number(region: &Region) -> Numbered {
+pub(crate) fn number(region: &Region) -> Numbered {
     let mut numbered = Numbered { places: vec![Places::default(); region.values.len()], loops: vec![] };
     let mut next = 0;
     for inst in &region.setup {
@@ -136,7 +136,7 @@ fn drop_nodes(nodes: &mut Vec<Node>, gone: &[bool]) {
 }
 
 /// Returns whether `v` keeps its value from the definition of its copy `t` to the last use of that.
-fn stays(numbered: &Numbered, t: Value, v: Value) -> bool {
+pub(crate) fn stays(numbered: &Numbered, t: Value, v: Value) -> bool {
     let Places { defs, uses } = &numbered.places[t.index()];
     let (&[def], Some(&last)) = (defs.as_slice(), uses.iter().max()) else { return false };
     let around =
@@ -149,19 +149,33 @@ fn stays(numbered: &Numbered, t: Value, v: Value) -> bool {
 }
 
 fn rename(nodes: &mut Vec<Node>, names: &FxHashMap<Value, Value>) {
+    drop_definitions(nodes, names);
+    rename_uses(nodes, names);
+}
+
+fn drop_definitions(nodes: &mut Vec<Node>, names: &FxHashMap<Value, Value>) {
+    nodes.retain(|node| !matches!(node, Node::Inst(inst) if names.contains_key(&inst.dst)));
+    for node in nodes {
+        if let Node::Block(_, body) | Node::Loop(body) = node {
+            drop_definitions(body, names);
+        }
+    }
+}
+
+/// Lets instructions and branches read other values.
+pub(super) fn rename_uses(nodes: &mut [Node], names: &FxHashMap<Value, Value>) {
     let new = |v: &mut Value| {
         if let Some(name) = names.get(v) {
             *v = *name;
         }
     };
-    nodes.retain(|node| !matches!(node, Node::Inst(inst) if names.contains_key(&inst.dst)));
     for node in nodes {
         match node {
             Node::Inst(inst) => {
                 inst.args.iter_mut().for_each(new);
                 new(&mut inst.mask);
             }
-            Node::Block(_, body) | Node::Loop(body) => rename(body, names),
+            Node::Block(_, body) | Node::Loop(body) => rename_uses(body, names),
             Node::Branch(cond, _) => match cond {
                 Cond::Always => {}
                 Cond::Scalar(_, _, a, b) => {

@@ -23,6 +23,7 @@ pub(crate) mod bounds;
 pub(crate) mod build;
 pub(crate) mod copies;
 pub(crate) mod guards;
+pub(crate) mod induct;
 pub(crate) mod live;
 pub(crate) mod text;
 pub(crate) mod verify;

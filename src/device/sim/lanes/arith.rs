@@ -112,6 +112,10 @@ pub(crate) fn binary(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
         // Extended to 32 bits, these compare and combine like their 32-bit counterparts.
         Scalar::I8 | Scalar::I16 if closed(op) => number::<i32>(op, isa).or_else(|| integer::<i32>(op, isa)),
         Scalar::U8 | Scalar::U16 if closed(op) => number::<u32>(op, isa).or_else(|| integer::<u32>(op, isa)),
+        Scalar::I8 => wrapping::<i8>(op, isa),
+        Scalar::I16 => wrapping::<i16>(op, isa),
+        Scalar::U8 => wrapping::<u8>(op, isa),
+        Scalar::U16 => wrapping::<u16>(op, isa),
         Scalar::Bool if closed(op) => {
             number::<u32>(op, isa).or_else(|| integer::<u32>(op, isa)).filter(|_| equality(op))
         }
@@ -165,6 +169,15 @@ fn integer<T: Integer + Lane>(op: BinOp, isa: Isa) -> Option<OpFn> {
     })
 }
 
+/// Operators whose results have to be cut to the type.
+fn wrapping<T: Integer + Lane>(op: BinOp, isa: Isa) -> Option<OpFn> {
+    match op {
+        BinOp::Add | BinOp::Sub | BinOp::Mul => number::<T>(op, isa),
+        BinOp::Shl | BinOp::Shr => integer::<T>(op, isa),
+        _ => None,
+    }
+}
+
 pub(crate) fn unary(op: UnaryOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     Some(match (op, scalar) {
         (UnaryOp::Neg, Scalar::F32) => pick::<Map1<f32, Neg>>(isa),
@@ -174,6 +187,12 @@ pub(crate) fn unary(op: UnaryOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
         (UnaryOp::Not, Scalar::Bool | Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::U32) => {
             pick::<Map1<u32, Not>>(isa)
         }
+        (UnaryOp::Neg, Scalar::I8) => pick::<Map1<i8, Neg>>(isa),
+        (UnaryOp::Neg, Scalar::I16) => pick::<Map1<i16, Neg>>(isa),
+        (UnaryOp::Neg, Scalar::U8) => pick::<Map1<u8, Neg>>(isa),
+        (UnaryOp::Neg, Scalar::U16) => pick::<Map1<u16, Neg>>(isa),
+        (UnaryOp::Not, Scalar::U8) => pick::<Map1<u8, Not>>(isa),
+        (UnaryOp::Not, Scalar::U16) => pick::<Map1<u16, Not>>(isa),
         (UnaryOp::Not, Scalar::I64 | Scalar::U64) => pick::<Map1<u64, Not>>(isa),
         _ => return None,
     })
@@ -187,8 +206,15 @@ pub(crate) fn math(function: MathFn, scalar: Scalar, isa: Isa) -> Option<OpFn> {
         Scalar::F64 => number_math::<f64>(function, isa).or_else(|| float_math::<f64>(function, isa)),
         Scalar::I32 => number_math::<i32>(function, isa),
         Scalar::U32 => number_math::<u32>(function, isa),
+        // What comes out is one of the operands.
+        Scalar::I8 | Scalar::I16 if chooses(function) => number_math::<i32>(function, isa),
+        Scalar::U8 | Scalar::U16 if chooses(function) => number_math::<u32>(function, isa),
         _ => None,
     }
+}
+
+fn chooses(function: MathFn) -> bool {
+    matches!(function, MathFn::Min | MathFn::Max | MathFn::Clamp)
 }
 
 fn number_math<T: Number + Lane>(function: MathFn, isa: Isa) -> Option<OpFn> {

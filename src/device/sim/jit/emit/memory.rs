@@ -1,6 +1,8 @@
 //! Loads, stores, registers of the interpreter, and the checks in front of accesses.
 
 use super::*;
+use crate::device::sim::jit::alloc::Loc;
+use crate::device::sim::jit::fold::Sum;
 use crate::device::sim::jit::frame::{LOG, LOG_END, RECORD};
 use crate::device::sim::lane::{Cell, Elem, Form, Rel};
 
@@ -58,7 +60,7 @@ impl Emit<'_> {
 
     fn load_scalar(&mut self, cell: Cell, inst: &Inst) {
         for copy in 0..self.copies(inst.dst) {
-            let from = Mem::at(self.gpr(inst.args[0], copy, Gpr::RCX), 0);
+            let from = self.at(inst.args[0], copy);
             let d = self.gpr_for(inst.dst, copy, Gpr::RAX);
             self.load_cell(cell, d, from);
             self.put_gpr(inst.dst, copy, d);
@@ -76,11 +78,33 @@ impl Emit<'_> {
         }
     }
 
-    /// Returns the address of a vector's elements in a row.
+    /// Returns the element at an address. Overwrites `rax` and `rcx`.
+    fn at(&mut self, address: Value, copy: usize) -> Mem {
+        let Some(Sum { base, index, scale }) = self.allocation.folds.sum(address) else {
+            return Mem::at(self.gpr(address, copy, Gpr::RAX), 0);
+        };
+        match self.loc(index, copy) {
+            Loc::Gpr(index) => Mem::index(self.gpr(base, copy, Gpr::RAX), Gpr(index), scale, 0),
+            _ => {
+                let from = self.gpr(index, copy, Gpr::RAX);
+                if from != Gpr::RAX {
+                    self.asm.mov(Size::S64, Gpr::RAX, from);
+                }
+                self.asm.shift_imm(Shift::Shl, Size::S64, Gpr::RAX, scale.ilog2() as u8);
+                let base = self.rm(base, copy, Gpr::RCX);
+                self.asm.alu(Alu::Add, Size::S64, Gpr::RAX, base);
+                Mem::at(Gpr::RAX, 0)
+            }
+        }
+    }
+
+    /// Returns the address of a vector's elements in a row. Overwrites `rax` and `rcx`.
     fn row(&mut self, address: Value, cell: Cell, copy: usize) -> Mem {
+        if self.shape.rows {
+            return self.at(address, copy);
+        }
         let base = self.gpr(address, copy, Gpr::RAX);
-        let first = if self.shape.rows { 0 } else { (copy * self.shape.width) as i32 };
-        Mem::index(base, X, cell.size() as u8, first * cell.size())
+        Mem::index(base, X, cell.size() as u8, (copy * self.shape.width) as i32 * cell.size())
     }
 
     /// Returns the address of a vector's lanes in a column of a local array, `columns` behind the one at an address.
@@ -136,8 +160,7 @@ impl Emit<'_> {
     }
 
     fn load_one(&mut self, cell: Cell, inst: &Inst, copy: usize, d: Vreg, len: Len) {
-        let base = self.gpr(inst.args[0], copy, Gpr::RAX);
-        let from = Mem::at(base, 0);
+        let from = self.at(inst.args[0], copy);
         let broadcast = match cell {
             Cell::W4 => Some(V2::BroadcastD),
             Cell::W8 => Some(V2::BroadcastQ),
@@ -197,14 +220,22 @@ impl Emit<'_> {
             return self.store_row(cell, ty, to, x, mask);
         }
         let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);
+        let done = self.asm.label();
+        if self.evex() {
+            self.mask_move(K7, mask);
+            let (to, apart) = self.if_in_a_row(cell, base, index);
+            self.store_row(cell, ty, to, x, K7);
+            self.asm.jmp(done);
+            self.asm.bind(apart);
+        }
         if cell.size() < 4 || !self.evex() {
             self.mask_bits(Gpr::RCX, mask);
-            return self.store_each(cell, (ty, x), base, index);
+            self.store_each(cell, (ty, x), base, index);
+        } else {
+            let (len, op) = (self.len(ty), if ty == Ty::V64 { Gather::DQ } else { Gather::DD });
+            self.asm.scatter(op, len, VecMem { base, index, scale: 1, disp: 0 }, x, K7.k());
         }
-        let len = self.len(ty);
-        self.mask_move(K7, mask);
-        let op = if ty == Ty::V64 { Gather::DQ } else { Gather::DD };
-        self.asm.scatter(op, len, VecMem { base, index, scale: 1, disp: 0 }, x, K7.k());
+        self.asm.bind(done);
     }
 
     /// Logs what a store overwrites: see [`RECORD`].

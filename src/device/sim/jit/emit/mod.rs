@@ -124,7 +124,9 @@ impl Emit<'_> {
         for node in nodes {
             match node {
                 Node::Inst(inst) => {
-                    self.inst(inst);
+                    if !self.allocation.folds.covers(inst) {
+                        self.inst(inst);
+                    }
                     self.position += 1;
                 }
                 Node::Block(exit, body) => {

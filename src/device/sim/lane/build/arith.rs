@@ -5,6 +5,7 @@ use super::form::Linear;
 use super::half::is_half;
 use super::*;
 use crate::device::sim::lanes::convert::is_free;
+use crate::device::sim::lanes::lane_of_raw;
 use crate::ir::def::BinOp;
 use crate::lang::ops::UnaryOp;
 
@@ -44,6 +45,11 @@ fn element(scalar: Scalar) -> Option<Elem> {
         Scalar::U8 | Scalar::U16 => Some(Elem::U32),
         _ => None,
     })
+}
+
+/// Returns the largest amount of a shift: amounts count modulo the width.
+fn largest_shift(scalar: Scalar) -> u32 {
+    8 * scalar.size() as u32 - 1
 }
 
 /// Returns whether an operand is a constant.
@@ -87,13 +93,13 @@ impl Builder<'_> {
         if is_half(scalar) {
             return self.half_unary(op, scalar, a);
         }
-        let elem = Elem::of(scalar)?;
+        let elem = element(scalar)?;
         if op == UnaryOp::Neg {
             self.guard_negation(scalar, a)?;
         }
         match op {
             UnaryOp::Neg if !elem.is_float() => {
-                let zero = if elem.is_wide() { Lane::Bits(0) } else { Lane::Linear(Linear::imm(0)) };
+                let zero = self.constant_lane(scalar, 0);
                 self.binary(BinOp::Sub, (scalar, scalar), &zero, a)
             }
             UnaryOp::Neg => {
@@ -101,7 +107,7 @@ impl Builder<'_> {
                 Some(Lane::Vector(self.pure(Op::Unary(Un::Neg, elem), elem.vector(), &[a])))
             }
             UnaryOp::Not => {
-                let ones = if elem.is_wide() { Lane::Bits(u64::MAX) } else { Lane::Linear(Linear::imm(-1)) };
+                let ones = self.constant_lane(scalar, lane_of_raw(scalar, u64::MAX >> (64 - 8 * scalar.size())));
                 self.binary(BinOp::Xor, (scalar, scalar), &ones, a)
             }
         }
@@ -125,8 +131,9 @@ impl Builder<'_> {
             return self.compare(rel, elem, ty, a, b);
         }
         let bin = operation(op)?;
-        if small && !matches!(bin, Bin::And | Bin::Or | Bin::Xor) {
-            return None;
+        if small {
+            let lane = self.arithmetic(bin, elem, (ty, by), a, b)?;
+            return if matches!(bin, Bin::And | Bin::Or | Bin::Xor) { Some(lane) } else { self.cut(ty, &lane) };
         }
         if let (Lane::Linear(x), Lane::Linear(y)) = (a, b) {
             match bin {
@@ -139,6 +146,11 @@ impl Builder<'_> {
                 _ => {}
             }
         }
+        self.arithmetic(bin, elem, (ty, by), a, b)
+    }
+
+    /// Returns the result of an operation in 4 or 8 bytes.
+    fn arithmetic(&mut self, bin: Bin, elem: Elem, (ty, by): (Scalar, Scalar), a: &Lane, b: &Lane) -> Option<Lane> {
         // A divisor that differs between rows may be 0 where no lane is active.
         let divides = matches!(bin, Bin::Div | Bin::Rem) && !self.uniform && !is_known(b);
         if !elem.is_float() && a.is_scalar() && b.is_scalar() && !divides {
@@ -162,6 +174,10 @@ impl Builder<'_> {
             // The amount of a shift, which counts modulo the width.
             let (op, to) = if elem.is_wide() { (Op::Zext, Ty::I64) } else { (Op::Trunc, Ty::I32) };
             y = self.pure(op, to, &[y]);
+        }
+        if ty.size() < 4 && matches!(bin, Bin::Shl | Bin::Shr) {
+            let most = self.constant(Ty::I32, largest_shift(ty).into());
+            y = self.pure(Op::Scalar(Bin::And, Elem::U32), Ty::I32, &[y, most]);
         }
         let op = Op::Scalar(bin, elem);
         if !matches!(bin, Bin::Div | Bin::Rem) {
@@ -198,16 +214,16 @@ impl Builder<'_> {
                 Lane::Bits(bits) => *bits as u32,
                 _ => return None,
             };
-            let (a, b) = (self.vector(a, ty), self.splat(wide, u64::from(amount & if wide { 63 } else { 31 })));
+            let (a, b) = (self.vector(a, ty), self.splat(wide, (amount & largest_shift(ty)).into()));
             return Some(Lane::Vector(self.pure(Op::Vector(bin, elem), elem.vector(), &[a, b])));
         }
         let a = self.vector(a, ty);
         let amount = match b {
             Lane::Linear(form) if form.as_imm().is_some() => {
-                self.splat(false, u64::from(form.as_imm().unwrap_or(0) as u32 & 31))
+                self.splat(false, u64::from(form.as_imm().unwrap_or(0) as u32 & largest_shift(ty)))
             }
             _ => {
-                let (b, most) = (self.vector(b, by), self.splat(wide, if wide { 63 } else { 31 }));
+                let (b, most) = (self.vector(b, by), self.splat(wide, largest_shift(ty).into()));
                 let and = if wide { Elem::U64 } else { Elem::U32 };
                 self.pure(Op::Vector(Bin::And, and), elem.vector(), &[b, most])
             }
@@ -314,7 +330,7 @@ impl Builder<'_> {
         if is_half(ty) {
             return self.half_math(function, ty, lanes);
         }
-        let elem = Elem::of(ty)?;
+        let elem = element(ty)?;
         let binary = match function {
             WrappingAdd => Some(BinOp::Add),
             WrappingSub => Some(BinOp::Sub),
@@ -369,7 +385,8 @@ impl Builder<'_> {
                 self.pure(Op::Unary(un, elem), vector, &args)
             }
         };
-        Some(Lane::Vector(value))
+        // The magnitude of the least integer has no place in its type.
+        if ty.size() < 4 { self.cut(ty, &Lane::Vector(value)) } else { Some(Lane::Vector(value)) }
     }
 
     fn scalar_math(&mut self, function: MathFn, elem: Elem, ty: Scalar, lanes: &[Lane]) -> Option<Lane> {
@@ -430,15 +447,16 @@ impl Builder<'_> {
                 let value = self.uniform_value(a, from)?;
                 self.pure(if source.is_signed() { Op::Sext } else { Op::Zext }, Ty::I64, &[value])
             }
-            (true, false) if Elem::of(to).is_some() => {
+            (true, false) => {
                 let value = self.uniform_value(a, from)?;
-                self.pure(Op::Trunc, Ty::I32, &[value])
+                let word = self.pure(Op::Trunc, Ty::I32, &[value]);
+                self.cut_scalar(to, word)
             }
             (false, false) => {
                 let value = self.uniform_value(a, from)?;
-                self.narrow(to, value, |bin, elem| (Op::Scalar(bin, elem), Ty::I32), |b, v| b.constant(Ty::I32, v))
+                self.cut_scalar(to, value)
             }
-            _ => return None,
+            (true, true) => return None,
         };
         Some(self.scalar_lane(to, value))
     }
@@ -458,16 +476,15 @@ impl Builder<'_> {
     fn convert_vector(&mut self, source: Elem, to: Scalar, a: &Lane, from: Scalar) -> Option<Lane> {
         let value = self.vector(a, from);
         if Elem::of(to).is_none() {
-            if source.is_float() || source.is_wide() {
-                return None;
+            element(to)?;
+            if source.is_float() {
+                // Both conversions saturate.
+                let word = self.pure(Op::Convert(source, Elem::I32), Ty::V32, &[value]);
+                return Some(Lane::Vector(self.saturated(to, word)));
             }
-            let value = self.narrow(
-                to,
-                value,
-                |bin, elem| (Op::Vector(bin, elem), Ty::V32),
-                |b, v| b.splat(false, v as u32 as u64),
-            );
-            return Some(Lane::Vector(value));
+            let word =
+                if source.is_wide() { self.pure(Op::Convert(source, Elem::I32), Ty::V32, &[value]) } else { value };
+            return self.cut(to, &Lane::Vector(word));
         }
         let target = Elem::of(to)?;
         use Elem::*;
@@ -485,27 +502,67 @@ impl Builder<'_> {
         Some(Lane::Vector(self.pure(Op::Convert(source, target), target.vector(), &[value])))
     }
 
-    /// Cuts a 32-bit integer to a smaller type, extended again.
-    fn narrow(
+    /// Limits 32-bit lanes to the range of a smaller type.
+    fn saturated(&mut self, to: Scalar, word: Value) -> Value {
+        let bits = 8 * to.size() as u32;
+        let (low, high) =
+            if to.is_signed() { (-1 << (bits - 1), (1 << (bits - 1)) - 1) } else { (0, (1i32 << bits) - 1) };
+        let (low, high) = (self.splat(false, low as u32 as u64), self.splat(false, high as u32 as u64));
+        let above = self.pure(Op::Vector(Bin::Max, Elem::I32), Ty::V32, &[word, low]);
+        self.pure(Op::Vector(Bin::Min, Elem::I32), Ty::V32, &[above, high])
+    }
+
+    /// Cuts a 32-bit integer to a type of at most this size, extended again.
+    fn cut(&mut self, to: Scalar, lane: &Lane) -> Option<Lane> {
+        if lane.is_scalar() {
+            let value = self.uniform_value(lane, to)?;
+            let cut = self.cut_scalar(to, value);
+            return Some(self.scalar_lane(to, cut));
+        }
+        let value = self.vector(lane, to);
+        let op = |bin, elem| (Op::Vector(bin, elem), Ty::V32);
+        Some(Lane::Vector(self.cut_value(to, value, op, |b, v| b.splat(false, v.into()))))
+    }
+
+    fn cut_scalar(&mut self, to: Scalar, value: Value) -> Value {
+        let op = |bin, elem| (Op::Scalar(bin, elem), Ty::I32);
+        self.cut_value(to, value, op, |b, v| b.constant(Ty::I32, i64::from(v as i32)))
+    }
+
+    fn cut_value(
         &mut self,
         to: Scalar,
         value: Value,
         op: impl Fn(Bin, Elem) -> (Op, Ty),
-        constant: impl Fn(&mut Self, i64) -> Value,
+        constant: impl Fn(&mut Self, u32) -> Value,
     ) -> Value {
-        let bits = 32 - 8 * to.size() as i64;
-        let by = constant(self, bits);
+        let bits = 8 * to.size() as u32;
+        if bits >= 32 {
+            return value;
+        }
+        if !to.is_signed() {
+            let low = constant(self, (1 << bits) - 1);
+            let (and, ty) = op(Bin::And, Elem::U32);
+            return self.pure(and, ty, &[value, low]);
+        }
+        let by = constant(self, 32 - bits);
         let (left, ty) = op(Bin::Shl, Elem::U32);
         let up = self.pure(left, ty, &[value, by]);
-        let (right, ty) = op(Bin::Shr, if to.is_signed() { Elem::I32 } else { Elem::U32 });
+        let (right, ty) = op(Bin::Shr, Elem::I32);
         self.pure(right, ty, &[up, by])
     }
 
     pub(super) fn bitcast(&mut self, from: Scalar, to: Scalar, a: &Lane) -> Option<Lane> {
-        if (from.size(), to.size()) == (2, 2) && to != Scalar::I16 {
+        if from.size() != to.size() {
+            return None;
+        }
+        if from.size() < 4 && from.is_int() && to.is_int() {
+            return self.convert(from, to, a);
+        }
+        if from.size() == 2 && to != Scalar::I16 {
             return Some(self.half_bitcast(to, a, from));
         }
-        if from.size() != to.size() || from.size() < 4 {
+        if from.size() < 4 {
             return None;
         }
         Some(match a {

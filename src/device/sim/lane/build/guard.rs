@@ -43,6 +43,12 @@ impl Builder<'_> {
             }
             BinOp::Pow if ty.is_int() => None,
             BinOp::Div | BinOp::Rem if !exact && ty == Scalar::I32 => self.guard_quotient(a, b),
+            // Small integers that overflow are left to the interpreter.
+            BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Div | BinOp::Rem
+                if !exact && ty.is_int() && ty.is_signed() && ty.size() < 4 =>
+            {
+                None
+            }
             // Scalars of 64 bits have left if they divide by -1, and vectors of them do not divide.
             _ => Some(()),
         }
