@@ -26,6 +26,8 @@
 //! What R9 takes from the builder: that the address is that of the listed access's indices, and that the checks of first and last
 //! iterations include those between.
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashSet;
 
 use super::bounds::Definitions;
@@ -51,7 +53,12 @@ pub(crate) fn verify(region: &Region) -> Result<(), String> {
     single(region, &insts)?;
     coordinates(region, &insts)?;
     let mut walk = Walk { region, definitions: Definitions::of(region), exits: vec![], seen: FxHashSet::default() };
-    let state = State { defined: vec![false; region.values.len()], checks: vec![], zeroed: vec![] };
+    let mut tracked: Vec<bool> = region.values.iter().map(|def| def.ty == Ty::Mask).collect();
+    for inst in insts.iter().filter(|inst| inst.leaves()) {
+        inst.args.iter().filter(|&&v| v != Value::NONE).for_each(|v| tracked[v.index()] = true);
+    }
+    let defined = vec![false; region.values.len()];
+    let state = State { defined, checks: vec![], zeroed: vec![], tracked: tracked.into() };
     let mut state = Some(state);
     for inst in &region.setup {
         walk.inst(inst, &mut state)?;
@@ -367,6 +374,8 @@ struct State {
     checks: Vec<Made>,
     /// Memories that have been stored to.
     zeroed: Vec<MemId>,
+    /// The values that checks name: operands of checks, and masks.
+    tracked: Rc<[bool]>,
 }
 
 impl State {
@@ -383,6 +392,9 @@ impl State {
     fn define(&mut self, inst: &Inst) {
         let dst = inst.dst;
         self.defined[dst.index()] = true;
+        if !self.tracked[dst.index()] {
+            return;
+        }
         self.checks.retain(|made| !made.check.args.contains(&dst));
         // The mask that the new one is part of.
         let around: &[Value] = match inst.op {
