@@ -62,8 +62,8 @@
 //! ```
 //!
 //! - [`asm`] encodes instructions; [`exec`] turns the bytes into memory that can be called.
-//! - [`alloc`] gives the values of a region their places, [`frame`] says what lies where in memory, [`emit`] writes the code;
-//!   [`functions`] are what it calls.
+//! - [`fold`] finds the addresses that operands in memory add themselves, [`alloc`] gives the values of a region their places,
+//!   [`frame`] says what lies where in memory, [`emit`] writes the code; [`functions`] are what it calls.
 //! - [`machine`] compiles a region and runs the code for a group.
 //!
 //! # AVX2
@@ -73,9 +73,9 @@
 //!
 //! # An entry is a transaction
 //! Where a check fails, or somebody stops the launch, the code **leaves**: stores that could be read again are undone from a
-//! log, registers get back their old values, and the interpreter runs the region from its start. It finds the fault, if it is one, and reports it. So machine
-//! code needs no messages, may check earlier than the program would, and may refuse whatever it does not know. A region that is
-//! left too often is no longer entered.
+//! log, registers get back their old values, and the interpreter runs the region from its start. It finds the fault, if it is one,
+//! and reports it. So machine code needs no messages, may check earlier than the program would, and may refuse whatever it does not
+//! know. A region that is left too often is no longer entered.
 //!
 //! # Kernels that run with `--check`
 //! The sanitizer's verdicts are the interpreter's too. Code only has to decide quickly that there is nothing to report, and to leave
@@ -103,8 +103,8 @@
 //!
 //! # When
 //! `tier` compiles a kernel once its launches together have had enough to do (`CLK_SIM_JIT=auto`), before it first runs
-//! (`always`), or never (`off`, the default for now). `clk doctor` says whether machine code is possible here, `--stats` what became of it, and with
-//! `CLK_SIM_PERF=1` `perf report` names it.
+//! (`always`), or never (`off`, the default for now). `clk doctor` says whether machine code is possible here, `--stats` what became
+//! of it, and with `CLK_SIM_PERF=1` `perf report` names it.
 //!
 //! # What is missing
 //! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers, warp operations,
