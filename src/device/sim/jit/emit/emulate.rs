@@ -77,7 +77,7 @@ impl Emit<'_> {
         use Elem::*;
         match (from, to) {
             (U32, F32) => self.unsigned_to_float(d, x),
-            (U32, F64) => self.to_double(U32, d, x),
+            (U32, F64) => self.doubles_of(U32, d, x),
             (I64, F64) => self.long_to_double(d, x),
             (I64 | U64, I32 | U32) => self.narrow_mask(d, x),
             (F32 | F64, I32) => self.float_to_int(from, d, x),
@@ -110,7 +110,7 @@ impl Emit<'_> {
     }
 
     /// `d` = the doubles of as many 4-byte integers.
-    pub(super) fn to_double(&mut self, elem: Elem, d: Vreg, x: Vreg) {
+    pub(super) fn doubles_of(&mut self, elem: Elem, d: Vreg, x: Vreg) {
         let long = self.long();
         if elem == Elem::I32 || self.evex() {
             let op = if elem == Elem::I32 { V2::CvtDqPd } else { V2::CvtUdqPd };

@@ -228,14 +228,14 @@ impl Emit<'_> {
     /// Divides as many lanes as a register has doubles, which a factor may do as well; overwrites `spare`.
     fn quotient(&mut self, elem: Elem, d: Vreg, (x, y, spare): (Vreg, Vreg, Vreg), factor: Option<f64>) {
         let long = self.long();
-        self.to_double(elem, d, x);
+        self.doubles_of(elem, d, x);
         match factor {
             Some(factor) => {
                 let factor = self.all(true, factor.to_bits());
                 self.asm.v3(V3::MulPd, long, d, d, factor, Masking::None);
             }
             None => {
-                self.to_double(elem, spare, y);
+                self.doubles_of(elem, spare, y);
                 self.asm.v3(V3::DivPd, long, d, d, spare, Masking::None);
             }
         }
