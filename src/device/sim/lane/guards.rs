@@ -25,7 +25,7 @@ pub(crate) enum Guard {
     Own,
     /// As [`Guard::Own`], but a read needs an earlier write. A byte for each `unit` bytes of the memory says whether there was one.
     Marked { unit: usize },
-    /// Threads share its elements: the [checker hears](Op::Report) of accesses.
+    /// Threads share its elements: the [checker hears](super::Op::Report) of accesses.
     Shared,
     /// Regions do not access it.
     Refused,

@@ -19,7 +19,7 @@
 //! - **R9 checked**: on every path to a load or store there are, in front of it, all checks that its [`Access`] lists, each for at
 //!   least the lanes of its mask, and the operands of these checks have not changed since. An access lists a check per axis, or
 //!   several where a check of the first and of the last iteration stands for those of a loop. A check is not needed where the
-//!   definitions of its operands say that it passes ([`bounds`](super::bounds)).
+//!   definitions of its operands say that it passes ([`super::bounds`]).
 //! - **R10 own**: accesses of a form of local arrays go to local arrays, and others do not. Of an array that the region is said to
 //!   zero before anything else (`fresh`), there is on every path to a load a store in front of it.
 //!
