@@ -186,7 +186,8 @@ impl Builder<'_> {
         }
         let known = match b {
             Lane::Linear(form) => form.as_imm().map(i64::from),
-            Lane::Bits(bits) => Some(*bits as i64),
+            Lane::Bits(bits) if elem.is_wide() => Some(*bits as i64),
+            Lane::Bits(bits) => Some(i64::from(*bits as u32 as i32)),
             _ => None,
         };
         let value = match known {
