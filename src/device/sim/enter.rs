@@ -43,9 +43,10 @@ impl Step for Enter {
 impl Group {
     /// Runs a region by machine code, if there is some.
     unsafe fn run_machine(&mut self, region: u32) -> Entry {
-        // SAFETY: G5: the launch keeps its machine code while groups run.
-        let machines = unsafe { &*self.machines };
-        let Some(Some(machine)) = machines.get(region as usize) else { return Entry::Left };
+        let Some(coding) = self.coding else { return Entry::Left };
+        // SAFETY: G5: the launch keeps its machine code and its code while groups run.
+        let (coding, code) = unsafe { (coding.as_ref(), &*self.code) };
+        let Some(machine) = coding.machine(region as usize, &mut self.missed, code) else { return Entry::Left };
         let tally = &mut self.tallies[region as usize];
         // Where the code leaves too often, entering it does not pay.
         if tally.left > 8 && 2 * tally.left > tally.entered && !machine.is_forced() {

@@ -10,7 +10,7 @@ use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::events::Observer;
 use super::geometry::Geometry;
-use super::group::{CHUNK, Counter, Group, LaneRanges, MaskInfo, Op, Pause, RegionCode, Slot, Tally, WARP};
+use super::group::{CHUNK, Coding, Counter, Group, LaneRanges, MaskInfo, Op, Pause, Slot, Tally, WARP};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
@@ -35,8 +35,8 @@ pub(crate) struct Launch<'a> {
     /// Blocks run in reverse order, the last one first.
     pub backward: bool,
     pub isa: Isa,
-    /// The machine code of regions, by number; none for launches that are interpreted.
-    pub machines: &'a [Option<Box<dyn RegionCode>>],
+    /// How the launch gets machine code, if it may.
+    pub coding: Option<&'a (dyn Coding + 'static)>,
     pub report: &'a Report,
 }
 
@@ -222,9 +222,10 @@ impl<'a> Frame<'a> {
             polled: 0,
             lonely: 0,
             looks: 0,
-            machines: launch.machines,
-            tallies: vec![Tally::default(); launch.machines.len()],
-            rooms: vec![vec![]; launch.machines.len()],
+            coding: launch.coding.map(NonNull::from),
+            missed: 0,
+            tallies: vec![Tally::default(); code.regions.len()],
+            rooms: vec![vec![]; code.regions.len()],
             observer: None,
         };
         Frame {

@@ -240,6 +240,12 @@ pub(crate) trait RegionCode: Send + Sync {
     fn place(&self) -> (usize, usize);
 }
 
+/// Where a launch gets machine code from.
+pub(crate) trait Coding: Sync {
+    /// Returns the machine code of a region, if there is some by now. `missed` is how often a worker found none in this launch.
+    fn machine(&self, region: usize, missed: &mut u32, code: &Code) -> Option<&dyn RegionCode>;
+}
+
 /// A line of the cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -325,8 +331,10 @@ pub(crate) struct Group {
     /// Consecutive time slices in which only some of the warps polled; and the number of all slices with polling.
     pub lonely: u32,
     pub looks: u32,
-    /// The machine code of regions, by number, and what became of entering it.
-    pub machines: *const [Option<Box<dyn RegionCode>>],
+    /// Where machine code comes from, if the launch may have some; how often there was none; and what became of entering it, by
+    /// region.
+    pub coding: Option<NonNull<dyn Coding>>,
+    pub missed: u32,
     pub tallies: Vec<Tally>,
     /// The memory that machine code uses, by region; empty until it is first entered.
     pub rooms: Vec<Vec<Line>>,

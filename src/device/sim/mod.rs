@@ -18,9 +18,10 @@ use std::sync::atomic::Ordering;
 
 use self::code::Code;
 use self::compile::Compiled;
-use self::group::{MAX_LANES, Op};
+use self::group::{Coding, MAX_LANES, Op};
 use self::memory::layout::{Binding, misfit};
 use self::report::Report;
+use self::tier::{Launching, Tier};
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
 use crate::base::source::Sources;
 use crate::ir::Prepared;
@@ -111,7 +112,7 @@ impl Device for Simulator {
         let Ok(Compiled { ops, code }) = compiled else { return Arc::new(Unable { kernel }) };
         self.report.count_regions(&code);
         let names = self.report.names(&kernel.module.kernel.name, &code, sources);
-        let tier = tier::Tier::new(names, self.report.clone());
+        let tier = Arc::new(Tier::new(names, self.report.clone()));
         Arc::new(Program { ops, code, isa: self.isa, jit: self.jit, tier, report: self.report.clone() })
     }
 
@@ -147,7 +148,7 @@ struct Program {
     code: Code,
     isa: Isa,
     jit: Jit,
-    tier: tier::Tier,
+    tier: Arc<Tier>,
     report: Arc<Report>,
 }
 
@@ -234,7 +235,7 @@ impl Program {
             let warnings = control.warnings.clone();
             check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings)
         });
-        let machines = if manner.coded { self.tier.machines((self.isa, self.jit), code, &geometry) } else { None };
+        let coding = if manner.coded { Launching::of(&self.tier, (isa, self.jit), code, &geometry) } else { None };
         let launch = frame::Launch {
             ops,
             code,
@@ -245,7 +246,7 @@ impl Program {
             watch,
             backward,
             isa,
-            machines: machines.as_ref().map_or(&[], |machines| machines.as_slice()),
+            coding: coding.as_ref().map(|coding| coding as &dyn Coding),
             report: &self.report,
         };
         let mut result = sched::run(&launch, extents);

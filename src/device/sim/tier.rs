@@ -1,18 +1,19 @@
 //! When a kernel gets machine code: `off`, `always`, or as soon as it has enough to do.
 //!
-//! Input: a kernel's regions and the shape of each launch. Output: the machine code for the launch. The idea: compiling costs a fixed
-//! time, so a kernel is compiled once its launches together have as much to do as would take that long.
+//! Input: a kernel's regions and the shape of each launch. Output: the machine code for the launch. The idea: how much a kernel has to
+//! do is not known before it is done, but how long compiling takes is. So launches start interpreted, and a kernel is compiled as
+//! soon as they have taken together as long as that takes, in the middle of a launch if need be.
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 #[cfg(not(target_arch = "x86_64"))]
 use self::without::{Division, compile};
 use super::code::Code;
 use super::geometry::Geometry;
-use super::group::RegionCode;
+use super::group::{Coding, RegionCode};
 use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::jit::machine::{Division, compile};
@@ -21,10 +22,10 @@ use super::report::Report;
 /// When regions of kernels are compiled to machine code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jit {
-    /// Never: the default, until a million random programs have run without a difference.
-    #[default]
+    /// Never.
     Off,
     /// Where it pays.
+    #[default]
     Auto,
     /// Before a kernel first runs.
     Always,
@@ -107,14 +108,14 @@ impl FromStr for Jit {
     }
 }
 
-/// Instructions of lanes that the interpreter runs in the time that compiling one instruction takes.
-const WORTH: u64 = 1 << 17;
+/// The time that compiling takes for each value of a region, as measured.
+const COST: Duration = Duration::from_micros(5);
 
 /// Divisions that one kernel is compiled for.
 const MOST: usize = 4;
 
 /// The machine code of a kernel's regions.
-pub(super) type Machines = Arc<Vec<Option<Box<dyn RegionCode>>>>;
+type Machines = Arc<Vec<Option<Box<dyn RegionCode>>>>;
 
 /// The machine code of a kernel.
 pub(super) struct Tier {
@@ -126,16 +127,16 @@ pub(super) struct Tier {
 
 #[derive(Default)]
 struct State {
-    /// What launches had to do so far.
-    work: u64,
+    /// How long launches were interpreted.
+    spent: Duration,
     compiled: Vec<(Division, Machines)>,
 }
 
-/// Returns whether compiling pays: once launches had as much to do as compiling instructions of this number takes.
-fn pays(jit: Jit, work: u64, size: u64) -> bool {
+/// Returns whether compiling so many values pays after launches were interpreted for this time: once it would have taken as long.
+fn pays(jit: Jit, spent: Duration, size: u32) -> bool {
     match jit {
         Jit::Off => false,
-        Jit::Auto => work >= WORTH.saturating_mul(size),
+        Jit::Auto => spent >= COST * size,
         Jit::Always | Jit::Forced => true,
     }
 }
@@ -145,21 +146,15 @@ impl Tier {
         Tier { names, report, state: Mutex::default() }
     }
 
-    /// Returns the machine code for a launch, if it is to have any.
-    pub fn machines(&self, (isa, jit): (Isa, Jit), code: &Code, geometry: &Geometry) -> Option<Machines> {
-        if code.regions.is_empty() || geometry.max_lanes == 0 {
-            return None;
-        }
-        let mut state = self.state.lock().ok()?;
-        let division = Division::of(isa, geometry, &code.regions);
+    /// Returns the machine code of a division that is, or now has to be, compiled.
+    fn machines(&self, code: &Code, (division, jit): (Division, Jit), running: Duration) -> Option<Machines> {
+        // If a worker compiles, the others go on interpreting.
+        let mut state = self.state.try_lock().ok()?;
         if let Some((_, machines)) = state.compiled.iter().find(|(known, _)| *known == division) {
             return Some(machines.clone());
         }
-        let weight: u64 = code.regions.iter().map(|region| u64::from(region.weight)).sum();
-        let lanes = geometry.units.saturating_mul(geometry.max_lanes as u64);
-        state.work = state.work.saturating_add(lanes.saturating_mul(weight));
-        let size: u64 = code.regions.iter().map(|region| region.values.len() as u64).sum();
-        if !pays(jit, state.work, size) || state.compiled.len() >= MOST {
+        let size: usize = code.regions.iter().map(|region| region.values.len()).sum();
+        if !pays(jit, state.spent.saturating_add(running), size as u32) || state.compiled.len() >= MOST {
             return None;
         }
         let begin = Instant::now();
@@ -169,6 +164,59 @@ impl Tier {
         self.report.announce(&machines, begin.elapsed(), state.compiled.is_empty(), &self.names);
         state.compiled.push((division, machines.clone()));
         Some(machines)
+    }
+}
+
+/// The machine code of one launch: there from the start, or from the moment at which compiling pays.
+pub(super) struct Launching {
+    tier: Arc<Tier>,
+    division: Division,
+    jit: Jit,
+    begun: Instant,
+    machines: OnceLock<Machines>,
+}
+
+impl Launching {
+    /// Returns how a launch gets machine code, if it may.
+    pub fn of(tier: &Arc<Tier>, (isa, jit): (Isa, Jit), code: &Code, geometry: &Geometry) -> Option<Launching> {
+        if jit.obstacle(isa).is_some() || code.regions.is_empty() || geometry.max_lanes == 0 {
+            return None;
+        }
+        let division = Division::of(isa, geometry, &code.regions);
+        let coding = Launching { tier: tier.clone(), division, jit, begun: Instant::now(), machines: OnceLock::new() };
+        coding.look(code, Duration::ZERO);
+        Some(coding)
+    }
+
+    /// Compiles the kernel if that pays after the launch has been `running` for this time.
+    fn look(&self, code: &Code, running: Duration) {
+        if let Some(machines) = self.tier.machines(code, (self.division, self.jit), running) {
+            // Another worker may have been quicker, with the same code.
+            let _ = self.machines.set(machines);
+        }
+    }
+}
+
+impl Coding for Launching {
+    fn machine(&self, region: usize, missed: &mut u32, code: &Code) -> Option<&dyn RegionCode> {
+        if self.machines.get().is_none() {
+            *missed = missed.wrapping_add(1);
+            // The clock costs as much as a short region.
+            if missed.is_power_of_two() {
+                self.look(code, self.begun.elapsed());
+            }
+        }
+        self.machines.get()?.get(region)?.as_deref()
+    }
+}
+
+impl Drop for Launching {
+    fn drop(&mut self) {
+        if self.machines.get().is_none()
+            && let Ok(mut state) = self.tier.state.lock()
+        {
+            state.spent = state.spent.saturating_add(self.begun.elapsed());
+        }
     }
 }
 
@@ -220,7 +268,7 @@ fn saxpy() {
     /// A kernel with one region, and its tier. None, with a word, where no machine code can be made.
     struct Kernel {
         code: Code,
-        tier: Tier,
+        tier: Arc<Tier>,
         told: Arc<Mutex<Vec<String>>>,
     }
 
@@ -243,14 +291,18 @@ fn saxpy() {
             let report = Arc::new(Report::telling(Box::new(listener)));
             report.count_regions(&code);
             let names = report.names("saxpy", &code, &Default::default());
-            Some(Kernel { code, tier: Tier::new(names, report), told })
+            Some(Kernel { code, tier: Arc::new(Tier::new(names, report)), told })
         }
 
-        /// Returns whether a launch of this many threads gets machine code.
-        fn launch(&self, jit: Jit, threads: u32) -> bool {
+        fn coding(&self, jit: Jit, threads: u32) -> Option<Launching> {
             let geometry = Geometry::new(&Extents::Threads([threads, 1, 1]), &self.code);
-            let machines = self.tier.machines((Isa::detect(), jit), &self.code, &geometry);
-            machines.is_some_and(|machines| machines.len() == 1 && machines[0].is_some())
+            Launching::of(&self.tier, (Isa::detect(), jit), &self.code, &geometry)
+        }
+
+        /// Returns whether a launch of this many threads starts with machine code.
+        fn launch(&self, jit: Jit, threads: u32) -> bool {
+            let coding = self.coding(jit, threads);
+            coding.is_some_and(|coding| coding.machine(0, &mut 2, &self.code).is_some())
         }
 
         fn counts(&self) -> MachineCode {
@@ -299,28 +351,39 @@ fn saxpy() {
         let Some(kernel) = Kernel::new() else { return };
         assert!((0..3).all(|_| !kernel.launch(Jit::Off, u32::MAX)));
         assert_eq!(kernel.counts().compiled, 0);
-        assert!(!pays(Jit::Off, u64::MAX, 1));
+        assert!(!pays(Jit::Off, Duration::MAX, 1));
     }
 
     #[test]
-    fn auto_compiles_after_enough_work() {
+    fn auto_compiles_when_compiling_would_have_taken_as_long() {
+        assert!(!pays(Jit::Auto, COST * 23 - Duration::from_nanos(1), 23) && pays(Jit::Auto, COST * 23, 23));
+        assert!(pays(Jit::Auto, Duration::MAX, u32::MAX));
+        // In the middle of a launch.
         let Some(kernel) = Kernel::new() else { return };
-        let threads = 4096;
-        let region = &kernel.code.regions[0];
-        let enough = WORTH * region.values.len() as u64;
-        let launches = enough.div_ceil(u64::from(threads) * u64::from(region.weight));
-        assert!(launches > 2, "{launches}");
-        for launch in 1..launches {
-            assert!(!kernel.launch(Jit::Auto, threads), "launch {launch} of {launches}");
-        }
-        assert!(kernel.launch(Jit::Auto, threads) && kernel.launch(Jit::Auto, threads));
-        // One launch may have enough to do by itself.
-        let Some(other) = Kernel::new() else { return };
-        assert!(other.launch(Jit::Auto, 1 << 30));
+        let coding = kernel.coding(Jit::Auto, 4096).expect("there is a region");
+        coding.look(&kernel.code, Duration::ZERO);
+        assert!(coding.machines.get().is_none());
+        coding.look(&kernel.code, COST * kernel.code.regions[0].values.len() as u32);
+        assert!(coding.machine(0, &mut 2, &kernel.code).is_some() && kernel.counts().compiled == 1);
+        // The next launch has it from the start.
+        assert!(kernel.launch(Jit::Auto, 4096));
+        // After several launches.
+        let Some(kernel) = Kernel::new() else { return };
+        let spent = || kernel.tier.state.lock().expect("nobody panics").spent;
+        drop(kernel.coding(Jit::Auto, 4096));
+        assert!(spent() > Duration::ZERO);
+        kernel.tier.state.lock().expect("nobody panics").spent = COST * 1000;
+        assert!(kernel.launch(Jit::Auto, 4096) && spent() == COST * 1000);
     }
 
     #[test]
-    fn the_limit_of_work_does_not_wrap_around() {
-        assert!(!pays(Jit::Auto, u64::MAX - 1, u64::MAX) && pays(Jit::Auto, u64::MAX, u64::MAX));
+    fn workers_do_not_wait_for_the_one_that_compiles() {
+        let Some(kernel) = Kernel::new() else { return };
+        let compiling = kernel.tier.state.lock().expect("nobody panics");
+        let coding = kernel.coding(Jit::Always, 4096).expect("there is a region");
+        assert!(coding.machine(0, &mut 0, &kernel.code).is_none());
+        drop(compiling);
+        assert!(coding.machine(0, &mut 1, &kernel.code).is_some());
+        assert!(kernel.launch(Jit::Always, 4096));
     }
 }

@@ -102,8 +102,8 @@
 //! atomics have no regions with `--check`, nor has any kernel with `--trap-nan`.
 //!
 //! # When
-//! `tier` compiles a kernel once its launches together have had enough to do (`CLK_SIM_JIT=auto`), before it first runs
-//! (`always`), or never (`off`, the default for now). `clk doctor` says whether machine code is possible here, `--stats` what became
+//! `tier` compiles a kernel once its launches together have taken as long as that takes (`CLK_SIM_JIT=auto`), before it first runs
+//! (`always`), or never (`off`). `clk doctor` says whether machine code is possible here, `--stats` what became
 //! of it, and with `CLK_SIM_PERF=1` `perf report` names it.
 //!
 //! # What is missing
