@@ -8,6 +8,7 @@ use crate::check::cx::{Cx, Meaning, Reported, Slot};
 use crate::check::eval::{self, Scope};
 use crate::check::infer::{Kind, array, same_dim};
 use crate::check::make::{I32, bare, make};
+use crate::check::solve;
 use crate::check::typed::*;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
@@ -64,7 +65,7 @@ impl Cx<'_> {
     fn subst_dim(&self, dim: &Dim, bind: &Bind<'_>) -> Dim {
         match dim {
             Dim::Name(i) => bind.dims.get(*i as usize).and_then(|d| d.as_ref()).map_or(Dim::Unknown, |d| d.0.clone()),
-            Dim::Expr(i) => match self.eval_dim(*i, bind) {
+            Dim::Expr(i) => match self.eval_dim(*i, bind, None) {
                 Some(n) => Dim::Known(n),
                 None => Dim::Unknown,
             },
@@ -72,12 +73,14 @@ impl Cx<'_> {
         }
     }
 
-    fn eval_dim(&self, i: u32, bind: &Bind<'_>) -> Option<i64> {
+    /// Evaluates a dimension expression of the callee, with a dimension that is not bound `assumed` to have a value.
+    fn eval_dim(&self, i: u32, bind: &Bind<'_>, assumed: Option<(u32, i64)>) -> Option<i64> {
         let e = bind.sig.dim_exprs.get(i as usize)?;
         let scope = Scope {
             program: self.program,
-            dim: &|i| match bind.dims.get(i as usize)?.as_ref()?.0 {
-                Dim::Known(n) => Some(n),
+            dim: &|i| match (bind.dims.get(i as usize)?, assumed) {
+                (Some((Dim::Known(n), _)), _) => Some(*n),
+                (None, Some((dim, value))) if dim == i => Some(value),
                 _ => None,
             },
             const_param: &|i| match bind.consts.get(i as usize)? {
@@ -238,8 +241,24 @@ impl Cx<'_> {
 
     /// Compares the dimensions that are expressions, once their operands are bound.
     pub fn check_late(&mut self, bind: &mut Bind<'_>) {
+        while let Some((late, dim)) = next_unknown(bind) {
+            let (i, found, at) = bind.late[late].clone();
+            let value = match (&found, self.eval_dim(i, bind, Some((dim, 0))), self.eval_dim(i, bind, Some((dim, 1)))) {
+                (Dim::Known(extent), Some(at_0), Some(at_1)) => match solve::solution(*extent, at_0, at_1) {
+                    Some(value) => Dim::Known(value),
+                    None => {
+                        bind.late.remove(late);
+                        self.no_solution(bind, dim, i, *extent, at);
+                        Dim::Unknown
+                    }
+                },
+                // What is not known yet is solved for at run time.
+                _ => Dim::Unknown,
+            };
+            bind.dims[dim as usize] = Some((value, at));
+        }
         for (i, found, span) in std::mem::take(&mut bind.late) {
-            if let (Some(n), Dim::Known(m)) = (self.eval_dim(i, bind), &found)
+            if let (Some(n), Dim::Known(m)) = (self.eval_dim(i, bind, None), &found)
                 && n != *m
             {
                 let at = bind.sig.dim_exprs.get(i as usize).map_or(span, |e| e.span);
@@ -249,6 +268,17 @@ impl Cx<'_> {
                 self.report(d);
             }
         }
+    }
+
+    fn no_solution(&mut self, bind: &Bind<'_>, dim: u32, i: u32, extent: i64, at: Span) {
+        let name = bind.sig.dims.get(dim as usize).map_or("_".into(), |d| d.name.clone());
+        let d = Diagnostic::error("E0305", format!("no `{name}` gives an extent of {extent}"))
+            .at(at, format!("this has {extent}"));
+        let d = match bind.sig.dim_exprs.get(i as usize) {
+            Some(e) => d.because(e.span, format!("this is its extent, and `{name}` a whole number of at least 0")),
+            None => d,
+        };
+        self.report(d);
     }
 
     /// Binds `name = value` if it names a generic parameter; returns false if it does not.
@@ -493,4 +523,12 @@ pub(crate) fn is_constant(e: &Expr) -> bool {
         ExprKind::Error => true,
         _ => false,
     }
+}
+
+/// Returns a dimension that nothing has bound but that the extent of an argument determines, behind the place in `late` of that
+/// extent.
+fn next_unknown(bind: &Bind<'_>) -> Option<(usize, u32)> {
+    let open = |dim: u32| bind.dims.get(dim as usize).is_some_and(Option::is_none);
+    let unknown = |i: u32| solve::unknown(bind.sig.dim_exprs.get(i as usize)?, &open);
+    bind.late.iter().enumerate().find_map(|(late, (i, ..))| Some((late, unknown(*i)?)))
 }

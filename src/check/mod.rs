@@ -41,6 +41,7 @@ pub(crate) mod passed;
 mod report;
 mod show;
 mod sigs;
+pub(crate) mod solve;
 mod stmt;
 mod suggest;
 mod text;

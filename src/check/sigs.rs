@@ -12,7 +12,7 @@ use crate::check::make::is_literal;
 use crate::check::show::Show;
 use crate::check::typed::*;
 use crate::check::types::Dims;
-use crate::check::{eval, finish, parts, suggest, walk};
+use crate::check::{eval, finish, parts, solve, suggest, walk};
 use crate::syntax::ast;
 
 /// Checks the field types of a struct.
@@ -369,6 +369,7 @@ pub(crate) fn signature(
     cx.script_names = Some(consts.names);
     let (mut dims, mut exprs) = (Vec::new(), Vec::new());
     name_dims(&mut cx, src.params.iter().map(|p| &p.ty), &mut dims);
+    name_inner_dims(&mut cx, src.params, &mut dims);
     let of_params = dims.len();
     name_dims(&mut cx, src.result.into_iter(), &mut dims);
     dims[of_params..].iter_mut().for_each(|dim| dim.of_result = true);
@@ -385,7 +386,11 @@ pub(crate) fn signature(
     };
     found.append(&mut cx.diagnostics);
     consts.needs.push(std::mem::take(&mut cx.needs));
-    (Signature { dims, dim_exprs: exprs, params, ..partial }, result)
+    let sig = Signature { dims, dim_exprs: exprs, params, ..partial };
+    if !src.kernel && found.is_empty() {
+        undetermined(&sig, found);
+    }
+    (sig, result)
 }
 
 /// Checks the default values of parameters. Each becomes an anonymous constant that is checked with those of the file. The
@@ -501,13 +506,43 @@ fn refused_default(
 fn name_dims<'t>(cx: &mut Cx<'_>, types: impl Iterator<Item = &'t ast::Type>, dims: &mut Vec<DimName>) {
     for ty in types {
         walk::dims(ty, &mut |e| {
-            let ast::ExprKind::Name(name) = &e.kind else { return };
-            let is_const = matches!(cx.module.names.get(&name.text), Some(Binding::Const(_) | Binding::Error));
-            if name.text != "_" && !is_const && !cx.names.contains_key(&name.text) {
-                dims.push(DimName { name: name.text.clone(), span: name.span, of_result: false });
-                cx.bind(name.text.clone(), Slot::Dim(dims.len() as u32 - 1));
+            if let ast::ExprKind::Name(name) = &e.kind {
+                name_dim(cx, name, dims);
             }
         });
+    }
+}
+
+/// Declares the dimensions that occur only inside of expressions, which may determine them.
+fn name_inner_dims(cx: &mut Cx<'_>, params: &[ast::Param], dims: &mut Vec<DimName>) {
+    for param in params {
+        walk::dims(&param.ty, &mut |e| {
+            solve::names(e, &mut |name| {
+                // Whoever writes the name of a variable here means that.
+                if !cx.is_unseen_variable(&name.text) {
+                    name_dim(cx, name, dims);
+                }
+            });
+        });
+    }
+}
+
+fn name_dim(cx: &mut Cx<'_>, name: &ast::Name, dims: &mut Vec<DimName>) {
+    let is_const = matches!(cx.module.names.get(&name.text), Some(Binding::Const(_) | Binding::Error));
+    if name.text != "_" && !is_const && !cx.names.contains_key(&name.text) {
+        dims.push(DimName { name: name.text.clone(), span: name.span, of_result: false });
+        cx.bind(name.text.clone(), Slot::Dim(dims.len() as u32 - 1));
+    }
+}
+
+/// Reports dimensions of a function that its arguments do not determine. (Those of a kernel can be given by name.)
+fn undetermined(sig: &Signature, found: &mut Vec<Diagnostic>) {
+    let order = solve::order(sig);
+    let dims = sig.dims.iter().enumerate();
+    for (_, dim) in dims.filter(|(i, dim)| !dim.of_result && dim.name != "_" && order.open.contains(&(*i as u32))) {
+        let d = Diagnostic::error("E0412", format!("nothing fixes the dimension `{}`", dim.name));
+        let d = d.at(dim.span, "no extent determines it");
+        found.push(d.help(format!("take it as a parameter: `const {}: i32`", dim.name)));
     }
 }
 

@@ -248,7 +248,7 @@ impl Cx<'_> {
     }
 
     /// Whether a name is that of a variable which this place, a constant or a field's type, does not see.
-    fn is_unseen_variable(&self, name: &str) -> bool {
+    pub fn is_unseen_variable(&self, name: &str) -> bool {
         matches!(self.home, Home::Const | Home::Signature)
             && self.script_names.is_some_and(|names| names.contains_key(name))
     }

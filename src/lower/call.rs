@@ -10,9 +10,9 @@ use super::types;
 use super::unit::{Body, DimSource, Slot, Unit};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::parts;
 use crate::check::typed::{self, ArrayType, Dim, Expr, ExprKind, FnId, FnRef, LocalId, Signature, Type};
-use crate::ir::def::{self, ExprId, FunctionId, MemId, StmtKind};
+use crate::check::{parts, solve};
+use crate::ir::def::{self, BinOp, ExprId, FunctionId, MemId, Part, StmtKind};
 
 /// Maximum depth of nested instances; it stops an infinite chain of instantiations.
 const MAX_DEPTH: usize = 128;
@@ -251,6 +251,41 @@ impl Body<'_, '_> {
         }
     }
 
+    /// Computes the dimensions of a function that only dimension expressions name, from their values where the dimension is 0 and 1.
+    /// Where no number gives the extent, the function fails.
+    fn solve_dims(&mut self, signature: &Signature) -> Fallible<()> {
+        for (dim, (param, axis, i)) in solve::order(signature).solved {
+            let expr = &signature.dim_exprs[i];
+            let Slot::Array(memory) = self.slot(LocalId::new(param), expr.span)? else {
+                return Err(internal(expr.span, "an extent of what is no array"));
+            };
+            let span = signature.params[param].span;
+            let extent = self.extent(memory, axis as u8, span);
+            let at = |this: &mut Self, value| {
+                this.dims[dim as usize] = Some(DimSource::Value(this.out.i32(value, span)));
+                this.scalar(expr)
+            };
+            let (at_0, at_1) = (at(self, 0)?, at(self, 1)?);
+            let rest = self.out.binary(BinOp::Sub, extent, at_0, span);
+            let slope = self.out.binary(BinOp::Sub, at_1, at_0, span);
+            let name = &signature.dims[dim as usize].name;
+            let message =
+                vec![Part::Text(format!("no `{name}` gives the extent of `{}`", signature.params[param].name))];
+            let zero = self.out.i32(0, span);
+            let ensure = |this: &mut Self, op, left, right| {
+                let cond = this.out.binary(op, left, right, span);
+                this.out.stmt(StmtKind::Assert { cond, message: message.clone() }, span);
+            };
+            ensure(self, BinOp::Ne, slope, zero);
+            let value = self.out.binary(BinOp::Div, rest, slope, span);
+            let left_over = self.out.binary(BinOp::Rem, rest, slope, span);
+            ensure(self, BinOp::Eq, left_over, zero);
+            ensure(self, BinOp::Ge, value, zero);
+            self.dims[dim as usize] = Some(DimSource::Value(value));
+        }
+        Ok(())
+    }
+
     /// Lowers the body's block and emits the return of its result and final `inout` values.
     pub(crate) fn function_body(&mut self, body: &typed::Body) -> Fallible<()> {
         let span = body.root.tail.as_ref().map_or(body.root.span, |tail| tail.span);
@@ -316,6 +351,7 @@ pub(crate) fn function<'a>(
             out.at(param.span).array_param(param.name.as_str(), access(param.access), layout, rank)
         },
     )?;
+    body.solve_dims(&function.sig)?;
     body.result_parameter(id, arguments, span)?;
     body.function_body(typed)?;
     Ok(body.out.into_builder().finish())

@@ -109,6 +109,8 @@ pub(crate) enum DimSource {
     Extent(MemId, u8),
     /// A hidden value parameter.
     Param(u32),
+    /// An `i32` computed from the extents of a function's arrays when it is called.
+    Value(ExprId),
 }
 
 /// The state of lowering one function or kernel body.
@@ -190,6 +192,7 @@ impl<'a, 'u> Body<'a, 'u> {
         match self.dims.get(dim as usize).copied().flatten() {
             Some(DimSource::Extent(memory, axis)) => Ok(self.extent(memory, axis, span)),
             Some(DimSource::Param(i)) => Ok(self.out.value(ExprKind::Param(i), Ty::Scalar(Scalar::I32), span)),
+            Some(DimSource::Value(value)) => Ok(value),
             None => Err(internal(span, "a dimension that nothing binds")),
         }
     }

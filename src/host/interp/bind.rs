@@ -6,11 +6,18 @@ use smol_str::SmolStr;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::check::solve;
 use crate::check::typed::{ArrayType, Bound, Dim, GenericKind, Signature, Type};
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
+use crate::lower::Argument;
 
+use super::frame::Frame;
 use super::layout::Layouts;
+use super::machine::{Eval, Machine};
+
+/// Values of a signature's dimensions by index, with their origins.
+pub(super) type Dims = Vec<Option<(i64, Origin)>>;
 
 /// The bindings of a signature's names while its arguments are processed in order.
 pub(crate) struct Binder<'a> {
@@ -19,7 +26,9 @@ pub(crate) struct Binder<'a> {
     /// By index in `sig.generics`; only type parameters.
     pub types: Vec<Option<Type>>,
     /// By index in `sig.dims`: the value, and its origin for messages.
-    pub dims: Vec<Option<(i64, Origin)>>,
+    pub dims: Dims,
+    /// The extents that dimension expressions are given for: index in `sig.dim_exprs`, extent, origin.
+    pub late: Vec<(usize, i64, Origin)>,
 }
 
 /// The origin of a dimension's value.
@@ -27,6 +36,12 @@ pub(crate) struct Binder<'a> {
 pub(crate) struct Origin {
     pub what: Source,
     pub span: Span,
+}
+
+impl Origin {
+    fn axis(given: &Given<'_>, axis: usize) -> Origin {
+        Origin { what: Source::Axis { axis, of: given.name.into() }, span: given.span }
+    }
 }
 
 /// What determined a dimension. Formatted only for messages, since every launch binds dimensions.
@@ -55,7 +70,7 @@ pub(crate) struct Given<'a> {
 
 impl<'a> Binder<'a> {
     pub fn new(sig: &'a Signature, layouts: &'a Layouts) -> Self {
-        Binder { sig, layouts, types: vec![None; sig.generics.len()], dims: vec![None; sig.dims.len()] }
+        Binder { sig, layouts, types: vec![None; sig.generics.len()], dims: vec![None; sig.dims.len()], late: vec![] }
     }
 
     /// Binds one argument; an error shows both sides of a mismatch.
@@ -125,7 +140,8 @@ impl<'a> Binder<'a> {
                     return Err(Box::new(Diagnostic::error("E0511", title).at(given.span, text)));
                 }
                 Dim::Name(i) => self.bind_dim(given, *i as usize, axis, extent)?,
-                // Dimension expressions are compared by the launch, when all names are bound.
+                // Dimension expressions are solved and compared by the call, when all other names are bound.
+                Dim::Expr(i) => self.late.push((*i as usize, extent, Origin::axis(given, axis))),
                 _ => {}
             }
         }
@@ -133,7 +149,7 @@ impl<'a> Binder<'a> {
     }
 
     fn bind_dim(&mut self, given: &Given<'_>, i: usize, axis: usize, extent: i64) -> Result<(), Box<Diagnostic>> {
-        let origin = Origin { what: Source::Axis { axis, of: given.name.into() }, span: given.span };
+        let origin = Origin::axis(given, axis);
         let Some(slot) = self.dims.get_mut(i) else { return Ok(()) };
         match slot {
             None => *slot = Some((extent, origin)),
@@ -162,6 +178,39 @@ impl<'a> Binder<'a> {
             diagnostic = diagnostic.help(format!("convert it: `{s}(…)`"));
         }
         Box::new(diagnostic)
+    }
+}
+
+impl Machine<'_> {
+    /// Binds the dimensions that only dimension expressions name, from the extents that these are given for.
+    pub(super) fn solve_dims(
+        &mut self,
+        sig: &Signature,
+        arguments: &[Argument],
+        dims: &mut Dims,
+        late: &[(usize, i64, Origin)],
+    ) -> Eval<()> {
+        while dims.iter().any(Option::is_none) {
+            let open = |dim: u32| dims.get(dim as usize).is_some_and(Option::is_none);
+            let unknown = |i: usize| solve::unknown(sig.dim_exprs.get(i)?, &open);
+            let found = late.iter().find_map(|(i, extent, origin)| Some((unknown(*i)?, *i, *extent, origin)));
+            let Some((dim, i, extent, origin)) = found else { break };
+            let expr = sig.dim_exprs[i].clone();
+            let mut at = |value| {
+                let mut values: Vec<_> = dims.iter().map(|dim| dim.as_ref().map(|(value, _)| *value)).collect();
+                values[dim as usize] = Some(value);
+                self.integer(&mut Frame { generics: arguments.into(), dims: values, ..Frame::empty() }, &expr)
+            };
+            let Some(value) = solve::solution(extent, at(0)?, at(1)?) else {
+                let name = &sig.dims[dim as usize].name;
+                let d = Diagnostic::error("E0511", format!("no `{name}` gives an extent of {extent}"));
+                let d = d.at(origin.span, format!("{} is {extent}", origin.what));
+                let text = format!("this is its extent, and `{name}` a whole number of at least 0");
+                return Err(self.error(d.because(expr.span, text)));
+            };
+            dims[dim as usize] = Some((value, origin.clone()));
+        }
+        Ok(())
     }
 }
 

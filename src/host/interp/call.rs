@@ -229,7 +229,7 @@ impl Machine<'_> {
         spans: &[Span],
         span: Span,
     ) -> Eval<(Vec<Argument>, Vec<Option<i64>>)> {
-        let (types, dims) = {
+        let (types, mut dims, late) = {
             let mut binder = Binder::new(sig, &self.interp.layouts);
             for (slot, argument) in binder.types.iter_mut().zip(&given) {
                 if let Some(Argument::Type(ty)) = argument {
@@ -240,13 +240,14 @@ impl Machine<'_> {
                 let span = spans.get(i).copied().unwrap_or(span);
                 binder.fit(&Given { name: &param.name, ty: &param.ty, value, span }).map_err(Signal::Error)?;
             }
-            (binder.types, binder.dims)
+            (binder.types, binder.dims, binder.late)
         };
         let mut arguments = Vec::with_capacity(given.len());
         for (i, argument) in given.into_iter().enumerate() {
             let argument = self.settle(sig, i, argument, types[i].clone(), &arguments, span)?;
             arguments.push(argument);
         }
+        self.solve_dims(sig, &arguments, &mut dims, &late)?;
         Ok((arguments, dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect()))
     }
 

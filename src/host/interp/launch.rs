@@ -20,14 +20,11 @@ use crate::ir::{Checks, Prepared};
 use crate::lang::builtin::Builtin;
 use crate::lower::{self, Argument, Instance};
 
-use super::bind::{Binder, Given, Origin, Source};
+use super::bind::{Binder, Dims, Given, Origin, Source};
 use super::conform::{Misfit, Place};
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
 use super::site::Kinds;
-
-/// Values of a signature's dimensions by index, with their origins.
-type Dims = Vec<Option<(i64, Origin)>>;
 
 /// An argument prepared for the device.
 enum Passed {
@@ -86,7 +83,7 @@ impl Machine<'_> {
         for (i, expr) in &launch.dims {
             named.push((*i as usize, self.integer(frame, expr)?, expr.span));
         }
-        let (types, dims) = {
+        let (types, mut dims, late) = {
             let mut binder = Binder::new(&kernel.sig, &self.interp.layouts);
             for (slot, argument) in binder.types.iter_mut().zip(&given) {
                 if let Some(Argument::Type(ty)) = argument {
@@ -104,13 +101,14 @@ impl Machine<'_> {
                     .fit(&Given { name: &param.name, ty: &param.ty, value, span: arg.span })
                     .map_err(|d| Signal::Error(Box::new(d.because(param.span, "the parameter"))))?;
             }
-            (binder.types, binder.dims)
+            (binder.types, binder.dims, binder.late)
         };
         let mut arguments = Vec::with_capacity(given.len());
         for (i, argument) in given.into_iter().enumerate() {
             let argument = self.settle(&kernel.sig, i, argument, types[i].clone(), &arguments, span)?;
             arguments.push(argument);
         }
+        self.solve_dims(&kernel.sig, &arguments, &mut dims, &late)?;
         Ok((arguments, dims))
     }
 

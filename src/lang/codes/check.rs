@@ -542,7 +542,9 @@ r"let x: [f32; 4] = zeros(4)
     page!(
         "E0412", "a dimension that nothing fixes",
         r"A dimension that occurs only in results is not determined by any argument, so the launch must give it by name. In the body of a
-function such a dimension has no value yet, since it is determined by what the function returns.",
+function such a dimension has no value yet, since it is determined by what the function returns. One that occurs only inside of
+expressions, as in `[f32; N + 1]`, follows from an extent if the expression is linear in it and the other names there are known;
+`[f32; M * N]` alone does not determine `M` and `N`.",
 r"kernel ramp(out r: [f32; N]) threads(i: N) { r[i] = f32(i) }
 let r = ramp()
 ",

@@ -4,7 +4,10 @@ use super::super::Function;
 use super::super::error::{Fallible, internal};
 use super::{Constants, MAX_ELEMENTS, Stored, apply, failed, negative, not_constant, pure_builtin, reached};
 use crate::base::source::Span;
-use crate::check::typed::{Access, ArrayInit, Block, Expr, ExprKind, FnRef, LocalId, Pattern, Stmt, StmtKind, Type};
+use crate::check::solve;
+use crate::check::typed::{
+    Access, ArrayInit, Block, Dim, Expr, ExprKind, FnRef, LocalId, Pattern, Signature, Stmt, StmtKind, Type,
+};
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Value, dynamic};
 
@@ -48,7 +51,7 @@ impl<'a> Constants<'a> {
                 let body =
                     function.body.as_deref().ok_or_else(|| internal(span, "a call of a function without body"))?;
                 let mut inner = self.nested(&arguments).guarded(span)?;
-                inner.bind_dims(&function.sig, &values);
+                inner.bind_dims(&function.sig, &values, span)?;
                 inner.locals = values.into_iter().enumerate().map(|(i, value)| (LocalId::new(i), value)).collect();
                 let ran = inner.run_block(&body.root);
                 let result =
@@ -66,18 +69,31 @@ impl<'a> Constants<'a> {
         }
     }
 
-    fn bind_dims(&mut self, signature: &crate::check::typed::Signature, values: &[Stored]) {
+    fn bind_dims(&mut self, signature: &Signature, values: &[Stored], span: Span) -> Fallible<()> {
         self.dims = vec![None; signature.dims.len()];
         for (param, value) in signature.params.iter().zip(values) {
             let Type::Array(array) = &param.ty else { continue };
             for (dim, extent) in array.dims.iter().zip(&value.extents) {
-                if let crate::check::typed::Dim::Name(name) = dim
+                if let Dim::Name(name) = dim
                     && let Some(slot) = self.dims.get_mut(*name as usize)
                 {
                     *slot = Some(*extent);
                 }
             }
         }
+        for (dim, (param, axis, i)) in solve::order(signature).solved {
+            let Some(&extent) = values.get(param).and_then(|value| value.extents.get(axis)) else { continue };
+            let mut at = |value| {
+                self.dims[dim as usize] = Some(value);
+                let known = self.evaluate(&signature.dim_exprs[i])?.as_integer().and_then(|n| i64::try_from(n).ok());
+                known.ok_or_else(|| internal(span, "a dimension that is no integer"))
+            };
+            let found = solve::solution(extent, at(0)?, at(1)?);
+            let name = &signature.dims[dim as usize].name;
+            let why = || failed(span, &format!("no `{name}` gives an extent of {extent}"));
+            self.dims[dim as usize] = Some(found.ok_or_else(why)?);
+        }
+        Ok(())
     }
 
     /// Evaluates a block inside of an expression. A `return` in it is not supported in constants.
