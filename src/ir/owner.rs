@@ -4,6 +4,9 @@
 //! `block_idx`, the thread within the block if it is `thread_idx`; each plus or minus a launch constant. The variable of a loop
 //! that starts at one of them and advances by the number of threads (`for i in thread_idx.x..N step block_dim.x`) identifies the
 //! thread as well: in each iteration it is congruent to its start.
+//!
+//! A condition around an access may fix a coordinate instead: inside of `if thread_idx.x == 0`, one thread of the block is left along
+//! that axis. That counts if the same condition is around all accesses to the array.
 
 use rustc_hash::FxHashMap;
 
@@ -46,6 +49,15 @@ enum Origin {
     Global,
 }
 
+/// A coordinate that a condition around an access makes equal to a launch constant.
+type Held = (Origin, u8, ExprKind);
+
+/// An access, and the coordinates that are the same for all threads that make it.
+struct Site<'a> {
+    place: &'a Place,
+    held: Vec<Held>,
+}
+
 /// Start and step of the `for` loops whose variable nothing else writes.
 type Loops = FxHashMap<LocalId, Option<(ExprId, ExprId)>>;
 
@@ -58,14 +70,7 @@ struct Search<'a> {
 /// Returns the ownership by memory; the default where nothing is known.
 pub(crate) fn owners(f: &Function) -> Vec<Owner> {
     let mut loops = Loops::default();
-    let mut places: Vec<&Place> = vec![];
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Let(e) => {
-            if let ExprKind::Load { place, .. } = &f.exprs[*e].kind {
-                places.push(place);
-            }
-        }
-        StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => places.push(place),
         StmtKind::For { local, start, step, .. } => {
             let known = if loops.contains_key(local) { None } else { Some((*start, *step)) };
             loops.insert(*local, known);
@@ -75,33 +80,83 @@ pub(crate) fn owners(f: &Function) -> Vec<Owner> {
         }
         _ => {}
     });
+    let mut sites: Vec<Site<'_>> = vec![];
+    Search { f, loops: Loops::default(), steps: vec![] }.sites(&f.body, &mut vec![], &mut sites);
     let owner = |(id, memory): (MemId, &Memory)| {
         if !matches!(memory.space, Space::Global { .. }) {
             return Owner::default();
         }
         let mut search = Search { f, loops: loops.clone(), steps: vec![] };
-        search.owner(places.iter().copied().filter(|p| p.memory == id)).unwrap_or_default()
+        search.owner(sites.iter().filter(|site| site.place.memory == id)).unwrap_or_default()
     };
     f.memories.iter().map(owner).collect()
 }
 
-impl Search<'_> {
-    /// Returns the ownership if the indices of all accesses have the same form.
-    fn owner<'p>(&mut self, mut places: impl Iterator<Item = &'p Place>) -> Option<Owner> {
-        let first = self.form(places.next()?)?;
-        for place in places {
-            if self.form(place)? != first {
-                return None;
+impl<'a> Search<'a> {
+    /// Lists the accesses of a block, with what the conditions around them hold.
+    fn sites(&self, block: &'a Block, held: &mut Vec<Held>, sites: &mut Vec<Site<'a>>) {
+        for stmt in block {
+            let place = match &stmt.kind {
+                StmtKind::Let(e) => match &self.f.exprs[*e].kind {
+                    ExprKind::Load { place, .. } => Some(place),
+                    _ => None,
+                },
+                StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => Some(place),
+                _ => None,
+            };
+            sites.extend(place.map(|place| Site { place, held: held.clone() }));
+            if let StmtKind::If { cond, then, other } = &stmt.kind {
+                let before = held.len();
+                self.hold(*cond, held);
+                self.sites(then, held, sites);
+                held.truncate(before);
+                self.sites(other, held, sites);
+            } else {
+                stmt.kind.blocks().for_each(|block| self.sites(block, held, sites));
             }
         }
-        let mut axes = 0;
-        for coordinate in &first {
-            match coordinate {
-                Coordinate::Own(Origin::Thread, k, _) => axes |= Owner::thread(*k),
-                Coordinate::Own(Origin::Block, k, _) => axes |= Owner::block(*k),
-                Coordinate::Own(Origin::Global, k, _) => axes |= Owner::thread(*k) | Owner::block(*k),
-                Coordinate::Fixed(_) => {}
+    }
+
+    /// Notes which coordinates are the same for all threads for which a condition is true.
+    fn hold(&self, cond: ExprId, held: &mut Vec<Held>) {
+        let ExprKind::Binary { op, left, right } = self.f.exprs[cond].kind else { return };
+        match op {
+            BinOp::And => {
+                self.hold(left, held);
+                self.hold(right, held);
             }
+            BinOp::Eq => {
+                for (coordinate, value) in [(left, right), (right, left)] {
+                    if let (Some((origin, axis)), Some(value)) = (self.origin(coordinate), self.fixed(value)) {
+                        held.push((origin, axis, value));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the ownership if the indices of all accesses have the same form.
+    fn owner<'s, 'p: 's>(&mut self, mut sites: impl Iterator<Item = &'s Site<'p>>) -> Option<Owner> {
+        let site = sites.next()?;
+        let (first, mut held) = (self.form(site.place)?, site.held.clone());
+        for site in sites {
+            if self.form(site.place)? != first {
+                return None;
+            }
+            held.retain(|coordinate| site.held.contains(coordinate));
+        }
+        let mut axes = 0;
+        let all = first.iter().filter_map(|coordinate| match coordinate {
+            Coordinate::Own(origin, axis, _) => Some((*origin, *axis)),
+            Coordinate::Fixed(_) => None,
+        });
+        for (origin, axis) in all.chain(held.iter().map(|(origin, axis, _)| (*origin, *axis))) {
+            axes |= match origin {
+                Origin::Thread => Owner::thread(axis),
+                Origin::Block => Owner::block(axis),
+                Origin::Global => Owner::thread(axis) | Owner::block(axis),
+            };
         }
         Some(Owner { axes, steps: std::mem::take(&mut self.steps) })
     }

@@ -15,6 +15,7 @@ use crate::device::sim::events::Touch;
 use crate::device::sim::lanes::Isa;
 
 /// An access, or several of one location in the source.
+#[derive(Clone, Copy)]
 struct Entry {
     touch: Touch,
     /// The shadow word without the lane, and [`Now::modest`].
@@ -25,6 +26,7 @@ struct Entry {
     hull: (isize, isize),
 }
 
+#[derive(Clone, Copy)]
 enum What {
     Pattern(Pattern),
     /// A range of [`Quick::cells`]: the element of each lane, from lane 0 on.
@@ -61,7 +63,54 @@ pub(super) struct Deed {
     pub overwrites: bool,
 }
 
+/// Accesses to one array that are kept together, and do not conflict with one another.
+pub(super) struct Part {
+    /// As in the log, without times.
+    entries: Vec<Entry>,
+    /// The smallest and the largest element of all.
+    hull: (isize, isize),
+    /// They only store, to all elements between the smallest and the largest of an access.
+    fills: bool,
+}
+
+impl Part {
+    pub fn of(deed: &Deed, pattern: &Pattern, hull: (isize, isize)) -> Part {
+        let mut part = Part { entries: vec![], hull, fills: true };
+        part.add(deed, pattern, hull);
+        part
+    }
+
+    pub fn add(&mut self, deed: &Deed, pattern: &Pattern, hull: (isize, isize)) {
+        self.hull = (self.hull.0.min(hull.0), self.hull.1.max(hull.1));
+        self.fills &= deed.touch == Touch::Store && pattern.is_dense();
+        let what = What::Pattern(*pattern);
+        self.entries.push(Entry { touch: deed.touch, own: deed.own, modest: deed.modest, what, hull });
+    }
+}
+
 impl Quick {
+    /// Returns whether nothing has to be compared for accesses that do not conflict with one another: there are no others since the
+    /// last barrier, and the elements have been written, or are now.
+    #[inline]
+    pub fn takes(&self, part: &Part) -> bool {
+        self.log.is_empty() && part.entries.len() <= MOST && (self.known.covers(part.hull) || part.fills)
+    }
+
+    /// Keeps accesses that it [takes](Quick::takes), at the time of a shadow word.
+    pub fn take(&mut self, part: &Part, time: u64) {
+        if !self.known.covers(part.hull) {
+            self.behind = true;
+            part.entries.iter().for_each(|entry| self.known.fill(entry.hull));
+        }
+        self.log.extend(part.entries.iter().map(|entry| Entry { own: entry.own | time, ..*entry }));
+    }
+
+    /// Returns whether a tree of accesses by all threads, with barriers in between, needs no comparison: its first iteration reads and
+    /// writes elements up to `last`, its other ones some of these.
+    pub fn bears(&self, last: usize) -> bool {
+        self.log.is_empty() && self.known.covers((0, last as isize))
+    }
+
     /// Prepares for an event at this time; returns false if words are in use.
     #[inline]
     pub fn is_open(&mut self, now: &Now, born: u64) -> bool {
@@ -281,6 +330,15 @@ impl Known {
                 true
             });
             return;
+        }
+        self.fill(hull);
+    }
+
+    /// Adds all elements from the first to the last one.
+    fn fill(&mut self, hull: (isize, isize)) {
+        let words = hull.1 as usize / 64 + 1;
+        if self.bits.len() < words {
+            self.bits.resize(words, 0);
         }
         let (first, last) = (hull.0 as usize, hull.1 as usize);
         for word in first / 64..=last / 64 {

@@ -10,8 +10,8 @@
 use super::checker::Checker;
 use super::event::Event;
 use super::pattern::{Axis, Pattern};
-use super::plan::{self, Plan, Step};
-use super::quick::Deed;
+use super::plan::{Lanes, Plan, Step};
+use super::quick::{Deed, Part};
 use crate::device::sim::events::Touch;
 use crate::device::sim::group::{Group, Reach};
 
@@ -35,14 +35,13 @@ impl Checker<'_> {
             self.plans.resize_with(region + 1, Plan::default);
         }
         let mut plan = std::mem::take(&mut self.plans[region]);
-        if !g.full || plan.words != words {
+        let lanes = Lanes::of(g);
+        if !plan.is_of(words, lanes) {
             let all = reaches(g);
             // SAFETY: the caller's notes.
             let Some(steps) = (unsafe { self.steps(g, &all) }) else { return false };
-            plan.words.clear();
-            // Other lanes access other elements.
-            plan.words.extend_from_slice(if g.full { words } else { &[] });
-            (plan.agrees, plan.steps) = (plan::agree(&steps), steps);
+            plan.become_of(words, lanes, steps);
+            self.share(&mut plan);
         }
         // SAFETY: as above.
         let clean = unsafe { self.follow(g, &plan) };
@@ -66,33 +65,66 @@ impl Checker<'_> {
         Some(steps)
     }
 
+    /// Collects what the logs of shared arrays get from a plan.
+    fn share(&self, plan: &mut Plan) {
+        plan.parts.clear();
+        for step in &plan.steps {
+            let Some(memory) = step.shared else { continue };
+            let deed = Deed::at(&self.code.notes[step.note as usize]);
+            match plan.parts.iter_mut().find(|(number, _)| *number == memory) {
+                Some((_, part)) => part.add(&deed, &step.pattern, step.hull),
+                None => plan.parts.push((memory, Part::of(&deed, &step.pattern, step.hull))),
+            }
+        }
+    }
+
     /// Checks and records the accesses of a plan.
     unsafe fn follow(&mut self, g: &mut Group, plan: &Plan) -> bool {
-        let (now, born) = (self.shared.now(0), self.shared.born);
-        let fits = |step: &Step| {
-            let Some(memory) = step.shared else { return true };
-            let quick = &mut self.quick[memory];
-            quick.is_open(&now, born) && quick.agrees(step.touch, &step.pattern, step.hull, step.written)
-        };
-        if !plan.agrees || !plan.steps.iter().all(fits) {
+        if !plan.agrees {
             return false;
         }
-        let code = self.code;
+        let (now, born) = (self.shared.now(0), self.shared.born);
+        let quick = &mut self.quick;
+        // Mostly they are the first ones since the last barrier, to elements that have been written before it.
+        let simple = plan.parts.iter().all(|(memory, part)| {
+            let quick = &mut quick[*memory];
+            quick.is_open(&now, born) && quick.takes(part)
+        });
+        let fits = |step: &Step| {
+            let Some(memory) = step.shared else { return true };
+            let quick = &mut quick[memory];
+            quick.is_open(&now, born) && quick.agrees(step.touch, &step.pattern, step.hull, step.written)
+        };
+        if !simple && !plan.steps.iter().all(fits) {
+            return false;
+        }
         // Words may hold conflicting accesses of other blocks.
-        [false, true].into_iter().all(|shared| {
-            plan.steps.iter().filter(|step| step.shared.is_some() == shared).all(|step| {
-                // SAFETY: the caller's notes; patterns are in bounds.
-                unsafe {
-                    let Some(event) = self.event(g, &code.notes[step.note as usize]) else { return true };
-                    if step.hull.1 >= event.planes.len as isize {
-                        return false;
-                    }
-                    let quick = step.shared.map(|memory| &mut self.quick[memory]);
-                    quick.is_some_and(|quick| quick.add(&Deed::of(&event), &step.pattern, step.hull))
-                        || self.noted_as(&event, &step.pattern)
-                }
-            })
-        })
+        // SAFETY: the caller's notes.
+        let alone = plan.steps.iter().filter(|step| step.shared.is_none()).all(|step| unsafe { self.record(g, step) });
+        if !alone {
+            return false;
+        }
+        if simple {
+            plan.parts.iter().for_each(|(memory, part)| self.quick[*memory].take(part, now.own));
+            return true;
+        }
+        // SAFETY: the caller's notes.
+        plan.steps.iter().filter(|step| step.shared.is_some()).all(|step| unsafe { self.record(g, step) })
+    }
+
+    /// Records an access of a plan; returns false if it may be wrong.
+    unsafe fn record(&mut self, g: &Group, step: &Step) -> bool {
+        let code = self.code;
+        // SAFETY: the caller's notes; patterns are in bounds.
+        unsafe {
+            let Some(event) = self.event(g, &code.notes[step.note as usize]) else { return true };
+            if step.hull.1 >= event.planes.len as isize {
+                return false;
+            }
+            let quick = step.shared.map(|memory| &mut self.quick[memory]);
+            quick.is_some_and(|quick| quick.add(&Deed::of(&event), &step.pattern, step.hull))
+                || self.noted_as(&event, &step.pattern)
+        }
     }
 }
 

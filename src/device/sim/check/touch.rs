@@ -9,14 +9,20 @@ use super::shadow::PAGE_SHIFT;
 use super::word::{LANE_SHIFT, ONE};
 use crate::device::FaultKind;
 use crate::device::sim::code::{Access, MemoryKind};
-use crate::device::sim::events::{Form, Note, Touch};
+use crate::device::sim::events::{Form, Note, Touch, Traits};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::{Isa, is_wide};
 use crate::device::sim::memory::{self, Run};
 
 impl Deed {
     pub(super) fn of(e: &Event<'_>) -> Deed {
-        Deed { touch: e.note.touch, own: e.now.own, modest: e.now.modest, overwrites: e.note.traits.overwrites }
+        Deed { own: e.now.own, ..Deed::at(e.note) }
+    }
+
+    /// Returns the access of a note to a shared array, at no time.
+    pub(super) fn at(note: &Note) -> Deed {
+        let Traits { own, overwrites, .. } = note.traits;
+        Deed { touch: note.touch, own: note.site.into(), modest: own, overwrites }
     }
 }
 
@@ -369,18 +375,27 @@ impl<'a> Checker<'a> {
         if self.careful || notes.iter().filter(|n| n.touch == Touch::Load && n.traits.own).count() != 1 {
             return false;
         }
-        for note in notes {
-            // The load of an element that is not the thread's own is the distant one.
-            let first = if note.touch == Touch::Load && !note.traits.own { distance } else { 0 };
-            // SAFETY: the elements are in the planes.
-            if !unsafe { self.touched_by_branch(g, note, first, distance) } {
-                return false;
-            }
+        // The load of an element that is not the thread's own is the distant one.
+        let first = |note: &Note| if note.touch == Touch::Load && !note.traits.own { distance } else { 0 };
+        // SAFETY: the elements are in the planes.
+        if !self.bears(notes, distance)
+            && !notes.iter().all(|note| unsafe { self.touched_by_branch(g, note, first(note), distance) })
+        {
+            return false;
         }
         self.shared.block_met();
         self.global.block_met();
         self.seen();
         true
+    }
+
+    /// Returns whether the array of a tree has no accesses since the last barrier, and all elements that take part have been written:
+    /// those of the tree's own do not conflict with one another.
+    fn bears(&mut self, notes: &[Note], distance: usize) -> bool {
+        let memory = self.code.accesses[notes[0].access as usize].memory as usize;
+        let stores = notes.iter().filter(|note| note.touch == Touch::Store).count();
+        let (now, born, quick) = (self.shared.now(0), self.shared.born, &mut self.quick[memory]);
+        stores == 1 && notes.len() == 3 && quick.is_open(&now, born) && quick.bears(2 * distance - 1)
     }
 
     /// Checks one access of a tree's first iteration, to `count` elements from `first` on.

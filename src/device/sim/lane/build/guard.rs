@@ -358,6 +358,12 @@ impl Builder<'_> {
         store: bool,
     ) -> Option<()> {
         let mut target = self.target(memory, view, indices, offset, Cell::U8, checks)?;
+        // What these lanes, or more of them, have found or made written stays so.
+        let key = (Op::Store(Cell::U8, target.form), Ty::Mask, [target.address, target.offsets, Value::NONE]);
+        if self.known.iter().any(|(_, known)| known.contains_key(&key)) {
+            return Some(());
+        }
+        self.remember(self.level(), key, Value::NONE);
         let mark = self.pure(Op::Input(Input::Mark(memory)), Ty::I64, &[]);
         let mark = self.pure(Op::Trunc, Ty::I32, &[mark]);
         let mark = self.pure(Op::Broadcast, Ty::V32, &[mark]);
