@@ -72,5 +72,8 @@ fn agree(steps: &[Step]) -> bool {
             && q.0 <= p.1
             && !a.pattern.agrees(&b.pattern)
     };
-    (0..steps.len()).all(|at| !steps[..at].iter().any(|earlier| conflict(earlier, &steps[at])))
+    // Lanes that store to one element conflict within one access.
+    let single = |step: &Step| step.shared.is_none() || step.touch != Touch::Store || step.pattern.is_single();
+    steps.iter().all(single)
+        && (0..steps.len()).all(|at| !steps[..at].iter().any(|earlier| conflict(earlier, &steps[at])))
 }
