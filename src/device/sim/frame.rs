@@ -225,7 +225,7 @@ impl<'a> Frame<'a> {
             coding: launch.coding.map(NonNull::from),
             missed: 0,
             tallies: vec![Tally::default(); code.regions.len()],
-            rooms: vec![vec![]; code.regions.len()],
+            rooms: vec![vec![]; 2 * code.regions.len()],
             observer: None,
         };
         Frame {

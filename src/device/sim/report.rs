@@ -85,6 +85,15 @@ impl Report {
         }
     }
 
+    /// Counts and announces another version of a region's machine code.
+    pub fn announce_version(&self, (address, bytes): (usize, usize), time: Duration, name: &str) {
+        add(&self.bytes, bytes as u64);
+        add(&self.nanos, time.as_nanos() as u64);
+        if let Some(listener) = &self.listener {
+            listener(&Symbol { name: name.to_string(), address, bytes });
+        }
+    }
+
     /// Returns the names of a kernel's regions for the listener, if there is one.
     pub fn names(&self, kernel: &str, code: &Code, sources: &Sources) -> Vec<String> {
         if self.listener.is_none() {

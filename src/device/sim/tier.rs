@@ -16,7 +16,7 @@ use super::geometry::Geometry;
 use super::group::{Coding, RegionCode};
 use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
-use super::jit::machine::{Division, compile};
+use super::jit::{compile, machine::Division};
 use super::report::Report;
 
 /// When regions of kernels are compiled to machine code.
@@ -111,7 +111,7 @@ impl FromStr for Jit {
 /// The time that compiling takes for each value of a region, as measured.
 const COST: Duration = Duration::from_micros(5);
 
-/// Divisions that one kernel is compiled for.
+/// Divisions that one kernel is compiled for with code for whole groups, and without.
 const MOST: usize = 4;
 
 /// The machine code of a kernel's regions.
@@ -150,16 +150,22 @@ impl Tier {
     fn machines(&self, code: &Code, (division, jit): (Division, Jit), running: Duration) -> Option<Machines> {
         // If a worker compiles, the others go on interpreting.
         let mut state = self.state.try_lock().ok()?;
-        if let Some((_, machines)) = state.compiled.iter().find(|(known, _)| *known == division) {
+        let known = |division| state.compiled.iter().find(|(known, _)| *known == division);
+        let many = known(division).is_none() && state.compiled.len() >= MOST;
+        let division = if many { division.general() } else { division };
+        if let Some((_, machines)) = known(division) {
             return Some(machines.clone());
         }
         let size: usize = code.regions.iter().map(|region| region.values.len()).sum();
-        if !pays(jit, state.spent.saturating_add(running), size as u32) || state.compiled.len() >= MOST {
+        if !pays(jit, state.spent.saturating_add(running), size as u32) || state.compiled.len() >= 2 * MOST {
             return None;
         }
         let begin = Instant::now();
         let forced = jit == Jit::Forced;
-        let compiled = code.regions.iter().map(|region| compile(region, code, division, forced));
+        let compiled =
+            code.regions.iter().enumerate().map(|(number, region)| {
+                compile(region, code, (division, forced), (&self.report, self.names.get(number)))
+            });
         let machines: Machines = Arc::new(compiled.collect());
         self.report.announce(&machines, begin.elapsed(), state.compiled.is_empty(), &self.names);
         state.compiled.push((division, machines.clone()));
@@ -232,13 +238,17 @@ mod without {
         pub fn of(_: Isa, _: &Geometry, _: &[crate::device::sim::lane::Region]) -> Division {
             Division
         }
+
+        pub fn general(self) -> Division {
+            self
+        }
     }
 
     pub(super) fn compile(
         _: &crate::device::sim::lane::Region,
         _: &Code,
-        _: Division,
-        _: bool,
+        _: (Division, bool),
+        _: (&Arc<Report>, Option<&String>),
     ) -> Option<Box<dyn RegionCode>> {
         None
     }

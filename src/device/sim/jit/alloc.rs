@@ -53,6 +53,16 @@ impl Shape {
         if own { self.vectors } else { 1 }
     }
 
+    /// Returns whether groups of these extents consist of whole batches, none of which has rows of several planes. (Unknown extents
+    /// are those of groups that are looked at before they enter.)
+    pub fn divides(&self, [x, y, _]: [u32; 3]) -> bool {
+        if self.rows {
+            x == 0 || x as usize == self.width && (y as usize).is_multiple_of(self.vectors)
+        } else {
+            (x as usize).is_multiple_of(self.width * self.vectors)
+        }
+    }
+
     /// Returns the lanes that one check of a row covers.
     pub fn span(&self) -> i64 {
         (if self.rows { self.width } else { self.width * self.vectors }) as i64

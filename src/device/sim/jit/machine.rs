@@ -13,9 +13,9 @@ use super::exec::Exec;
 use super::frame::{self, Layout};
 use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
-use crate::device::sim::group::{CHUNK, Group, Line, Reach, RegionCode, Slot};
+use crate::device::sim::group::{CHUNK, Group, Line, Reach, Slot};
 use crate::device::sim::isa::Isa;
-use crate::device::sim::lane::{Input, REPORT_WORDS, Region, Report, Written, copies, induct, live, verify};
+use crate::device::sim::lane::{Input, REPORT_WORDS, Region, Report, Written, copies, induct, live, verify, whole};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::{self, Run};
 use crate::device::sim::reg::Reg;
@@ -36,6 +36,8 @@ pub(crate) struct Division {
     lanes: usize,
     /// Bytes of a column of 4-byte lanes in local arrays, if the code depends on them.
     column: usize,
+    /// There is code for [whole groups](Region::whole) with these extents.
+    whole: Option<[u32; 3]>,
 }
 
 impl Division {
@@ -46,9 +48,28 @@ impl Division {
         let row = (rows > 1 && (nx == widest || nx == widest / 2)).then_some(nx);
         let lanes = if row.is_some() { nx * rows } else { nx };
         let vectors = [MOST, MOST / 2].into_iter().find(|n| lanes >= n * widest).unwrap_or(1);
+        // Groups of a launch of `threads` differ at its edges. Rows that batches do not divide have an end that needs masks.
+        let whole = match (row, geometry.is_even()) {
+            _ if lanes >> 28 != 0 => None,
+            (Some(_), true) => Some(geometry.block),
+            (None, true) if nx % widest == 0 => Some(geometry.block),
+            (Some(_), false) => Some([0; 3]),
+            (None, false) if nx % (vectors * widest) == 0 => Some([0; 3]),
+            _ => None,
+        };
         let own = regions.iter().any(Region::has_own);
         let column = if own { 4 * geometry.max_lanes.next_multiple_of(CHUNK) } else { 0 };
-        Division { isa, row, lanes: vectors * widest, column }
+        Division { isa, row, lanes: vectors * widest, column, whole }
+    }
+
+    /// Returns the division without what only whole groups have.
+    pub fn general(self) -> Division {
+        Division { whole: None, ..self }
+    }
+
+    /// Returns the extents of whole groups, if there is code for them.
+    pub fn whole(self) -> Option<[u32; 3]> {
+        self.whole
     }
 
     /// Returns the shape of a region's batches, of at most `most` vectors.
@@ -87,23 +108,39 @@ pub(crate) struct Machine {
     exits: Exits,
     /// See [`Shape`].
     column: usize,
+    shape: Shape,
+    /// See [`Region::whole`].
+    whole: Option<[u32; 3]>,
 }
 
 /// The longest column for which displacements are computed in 32 bits.
 const LONGEST: usize = 1 << 14;
 
-/// Compiles a region; `None` if the system forbids executable memory, or columns of local arrays are too long. `forced`: the code also leaves for no reason.
-pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: bool) -> Option<Box<dyn RegionCode>> {
+/// Compiles a region; `None` if the system forbids executable memory, columns of local arrays are too long, or batches do not divide
+/// whole groups. `forced`: the code also leaves for no reason. `whole`: the code is for [whole groups](Region::whole).
+pub(super) fn compile(
+    region: &Region,
+    code: &Code,
+    division: Division,
+    forced: bool,
+    whole: Option<[u32; 3]>,
+) -> Option<Machine> {
     if region.has_own() && division.column > LONGEST {
         return None;
     }
     let mut region = region.clone();
+    if let Some(extents) = whole {
+        whole::specialize(&mut region, extents);
+    }
     copies::merge(&mut region);
     induct::multiples(&mut region);
     let heads = live::clean(&mut region);
     verify::debug_verify(&region, "the passes");
     let layout = Layout::of(&region);
     let (shape, allocation) = fit(&region, &heads, &layout, division);
+    if region.whole.is_some_and(|extents| !shape.divides(extents)) {
+        return None;
+    }
     let leaves = forced || region.may_leave();
     let exits = Exits { logged: leaves && region.reloads(), forced };
     let bytes = emit(division.isa, &region, &allocation, &layout, shape, exits);
@@ -112,7 +149,7 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
     let (fixed, varying): (Vec<_>, Vec<_>) = all.partition(|(_, input)| is_fixed(input, code));
     let viewed = varying.iter().any(|(_, input)| matches!(input, Input::Lanes(_)));
     let unhomed = region.writes.iter().any(|w| !w.uniform && code.views.contains(&w.reg));
-    Some(Box::new(Machine {
+    Some(Machine {
         exec,
         frame_bytes: (layout.slots + allocation.slot_bytes) as usize,
         simple: !leaves && !viewed && !unhomed,
@@ -128,7 +165,9 @@ pub(crate) fn compile(region: &Region, code: &Code, division: Division, forced: 
         exits,
         column: if region.has_own() { division.column } else { 0 },
         writes: region.writes.clone(),
-    }))
+        shape,
+        whole: region.whole,
+    })
 }
 
 /// Returns whether an input is the same whenever a frame enters the region: what the launch sets, and addresses that do not move.
@@ -152,8 +191,9 @@ fn fit(region: &Region, heads: &[live::Set], layout: &Layout, division: Division
     loop {
         let shape = division.shape(region, most);
         let allocation = allocate(region, heads, shape, &registers, &inputs, layout.slots);
+        let divides = region.whole.is_none_or(|extents| shape.divides(extents));
         // Values between loops may well be in memory; what loops use may not.
-        if shape.vectors == 1 || allocation.spilled < SPILLED {
+        if shape.vectors == 1 || divides && allocation.spilled < SPILLED {
             return (shape, allocation);
         }
         most = shape.vectors / 2;
@@ -218,32 +258,43 @@ extern "sysv64" fn report(entry: *const Entry<'_>) -> u32 {
     }
 }
 
-impl RegionCode for Machine {
-    unsafe fn run(&self, g: &mut Group, region: usize) -> bool {
-        if g.lo >= g.hi || g.shape[3] != 1 || g.max_steps != 0 {
-            return false;
-        }
-        if g.rooms[region].is_empty() {
+impl Machine {
+    /// Returns whether the code is for the group as it is now.
+    pub fn takes(&self, g: &Group) -> bool {
+        let Some(extents) = self.whole else { return true };
+        let [x, y, z, _] = g.shape;
+        g.full
+            && (extents == [x as u32, y as u32, z as u32]
+                || extents[0] == 0 && self.shape.divides([x, y, z].map(|n| n as u32)))
+    }
+
+    /// Runs the region for the active lanes of a group, as [`RegionCode::run`](crate::device::sim::group::RegionCode::run). The group keeps a frame for each `version`.
+    ///
+    /// # Safety
+    /// The region is one of the group's code, at which the group is, and the code [takes](Machine::takes) the group.
+    pub unsafe fn run(&self, g: &mut Group, region: usize, version: usize) -> bool {
+        let room = 2 * region + version;
+        if g.rooms[room].is_empty() {
             if !self.fits(g) {
                 return false;
             }
-            g.rooms[region] = vec![Line([0; 8]); self.frame_bytes.div_ceil(64)];
-            let frame = Words(g.rooms[region].as_mut_ptr().cast());
+            g.rooms[room] = vec![Line([0; 8]); self.frame_bytes.div_ceil(64)];
+            let frame = Words(g.rooms[room].as_mut_ptr().cast());
+            frame.put(frame::POLL, poll as *const () as u64);
+            frame.put(frame::POLL_ARG, g.stop as u64);
+            frame.put(frame::REPORT, report as *const () as u64);
             // SAFETY: C11: the caller's region is the one of the group's code that this was compiled from.
             unsafe { self.inputs(g, &self.fixed, frame) };
         }
-        let frame = Words(g.rooms[region].as_mut_ptr().cast());
-        // SAFETY: as above: the frame has a room for the region.
+        let frame = Words(g.rooms[room].as_mut_ptr().cast());
+        // SAFETY: as above: the frame has a room for the version.
         unsafe {
             if self.simple && g.full { self.run_simply(g, region, frame) } else { self.run_with_room(g, region, frame) }
         }
     }
 
-    fn is_forced(&self) -> bool {
-        self.exits.forced
-    }
-
-    fn place(&self) -> (usize, usize) {
+    /// Returns the address of the code, and the number of bytes.
+    pub fn place(&self) -> (usize, usize) {
         (self.exec.entry() as usize, self.exec.len())
     }
 }
@@ -285,10 +336,7 @@ impl Machine {
         frame.put(frame::NX, g.shape[0] as u64);
         frame.put(frame::NY, g.shape[1] as u64);
         frame.put(frame::TICKS, TICKS);
-        frame.put(frame::POLL, poll as *const () as u64);
-        frame.put(frame::POLL_ARG, g.stop as u64);
         let entry = Entry { group: g, machine: self, region, frame };
-        frame.put(frame::REPORT, report as *const () as u64);
         frame.put(frame::REPORT_ARG, &raw const entry as u64);
         // SAFETY: the code is a complete function of this type, emitted from valid LaneIR: by R1, R2 and R7 it reads what the frame
         // has, by R3 lanes that the group has, by R9 and R10 it accesses memory that has been checked. G6: it is for this machine.

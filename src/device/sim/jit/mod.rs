@@ -122,5 +122,7 @@ mod fold;
 mod frame;
 mod functions;
 pub(crate) mod machine;
+mod versions;
 
 pub(crate) use self::exec::allowed;
+pub(crate) use self::versions::compile;

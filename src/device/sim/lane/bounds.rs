@@ -7,7 +7,11 @@
 use super::*;
 
 /// The definitions of values that have one.
-pub(crate) struct Definitions(Vec<Option<Inst>>);
+pub(crate) struct Definitions {
+    insts: Vec<Option<Inst>>,
+    /// See [`Region::whole`].
+    whole: Option<[u32; 3]>,
+}
 
 /// How far definitions are followed.
 const DEPTH: u32 = 8;
@@ -19,11 +23,11 @@ const ALL: Range = (i32::MIN as i64, i32::MAX as i64);
 
 impl Definitions {
     pub fn new() -> Definitions {
-        Definitions(vec![])
+        Definitions { insts: vec![], whole: None }
     }
 
     pub fn of(region: &Region) -> Definitions {
-        let mut definitions = Definitions::new();
+        let mut definitions = Definitions { insts: vec![], whole: region.whole };
         let mut note = |inst: &Inst| {
             if region.values.get(inst.dst.index()).is_some_and(|def| !def.mutable) {
                 definitions.note(inst);
@@ -37,14 +41,14 @@ impl Definitions {
     /// Notes the only definition of a value.
     pub fn note(&mut self, inst: &Inst) {
         let at = inst.dst.index();
-        if self.0.len() <= at {
-            self.0.resize(at + 1, None);
+        if self.insts.len() <= at {
+            self.insts.resize(at + 1, None);
         }
-        self.0[at] = Some(*inst);
+        self.insts[at] = Some(*inst);
     }
 
     fn get(&self, value: Value) -> Option<&Inst> {
-        self.0.get(value.index())?.as_ref()
+        self.insts.get(value.index())?.as_ref()
     }
 
     /// Returns a scalar that is known.
@@ -65,8 +69,19 @@ impl Definitions {
         match check.op {
             Op::CheckOne | Op::CheckLanes => within(self.range(a), b),
             Op::CheckRange => within(self.range(a).zip(self.range(b)).map(|(a, b)| (a.0, b.1)), c),
+            // Lanes have the coordinates from 0 to the last one.
+            Op::CheckRow(factor) => self.last(0).is_some_and(|last| {
+                let along = i64::from(factor) * last;
+                within(self.range(a).map(|(low, high)| (low + along.min(0), high + along.max(0))), c)
+            }),
             _ => false,
         }
+    }
+
+    /// Returns the last coordinate along an axis, if the group's extent is known.
+    fn last(&self, axis: u8) -> Option<i64> {
+        let extent = *self.whole?.get(usize::from(axis))?;
+        (extent > 0).then(|| i64::from(extent) - 1)
     }
 
     pub fn range(&self, value: Value) -> Option<Range> {
@@ -86,6 +101,9 @@ impl Definitions {
             Op::Splat(bits) => i32::try_from(bits).ok().map(|c| (c.into(), c.into())),
             Op::Scalar(bin, elem) | Op::Vector(bin, elem) if !elem.is_float() => {
                 binary(bin, elem, of(0), of(1)).and_then(fits)
+            }
+            Op::Coord(axis) | Op::Input(Input::First(axis) | Input::Last(axis)) => {
+                self.last(axis).map(|last| (0, last))
             }
             Op::Select | Op::Choose => of(1).zip(of(2)).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))),
             Op::Sext | Op::Trunc | Op::Broadcast | Op::FirstLane => of(0),

@@ -27,6 +27,7 @@ pub(crate) mod induct;
 pub(crate) mod live;
 pub(crate) mod text;
 pub(crate) mod verify;
+pub(crate) mod whole;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -496,6 +497,8 @@ pub(crate) struct Region {
     pub accesses: Vec<Access>,
     /// A vector has 8-byte lanes somewhere.
     pub wide: bool,
+    /// It is only for groups all of whose lanes are active, with these extents, x first; 0 where an extent is unknown.
+    pub whole: Option<[u32; 3]>,
     /// The number of instructions that run at least once per batch of lanes, loops counted ten times: what a region is worth.
     pub weight: u32,
 }

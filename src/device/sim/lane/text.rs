@@ -3,7 +3,7 @@
 //! Tables come first, then the setup and the body, one instruction a line:
 //!
 //! ```text
-//! region weight 21 wide
+//! region weight 21 wide whole 16, 16, 1
 //! values 14
 //! memory 0 load store
 //! memory 1 load store own fresh
@@ -278,8 +278,12 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     fn region(&mut self) -> fmt::Result {
-        let Region { values, setup, body, weight, wide, .. } = self.region;
-        writeln!(self.out, "region weight {weight}{}", if *wide { " wide" } else { "" })?;
+        let Region { values, setup, body, weight, wide, whole, .. } = self.region;
+        write!(self.out, "region weight {weight}{}", if *wide { " wide" } else { "" })?;
+        if let Some([x, y, z]) = whole {
+            write!(self.out, " whole {x}, {y}, {z}")?;
+        }
+        writeln!(self.out)?;
         writeln!(self.out, "values {}", values.len())?;
         self.tables()?;
         writeln!(self.out, "setup {{")?;

@@ -8,7 +8,7 @@
 //!   `v32` and `i32`. Scalars are integers. A float remainder, a wide vector quotient and the like do not exist.
 //! - **R3 masks**: loads and stores (but loads of one element for all lanes), `check_row`, `check_lanes`, `leave_any`, `any` and
 //!   `store_reg` have a mask; `check_one`, comparisons, operations and moves of vectors and moves of masks may have one, nothing else
-//!   has. Masks are masks.
+//!   has. Masks are masks. In a region for whole groups, what has no mask is for all lanes.
 //! - **R4 setup**: the setup only has pure operations on its own values (the body's are not defined yet), without division of
 //!   vectors of integers, and `check_range`, which is nowhere else.
 //! - **R5 single**: a value that is not mutable has one definition. A vector operation or move under a mask defines a mutable value.
@@ -265,13 +265,15 @@ fn masks(region: &Region, inst: &Inst) -> Result<(), String> {
     match inst.op {
         Op::Load(_, Form::One) | Op::CheckOne | Op::LeaveAny => may = true,
         Op::Load(..) | Op::Store(..) | Op::StoreReg => needs = true,
-        Op::CheckRow(_) | Op::CheckLanes | Op::Any => needs = true,
+        Op::CheckRow(_) | Op::CheckLanes => needs = true,
+        Op::Any if inst.mask == Value::NONE => return Err("no mask".into()),
+        Op::Any => may = true,
         Op::Move => may = !region.ty(inst.dst).is_scalar(),
         Op::Vector(..) | Op::Compare(..) => may = true,
         _ => {}
     }
     if inst.mask == Value::NONE {
-        return if needs { Err("no mask".into()) } else { Ok(()) };
+        return if needs && region.whole.is_none() { Err("no mask".into()) } else { Ok(()) };
     }
     match region.ty(inst.mask) {
         Ty::Mask if needs || may => Ok(()),
@@ -516,7 +518,7 @@ impl Walk<'_> {
             state.define(inst);
         }
         if matches!(inst.op, Op::CheckOne | Op::CheckRow(_) | Op::CheckLanes | Op::CheckRange) {
-            let all = matches!(inst.op, Op::CheckOne | Op::CheckRange);
+            let all = matches!(inst.op, Op::CheckOne | Op::CheckRange) || inst.mask == Value::NONE;
             let masks = if all { None } else { Some(vec![inst.mask]) };
             state.checks.push(Made { check: Check { op: inst.op, args: inst.args }, masks });
         }

@@ -21,7 +21,9 @@ impl Emit<'_> {
             self.position += 1;
         }
         let done = self.asm.label();
-        if self.shape.rows {
+        if let Some(extents) = self.region.whole.filter(|extents| !extents.contains(&0)) {
+            self.each_batch(extents);
+        } else if self.shape.rows {
             self.each_rows(done)
         } else {
             self.each_row(done)
@@ -86,6 +88,64 @@ impl Emit<'_> {
         self.asm.jmp(rows);
     }
 
+    /// Batches of a whole group of known extents, which they divide: lanes are numbered in the order of batches.
+    fn each_batch(&mut self, extents: [u32; 3]) {
+        let [nx, ny, nz] = extents.map(|n| n as i32);
+        let lanes = (self.shape.width * self.shape.vectors) as i32;
+        let rows = if self.shape.rows { self.shape.vectors } else { 1 };
+        let count = i64::from(nx) * i64::from(ny) * i64::from(nz);
+        self.asm.alu(Alu::Xor, Size::S32, LANE, LANE);
+        if self.rows {
+            for copy in 0..rows {
+                self.asm.store_imm(Size::S64, Self::slot(COORD_Y + 8 * copy as i32), copy as i32);
+                self.asm.store_imm(Size::S64, Self::slot(COORD_Z + 8 * copy as i32), 0);
+            }
+        }
+        let (row, along) = (self.asm.label(), self.asm.label());
+        self.asm.bind(row);
+        self.asm.alu(Alu::Xor, Size::S32, X, X);
+        self.asm.bind(along);
+        let region = self.region;
+        self.nodes(&region.body);
+        self.asm.bind(self.next);
+        if count == i64::from(lanes) {
+            return;
+        }
+        self.asm.alu(Alu::Add, Size::S64, LANE, 4 * lanes);
+        if !self.shape.rows && nx > lanes {
+            self.asm.alu(Alu::Add, Size::S64, X, lanes);
+            self.asm.alu(Alu::Cmp, Size::S64, X, nx);
+            self.asm.jcc(Cond::B, along);
+            if ny * nz == 1 {
+                return;
+            }
+        }
+        if self.rows {
+            self.next_rows(rows, ny, nz);
+        }
+        self.asm.alu(Alu::Cmp, Size::S64, LANE, (4 * count) as i32);
+        self.asm.jcc(Cond::B, row);
+    }
+
+    /// Advances the coordinates of rows. The number of rows in a plane is a multiple of what a batch has.
+    fn next_rows(&mut self, rows: usize, ny: i32, nz: i32) {
+        for copy in 0..rows {
+            self.asm.alu_mem(Alu::Add, Size::S64, Self::slot(COORD_Y + 8 * copy as i32), rows as i32);
+        }
+        if nz == 1 {
+            return;
+        }
+        let same = self.asm.label();
+        self.asm.mov(Size::S64, Gpr::RAX, Self::slot(COORD_Y));
+        self.asm.alu(Alu::Cmp, Size::S64, Gpr::RAX, ny);
+        self.asm.jcc(Cond::B, same);
+        for copy in 0..rows {
+            self.asm.store_imm(Size::S64, Self::slot(COORD_Y + 8 * copy as i32), copy as i32);
+            self.asm.alu_mem(Alu::Add, Size::S64, Self::slot(COORD_Z + 8 * copy as i32), 1);
+        }
+        self.asm.bind(same);
+    }
+
     /// Computes four times the number of the first lane from row and x.
     fn first_lane(&mut self) {
         self.asm.mov(Size::S64, LANE, Self::slot(ROW));
@@ -119,6 +179,9 @@ impl Emit<'_> {
 
     /// The masks of the lanes that exist and entered; goes on to the next batch if there are none.
     pub(super) fn entered(&mut self, inst: &Inst) {
+        if self.region.whole.is_some() {
+            return self.all_entered(inst);
+        }
         let len = self.len(Ty::V32);
         let (end, from) = if self.shape.rows { (ROW_END, None) } else { (X_END, Some(X)) };
         self.asm.mov(Size::S64, Gpr::RAX, Self::slot(end));
@@ -150,6 +213,23 @@ impl Emit<'_> {
         }
         self.mask_test(K0);
         self.asm.jcc(Cond::E, self.next);
+    }
+
+    /// In a whole group that is all lanes.
+    fn all_entered(&mut self, inst: &Inst) {
+        if !self.is_kept(inst.dst) {
+            return;
+        }
+        for copy in 0..self.shape.vectors {
+            let d = self.mask_for(inst.dst, copy, K7);
+            if self.evex() {
+                self.asm.mov_imm64(Gpr::RAX, self.all_bits());
+                self.asm.kmov_from(d.k(), Gpr::RAX);
+            } else {
+                self.mask_fill(d, true);
+            }
+            self.put_mask(inst.dst, copy, d);
+        }
     }
 
     pub(super) fn branch(&mut self, when: &When, to: Label) {

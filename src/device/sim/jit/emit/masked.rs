@@ -20,8 +20,9 @@ impl Emit<'_> {
     }
 
     /// Stores the lanes of a vector. Overwrites `k7`.
-    pub(super) fn store_lanes(&mut self, ty: Ty, to: Mem, x: Vreg, mask: Mask) {
+    pub(super) fn store_lanes(&mut self, ty: Ty, to: Mem, x: Vreg, mask: Option<Mask>) {
         let (len, wide) = (self.len(ty), ty == Ty::V64);
+        let Some(mask) = mask else { return self.asm.vstore(wide, len, to, x, None) };
         if self.evex() {
             return self.asm.vstore(wide, len, to, x, Some(mask.k()));
         }
@@ -61,16 +62,22 @@ impl Emit<'_> {
         self.asm.jcc(Cond::Ne, to);
     }
 
+    /// Returns a bit for each lane of a vector.
+    pub(super) fn all_bits(&self) -> u64 {
+        (1 << self.shape.width) - 1
+    }
+
     /// Stores the elements of a row, whose address is not in `rcx` or `rdx`. Overwrites these, `rax`, `k6`, `k7` and `V[2]`.
-    pub(super) fn store_row(&mut self, cell: Cell, ty: Ty, to: Mem, x: Vreg, mask: Mask) {
+    pub(super) fn store_row(&mut self, cell: Cell, ty: Ty, to: Mem, x: Vreg, mask: Option<Mask>) {
         if let Cell::W4 | Cell::W8 = cell {
             return self.store_lanes(ty, to, x, mask);
         }
         let len = self.len(ty);
         if self.evex() {
             let op = if cell.size() == 1 { Narrow::DB } else { Narrow::DW };
-            return self.asm.vstore_narrow(op, len, to, x, Some(mask.k()));
+            return self.asm.vstore_narrow(op, len, to, x, mask.map(Mask::k));
         }
+        let Some(mask) = mask else { return self.store_packed(cell, to, x) };
         let (some, done) = (self.asm.label(), self.asm.label());
         self.unless_all(mask, some);
         self.store_packed(cell, to, x);

@@ -14,8 +14,7 @@ impl Emit<'_> {
             _ => {}
         }
         let copies = match inst.op {
-            Op::Store(..) => self.copies(inst.mask),
-            Op::StoreReg => self.copies(inst.mask),
+            Op::Store(..) | Op::StoreReg => self.shape.vectors,
             _ => self.copies(inst.dst),
         };
         for copy in 0..copies {
@@ -30,7 +29,7 @@ impl Emit<'_> {
                 }
                 _ => {
                     let value = inst.args[1];
-                    let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
+                    let (x, mask) = (self.vector(value, copy, V[0]), self.lanes(inst, copy, K7));
                     let to = self.register(inst.args[0], self.ty(value), copy);
                     self.store_lanes(self.ty(value), to, x, mask);
                 }
@@ -146,12 +145,8 @@ impl Emit<'_> {
             Form::One => self.load_one(cell, inst, copy, d, len),
             Form::Lanes | Form::OwnLanes(_) => {
                 let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[1]), copy);
-                if inst.mask == Value::NONE {
-                    self.mask_fill(K7, true);
-                } else {
-                    let mask = self.active(inst, copy);
-                    self.mask_move(K7, mask);
-                }
+                let mask = (inst.mask != Value::NONE).then(|| self.active(inst, copy));
+                self.lanes_to_k7(mask);
                 self.gather(cell, V[0], base, index);
                 return self.put_vector(inst.dst, copy, V[0]);
             }
@@ -191,6 +186,19 @@ impl Emit<'_> {
         }
     }
 
+    /// Returns the lanes that an instruction is for, in a register; `None`: all.
+    pub(super) fn lanes(&mut self, inst: &Inst, copy: usize, scratch: Mask) -> Option<Mask> {
+        (inst.mask != Value::NONE).then(|| self.mask(inst.mask, copy, scratch))
+    }
+
+    /// `k7` = the lanes of a mask, or all of them.
+    fn lanes_to_k7(&mut self, mask: Option<Mask>) {
+        match mask {
+            Some(mask) => self.mask_move(K7, mask),
+            None => self.mask_fill(K7, true),
+        }
+    }
+
     /// Returns the lanes that a load is for: those of all vectors, if they share it.
     fn active(&mut self, inst: &Inst, copy: usize) -> Mask {
         let vectors = self.copies(inst.mask);
@@ -214,7 +222,7 @@ impl Emit<'_> {
         if self.ways.logged && self.region.is_logged(inst) {
             self.log(cell, form, inst, copy);
         }
-        let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
+        let (x, mask) = (self.vector(value, copy, V[0]), self.lanes(inst, copy, K7));
         if !form.has_offsets() {
             let to = self.contiguous(cell, form, inst.args[0], copy);
             return self.store_row(cell, ty, to, x, mask);
@@ -222,20 +230,28 @@ impl Emit<'_> {
         let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);
         let done = self.asm.label();
         if self.evex() {
-            self.mask_move(K7, mask);
+            self.lanes_to_k7(mask);
             let (to, apart) = self.if_in_a_row(cell, base, index);
-            self.store_row(cell, ty, to, x, K7);
+            self.store_row(cell, ty, to, x, Some(K7));
             self.asm.jmp(done);
             self.asm.bind(apart);
         }
         if cell.size() < 4 || !self.evex() {
-            self.mask_bits(Gpr::RCX, mask);
+            self.bits_of_lanes(mask);
             self.store_each(cell, (ty, x), base, index);
         } else {
             let (len, op) = (self.len(ty), if ty == Ty::V64 { Gather::DQ } else { Gather::DD });
             self.asm.scatter(op, len, VecMem { base, index, scale: 1, disp: 0 }, x, K7.k());
         }
         self.asm.bind(done);
+    }
+
+    /// `rcx` = a bit for each of the lanes.
+    fn bits_of_lanes(&mut self, mask: Option<Mask>) {
+        match mask {
+            Some(mask) => self.mask_bits(Gpr::RCX, mask),
+            None => self.asm.mov_imm64(Gpr::RCX, self.all_bits()),
+        }
     }
 
     /// Logs what a store overwrites: see [`RECORD`].
@@ -246,8 +262,8 @@ impl Emit<'_> {
         self.asm.alu(Alu::Cmp, Size::S64, Gpr::RCX, Self::slot(LOG_END));
         self.asm.jcc(Cond::A, self.leave);
         self.asm.store(Size::S64, Self::slot(LOG), Gpr::RCX);
-        let mask = self.mask(inst.mask, copy, K7);
-        self.mask_bits(Gpr::RCX, mask);
+        let mask = self.lanes(inst, copy, K7);
+        self.bits_of_lanes(mask);
         self.asm.store(Size::S32, Mem::at(Gpr::RDX, 8), Gpr::RCX);
         self.asm.store_imm(Size::S32, Mem::at(Gpr::RDX, 12), cell.size());
         if form.has_offsets() {
@@ -255,14 +271,14 @@ impl Emit<'_> {
             self.asm.store(Size::S64, Mem::at(Gpr::RDX, 0), base);
             let offsets = self.len(Ty::V32);
             self.asm.vstore(false, offsets, Mem::at(Gpr::RDX, 80), index, None);
-            self.mask_move(K7, mask);
+            self.lanes_to_k7(mask);
             self.gather(cell, V[3], base, index);
             return self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[3], None);
         }
         let from = self.contiguous(cell, form, inst.args[0], copy);
         self.asm.lea(Size::S64, Gpr::RAX, from);
         self.asm.store(Size::S64, Mem::at(Gpr::RDX, 0), Gpr::RAX);
-        self.load_row(cell, len, V[3], Mem::at(Gpr::RAX, 0), Some(mask));
+        self.load_row(cell, len, V[3], Mem::at(Gpr::RAX, 0), mask);
         self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[3], None);
         let pool = self.multiples(0, cell.size());
         let offsets = self.len(Ty::V32);
@@ -335,12 +351,12 @@ impl Emit<'_> {
 
     fn check_lanes(&mut self, inst: &Inst) {
         let [index, extent, _] = inst.args;
-        for copy in 0..self.copies(inst.mask) {
-            let mask = self.mask(inst.mask, copy, K7);
+        for copy in 0..self.shape.vectors {
+            let mask = self.lanes(inst, copy, K7);
             let x = self.vector(index, copy, V[1]);
             let y = self.src(extent, copy, V[2]);
             let to = if copy == 0 { K6 } else { K7 };
-            self.compare((Rel::Ge, Elem::U32), to, x, y, Some(mask));
+            self.compare((Rel::Ge, Elem::U32), to, x, y, mask);
             if copy > 0 {
                 self.mask_op(Kop::Or, K6, K6, K7);
             }

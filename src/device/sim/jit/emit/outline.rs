@@ -70,8 +70,8 @@ impl Emit<'_> {
             self.asm.v3(V3::AddD, len, V[1], V[1], pool, Masking::None);
             let bound = self.gpr(extent, vector, Gpr::RDX);
             self.asm.broadcast_gpr(Size::S32, len, V[2], bound, Masking::None);
-            let mask = self.mask(inst.mask, vector, K7);
-            self.compare((Rel::Ge, Elem::U32), K7, V[1], Src::Reg(V[2]), Some(mask));
+            let mask = self.lanes(inst, vector, K7);
+            self.compare((Rel::Ge, Elem::U32), K7, V[1], Src::Reg(V[2]), mask);
             self.mask_test(K7);
             self.asm.jcc(Cond::Ne, self.leave);
         }

@@ -151,6 +151,7 @@ impl<'a> Builder<'a> {
             touches: vec![],
             accesses: vec![],
             wide: false,
+            whole: None,
             weight: 0,
         };
         let mut builder = Builder {

@@ -57,6 +57,17 @@ impl<'a> Reader<'a> {
         line.expect_word("weight")?;
         let weight = line.number()?;
         let wide = line.eat_word("wide");
+        let mut whole = None;
+        if line.eat_word("whole") {
+            let mut extents = [0; 3];
+            for (axis, extent) in extents.iter_mut().enumerate() {
+                if axis > 0 {
+                    line.expect(",")?;
+                }
+                *extent = line.number()?;
+            }
+            whole = Some(extents);
+        }
         line.end()?;
         let mut line = self.line()?;
         line.expect_word("values")?;
@@ -78,6 +89,7 @@ impl<'a> Reader<'a> {
             touches: vec![],
             accesses: vec![],
             wide,
+            whole,
             weight,
         };
         self.tables(&mut region)?;
