@@ -188,7 +188,7 @@ pub(crate) fn allocate(
     base: i32,
 ) -> Allocation {
     let count = region.values.len();
-    let folds = Folds::of(region, shape.rows);
+    let folds = Folds::of(region, shape.rows, !registers.masks.is_empty());
     let mut numbering = Numbering {
         spans: vec![(u32::MAX, 0); count],
         weights: vec![0.0; count],

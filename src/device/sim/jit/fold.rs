@@ -1,12 +1,12 @@
-//! Addresses that loads and stores compute themselves.
+//! What operands in memory do themselves: sums of addresses, and loads for the instruction behind them.
 //!
-//! Input: a region and whether its batches are whole rows. Output: the sums that need neither an instruction nor a register, with their parts.
-//! The idea: an operand in memory adds two registers, one of them times 1, 2, 4 or 8.
+//! Input: a region and whether its batches are whole rows. Output: the sums and loads that need neither an instruction nor a register, with
+//! their parts. The idea: an operand in memory adds two registers, one of them times 1, 2, 4 or 8, and arithmetic can take it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::device::sim::lane::copies::{Numbered, number, stays};
-use crate::device::sim::lane::{Bin, Elem, Form, Inst, Op, Region, Value, each_inst};
+use crate::device::sim::lane::{Bin, Cell, Elem, Form, Inst, Node, Op, Region, Value, each_inst};
 
 /// `base + scale·index`
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,10 +21,13 @@ pub(crate) struct Sum {
 pub(crate) struct Folds {
     sums: FxHashMap<Value, Sum>,
     products: FxHashSet<Value>,
+    /// Loads that are the last operand of the instruction behind them.
+    loads: FxHashMap<Value, Inst>,
 }
 
 impl Folds {
-    pub fn of(region: &Region, rows: bool) -> Folds {
+    /// `operands`: arithmetic takes operands from any row and single elements for all lanes (AVX-512).
+    pub fn of(region: &Region, rows: bool, operands: bool) -> Folds {
         let numbered = number(region);
         let (mut defs, mut addressed) = (FxHashMap::default(), FxHashMap::default());
         let mut constants = FxHashMap::default();
@@ -51,7 +54,37 @@ impl Folds {
             }
         }
         folds.scale(&finder);
+        if operands {
+            folds.take_loads(&region.body, region, (rows, &finder));
+        }
         folds
+    }
+
+    /// Takes loads into the instructions behind them, if they have as many copies.
+    fn take_loads(&mut self, nodes: &[Node], region: &Region, (rows, finder): (bool, &Finder)) {
+        let varies = |value: Value| {
+            let def = &region.values[value.index()];
+            if rows { def.by_row } else { def.by_x }
+        };
+        for pair in nodes.windows(2) {
+            let [Node::Inst(load), Node::Inst(next)] = pair else { continue };
+            let plain = load.mask == Value::NONE && next.mask == Value::NONE;
+            if plain
+                && matches!(load.op, Op::Load(Cell::W4 | Cell::W8, Form::Row | Form::One))
+                && takes_memory(next.op)
+                && next.args[1] == load.dst
+                && finder.uses(load.dst) == 1
+                && finder.defs.contains_key(&load.dst)
+                && varies(load.dst) == varies(next.dst)
+            {
+                self.loads.insert(load.dst, *load);
+            }
+        }
+        for node in nodes {
+            if let Node::Block(_, inner) | Node::Loop(inner) = node {
+                self.take_loads(inner, region, (rows, finder));
+            }
+        }
     }
 
     /// Takes products by 2, 4 and 8 into the sums, if they are for nothing else.
@@ -85,22 +118,40 @@ impl Folds {
         self.sums.get(&address).copied()
     }
 
+    /// Returns the load of a value that is an operand in memory.
+    pub fn load(&self, value: Value) -> Option<Inst> {
+        self.loads.get(&value).copied()
+    }
+
     /// Returns whether the instruction needs no code.
     pub fn covers(&self, inst: &Inst) -> bool {
-        self.sums.contains_key(&inst.dst) || self.products.contains(&inst.dst)
+        let dst = inst.dst;
+        self.sums.contains_key(&dst) || self.products.contains(&dst) || self.loads.contains_key(&dst)
     }
 
     /// Calls `f` with each value that the code of an instruction reads.
     pub fn each_use(&self, inst: &Inst, f: &mut impl FnMut(Value)) {
         for value in inst.uses() {
-            match self.sums.get(&value) {
-                Some(sum) => {
+            match (self.loads.get(&value), self.sums.get(&value)) {
+                (Some(load), _) => self.each_use(load, f),
+                (_, Some(sum)) => {
                     f(sum.base);
                     f(sum.index);
                 }
-                None => f(value),
+                (None, None) => f(value),
             }
         }
+    }
+}
+
+/// Returns whether an operation is one instruction, whose last operand may lie in memory.
+fn takes_memory(op: Op) -> bool {
+    let Op::Vector(bin, elem) = op else { return false };
+    match bin {
+        Bin::Add | Bin::Sub | Bin::Mul => true,
+        Bin::Div => elem.is_float(),
+        Bin::And | Bin::Or | Bin::Xor => !elem.is_float(),
+        Bin::Shl | Bin::Shr | Bin::Rem | Bin::Min | Bin::Max => false,
     }
 }
 

@@ -6,6 +6,7 @@ mod eval;
 pub(crate) mod kernels;
 mod random;
 mod rules;
+mod whole;
 
 use std::rc::Rc;
 

@@ -16,13 +16,22 @@ impl Emit<'_> {
         let [a, b, _] = inst.args;
         let (ty, wide) = (self.ty(inst.dst), elem.is_wide());
         let len = self.len(ty);
-        let (x, y) = (self.vector(a, copy, V[1]), self.vector(b, copy, V[2]));
         let op = match (bin, wide) {
             (Bin::Min, false) => V3::MinPs,
             (Bin::Min, true) => V3::MinPd,
             (_, false) => V3::MaxPs,
             (_, true) => V3::MaxPd,
         };
+        // The hardware takes its second operand if one is a NaN or both are equal.
+        let settled =
+            if self.settles(bin, wide, b) { Some((a, b)) } else { self.settles(bin, wide, a).then_some((b, a)) };
+        if let Some((first, second)) = settled {
+            let (x, d) = (self.vector(first, copy, V[1]), self.vector_for(inst.dst, copy, V[0]));
+            let y = self.src(second, copy, V[2]);
+            self.asm.v3(op, len, d, x, y, Masking::None);
+            return self.put_vector(inst.dst, copy, d);
+        }
+        let (x, y) = (self.vector(a, copy, V[1]), self.vector(b, copy, V[2]));
         if !self.evex() {
             // Choices look at signs only.
             self.asm.cmp_vex(wide, len, V[4], y, y, 3);
@@ -47,6 +56,20 @@ impl Emit<'_> {
         self.asm.v3(op, len, V[3], x, y, Masking::None);
         self.merge(ty, V[3], x, K7);
         self.put_vector(inst.dst, copy, V[3]);
+    }
+
+    /// Returns whether a value is a constant that is right wherever an extreme is not decided by order: a number, and if it is zero, the
+    /// zero of the better sign.
+    fn settles(&self, bin: Bin, wide: bool, value: Value) -> bool {
+        let splat = self.region.setup.iter().find_map(|inst| match inst.op {
+            Op::Splat(bits) if inst.dst == value => Some(bits),
+            _ => None,
+        });
+        let (sign, infinity) = if wide { (1 << 63, 0x7ff << 52) } else { (1 << 31, 0x7f80_0000) };
+        splat.is_some_and(|bits| {
+            let magnitude = bits & (sign - 1);
+            magnitude <= infinity && (magnitude != 0 || (bits & sign != 0) == (bin == Bin::Min))
+        })
     }
 
     /// As `lanes::wide`: an estimate and a correction, perturbed up and down; where both do not round to the same number, or the

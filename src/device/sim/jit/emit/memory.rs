@@ -106,6 +106,14 @@ impl Emit<'_> {
         Mem::index(base, X, cell.size() as u8, (copy * self.shape.width) as i32 * cell.size())
     }
 
+    /// Returns what a load reads, as an operand. Overwrites `rax` and `rcx`.
+    pub(super) fn loaded(&mut self, load: &Inst, copy: usize) -> Src {
+        match load.op {
+            Op::Load(cell, Form::Row) => Src::Mem(self.row(load.args[0], cell, copy)),
+            _ => Src::Broadcast(self.at(load.args[0], copy)),
+        }
+    }
+
     /// Returns the address of a vector's lanes in a column of a local array, `columns` behind the one at an address.
     fn own(&mut self, address: Value, cell: Cell, columns: i32, copy: usize) -> Mem {
         let base = self.gpr(address, copy, Gpr::RAX);

@@ -135,8 +135,12 @@ impl Emit<'_> {
         }
     }
 
-    /// Returns a vector as the last operand of an instruction with elements of its size; the register may be used for it.
+    /// Returns a vector as the last operand of an instruction with elements of its size; the register may be used for it, and, for what
+    /// [folds](super::super::fold) load, `rax` and `rcx`.
     pub(super) fn src(&mut self, value: Value, copy: usize, scratch: Vreg) -> Src {
+        if let Some(load) = self.allocation.folds.load(value) {
+            return self.loaded(&load, copy);
+        }
         match self.loc(value, copy) {
             Loc::Vector(n) => Src::Reg(Vreg(n)),
             Loc::Slot(offset) => Src::Mem(Self::slot(offset)),

@@ -394,3 +394,25 @@ fn r10_own() {
         "R9 checked: no access has the address %1 in `store.w4.row %1, %4 under %0`",
     );
 }
+
+/// In regions for whole groups, what has no mask is for all lanes, and coordinates have bounds.
+#[test]
+fn whole_groups() {
+    let whole = VALID.replacen("weight 20", "weight 20 whole 16, 4, 1", 1);
+    check_in(&whole, "", "", "");
+    let row = "check_row(1) %3, %4, %2";
+    check(&format!("{row} under %0"), row, &format!("R3 masks: no mask in `{row}`"));
+    check_in(&whole, &format!("{row} under %0"), row, "");
+    let store = "store.w4.row %5, %11";
+    check_in(&whole, &format!("{store} under %0"), store, &format!("R9 checked: `{row}` is missing in `{store}`"));
+    let both = whole.replacen(&format!("{row} under %0"), row, 1);
+    check_in(&both, &format!("{store} under %0"), store, "");
+    // Without the check, the extents have to prove it.
+    let small = VALID.replacen("extent(mem 0, axis 0)", "const 16", 1).replacen(&format!("{row} under %0\n"), "\n", 1);
+    let load = "%11 = load.w4.row %5 under %0";
+    let missing = format!("R9 checked: `{row}` is missing in `{load}`");
+    check_in(&small, "", "", &missing);
+    check_in(&small, "weight 20", "weight 20 whole 16, 4, 1", "");
+    check_in(&small, "weight 20", "weight 20 whole 17, 4, 1", &missing);
+    check_in(&small, "weight 20", "weight 20 whole 0, 0, 0", &missing);
+}
