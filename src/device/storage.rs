@@ -112,6 +112,13 @@ impl Storage {
         Ok(self.host.get_mut().map_or(&mut [], |bytes| bytes))
     }
 
+    /// Returns the bytes for writing if no device has a copy of them.
+    #[inline]
+    pub(crate) fn own_mut(&mut self) -> Option<&mut [u8]> {
+        let remote = self.remote.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if remote.is_some() { None } else { self.host.get_mut().map(|bytes| &mut bytes[..]) }
+    }
+
     /// Copies some of the bytes of an array that only a device has; `None` if they are on the host, or if so much has been read
     /// in parts that the whole should be copied.
     pub fn peek(&self, offset: usize, len: usize) -> Result<Option<Vec<u8>>, DeviceError> {

@@ -141,6 +141,12 @@ impl Array {
         Ok(self.storage_mut()?.bytes_mut()?)
     }
 
+    /// Returns the bytes for writing if they are on the host alone and belong to this array alone.
+    #[inline]
+    pub(crate) fn own_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Arc::get_mut(&mut self.data)?.own_mut()
+    }
+
     /// Returns the storage.
     pub(crate) fn storage(&self) -> &Storage {
         &self.data

@@ -73,14 +73,17 @@ impl Machine<'_> {
         // For slices and columns, the array itself checks the type of the value.
         if !place.is_part() {
             let old = match root.kind {
-                ExprKind::Local(local) if steps.is_empty() => frame.get(local).cloned(),
+                ExprKind::Local(local) if steps.is_empty() => frame.get(local),
                 ExprKind::Global(id) if steps.is_empty() => self.interp.globals.get(id.index()).cloned().flatten(),
                 _ => None,
             };
             value = self.assignable(frame, &place.ty, old.as_ref(), value, place.span)?;
         }
+        if let (ExprKind::Local(local), []) = (&root.kind, steps) {
+            return self.set_local(frame, *local, value, place.span);
+        }
         let slot = match root.kind {
-            ExprKind::Local(local) => Some(frame.slot(local)),
+            ExprKind::Local(local) => Some(frame.place(local)),
             ExprKind::Global(global) => self.interp.globals.get_mut(global.index()),
             _ => None,
         };

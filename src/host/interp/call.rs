@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::{room, stop};
-use crate::check::typed::{Access, Expr, Fn, FnRef, GenericArg, GenericKind, Param, Signature, Type};
+use crate::check::typed::{Access, Expr, Fn, FnRef, GenericArg, GenericKind, LocalId, Param, Signature, Type};
 use crate::host::ops;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
@@ -77,26 +77,17 @@ impl Machine<'_> {
         for (i, (param, value)) in function.sig.params.iter().zip(&mut values).enumerate() {
             self.argument(&function.sig, inner, param, value, spans.get(i).copied().unwrap_or(span))?;
         }
-        inner.locals = vec![None; body.locals.len()];
-        for (slot, value) in inner.locals.iter_mut().zip(values) {
-            *slot = Some(value);
+        let code = self.instance(&body, &inner.generics);
+        inner.prepare(&code);
+        for (i, value) in values.into_iter().enumerate() {
+            self.set_local(inner, LocalId::new(i), value, spans.get(i).copied().unwrap_or(span))?;
         }
-        if let Some(limit) = self.interp.too_deep() {
-            let title = format!("calls are nested more than {limit} deep");
-            let diagnostic =
-                Diagnostic::error("E0517", title).at(span, format!("`{}` is called once more here", function.name));
-            return Err(self.error(diagnostic.help("does the recursion end? a loop needs no depth")));
-        }
+        self.deeper(function, span)?;
         self.interp.depth += 1;
-        inner.body = Some(body.clone());
-        let result = self.block(inner, &body.root);
+        inner.body = Some(body);
+        let done = self.run(inner, 0);
         self.interp.depth -= 1;
-        let (value, at) = match result {
-            Err(Signal::Return(value, at)) => (value, at),
-            Err(Signal::Error(fault)) => return Err(Signal::Error(Box::new(self.traced(*fault, function, span)))),
-            other => (other?, body.root.tail.as_ref().map_or(span, |tail| tail.span)),
-        };
-        self.result(function, inner, value, at)
+        self.returned(done, function, inner, span)
     }
 
     /// Checks and converts an argument where binding has not done so: computed dimensions, and untyped literals.
@@ -115,7 +106,7 @@ impl Machine<'_> {
     }
 
     /// Checks the result of a function against its signature and converts literals.
-    fn result(&mut self, function: &Fn, inner: &mut Frame, mut value: Value, at: Span) -> Eval {
+    pub(super) fn result(&mut self, function: &Fn, inner: &mut Frame, mut value: Value, at: Span) -> Eval {
         match (&function.result, &value) {
             (Type::Unit, _) => return Ok(value),
             (Type::Scalar(s), Value::Scalar(number)) if *s == number.ty => return Ok(value),
@@ -130,7 +121,7 @@ impl Machine<'_> {
     }
 
     /// Adds a call to the trace of an error: the innermost calls are shown, the others counted.
-    fn traced(&mut self, mut fault: Diagnostic, function: &Fn, call: Span) -> Diagnostic {
+    pub(super) fn traced(&mut self, mut fault: Diagnostic, function: &Fn, call: Span) -> Diagnostic {
         const SHOWN: usize = 3;
         let says = format!("`{}` is called here", function.name);
         let shown = fault.labels.iter().filter(|label| label.text.ends_with("is called here")).count();
@@ -182,7 +173,11 @@ impl Machine<'_> {
         inner: &mut Frame,
     ) -> Eval<()> {
         for i in 0..function.sig.params.len() {
-            if let (Some(Some(place)), Some(value)) = (places.get(i), inner.locals.get_mut(i).and_then(Option::take)) {
+            let local = LocalId::new(i);
+            let Some(Some(place)) = places.get(i) else { continue };
+            // Taken, so that the array is the caller's alone again.
+            let value = inner.locals.get_mut(i).and_then(Option::take).or_else(|| inner.get(local));
+            if let Some(value) = value {
                 self.put(frame, place.arg, (place.root, &place.steps), value)?;
             }
         }
@@ -204,7 +199,7 @@ impl Machine<'_> {
             given.push(self.generic(frame, sig, i, generic, span)?);
         }
         let (arguments, dims) = self.fit(sig, given, values, spans, span)?;
-        Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims, body: None })
+        Ok(Frame::new(arguments.into(), dims))
     }
 
     fn frame_for(
@@ -217,7 +212,7 @@ impl Machine<'_> {
     ) -> Eval<Frame> {
         let given = arguments.iter().cloned().map(Some).collect();
         let (arguments, dims) = self.fit(sig, given, values, spans, span)?;
-        Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims, body: None })
+        Ok(Frame::new(arguments.into(), dims))
     }
 
     /// Infers type arguments and dimensions from the values of a call.

@@ -16,6 +16,7 @@ use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
 
+use super::code::COMPUTED;
 use super::conform::{Extents, Place};
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
@@ -51,8 +52,11 @@ impl Machine<'_> {
             ExprKind::Float(value) => self.literal(frame, Literal::Float(*value), &expr.ty, expr.span),
             ExprKind::Bool(value) => Ok(Value::bool(*value)),
             ExprKind::Str(parts) => self.string(frame, parts),
+            ExprKind::Local(local) if local.index() >= COMPUTED => {
+                self.computed(frame, local.index() - COMPUTED, expr.span)
+            }
             ExprKind::Local(local) => match frame.get(*local) {
-                Some(value) => Ok(value.clone()),
+                Some(value) => Ok(value),
                 None => Err(self.unset(expr.span)),
             },
             ExprKind::Global(id) => self.global(*id, expr.span),
@@ -133,14 +137,7 @@ impl Machine<'_> {
                 let (start, end, step) = self.range_bounds(frame, start, end, step, expr.span)?;
                 Ok(Value::Range(Range { start, end, step, inclusive: *inclusive }))
             }
-            ExprKind::If { cond, then, other } => {
-                if self.truth(frame, cond)? {
-                    self.block(frame, then)
-                } else {
-                    other.as_ref().map_or(Ok(Value::Unit), |other| self.block(frame, other))
-                }
-            }
-            ExprKind::Block(block) => self.block(frame, block),
+            ExprKind::If { .. } | ExprKind::Block(_) => self.by_itself(frame, expr),
             ExprKind::Tuple(parts) => {
                 let parts = parts.iter().map(|p| self.eval(frame, p)).collect::<Eval<Vec<_>>>()?;
                 Ok(if parts.is_empty() { Value::Unit } else { Value::Tuple(parts) })
@@ -168,19 +165,22 @@ impl Machine<'_> {
 
     /// Stops a run with arithmetic checks at an operation that loses information, such as an overflow.
     pub(crate) fn sound(&self, span: Span, check: impl FnOnce() -> Outcome<()>) -> Eval<()> {
-        // A constant has one value, whether the run is checked or not.
-        let checked = self.interp.options.control.checks.arithmetic || !self.interp.computing.is_empty();
-        if checked { check().map_err(|problem| self.problem(problem, span)) } else { Ok(()) }
+        if self.checked() { check().map_err(|problem| self.problem(problem, span)) } else { Ok(()) }
     }
 
     /// Evaluates a condition.
     pub(crate) fn truth(&mut self, frame: &mut Frame, cond: &Expr) -> Eval<bool> {
         let value = self.eval(frame, cond)?;
+        self.truth_of(&value, cond.span)
+    }
+
+    /// Returns the value of a condition.
+    pub(super) fn truth_of(&self, value: &Value, span: Span) -> Eval<bool> {
         match value.as_bool() {
             Some(b) => Ok(b),
             None => Err(self.error(
                 Diagnostic::error("E0513", format!("a condition has to be `bool`, not `{}`", value.type_name()))
-                    .at(cond.span, "decides which way to go")
+                    .at(span, "decides which way to go")
                     .help("compare it: `x != 0`, or `all(x > 0)` for an array"),
             )),
         }
@@ -192,7 +192,7 @@ impl Machine<'_> {
         self.as_integer(&value, expr.span)
     }
 
-    fn as_integer(&self, value: &Value, span: Span) -> Eval<i64> {
+    pub(super) fn as_integer(&self, value: &Value, span: Span) -> Eval<i64> {
         match value.as_int().and_then(|i| i64::try_from(i).ok()) {
             Some(i) => Ok(i),
             None => Err(self.error(
@@ -254,7 +254,7 @@ impl Machine<'_> {
         self.error(diagnostic)
     }
 
-    fn unset(&self, span: Span) -> Signal {
+    pub(super) fn unset(&self, span: Span) -> Signal {
         let diagnostic =
             Diagnostic::error("E0515", "this variable has no value yet").at(span, "read before it is written");
         self.error(diagnostic.help("give it a value where it is declared"))
@@ -393,16 +393,6 @@ impl Machine<'_> {
         Ok((start, end, by))
     }
 
-    /// Returns the scalar type of a range.
-    pub(crate) fn range_scalar(&mut self, frame: &Frame, start: Bound<'_>, end: Bound<'_>) -> Eval<Scalar> {
-        for bound in [start, end].into_iter().flatten() {
-            if let Type::Scalar(s) = self.concrete(frame, &bound.ty) {
-                return Ok(s);
-            }
-        }
-        Ok(Scalar::I32)
-    }
-
     fn array_literal(&mut self, frame: &mut Frame, items: &[Expr], expr: &Expr) -> Eval {
         let (items, rows) = in_rows(items, &expr.ty);
         let mut values = room::vec(items.len());
@@ -476,7 +466,12 @@ impl Machine<'_> {
 
     /// Returns a problem as a diagnostic with a location and labels on what has caused it. The failure of a device has other
     /// causes: it belongs to the whole statement, whose operand happened to be read first.
-    fn problem_because(&self, problem: Problem, span: Span, causes: impl FnOnce() -> Vec<(Span, String)>) -> Signal {
+    pub(super) fn problem_because(
+        &self,
+        problem: Problem,
+        span: Span,
+        causes: impl FnOnce() -> Vec<(Span, String)>,
+    ) -> Signal {
         if problem.device.is_some() {
             return self.error(problem.at(self.interp.at));
         }
@@ -484,7 +479,7 @@ impl Machine<'_> {
         self.error(causes.fold(problem.at(span), |diagnostic, (span, text)| diagnostic.because(span, text)))
     }
 
-    fn index_problem(&self, problem: Problem, base: (&Expr, &str), indices: &[Expr], span: Span) -> Signal {
+    pub(super) fn index_problem(&self, problem: Problem, base: (&Expr, &str), indices: &[Expr], span: Span) -> Signal {
         let place = indices.first().map_or(span, |i| i.span.to(indices[indices.len() - 1].span));
         self.problem_because(problem, place, || vec![(base.0.span, base.1.to_string())])
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{
-    Access, ArrayType, Body, Dim, Expr, ExprKind, FnRef, Geometry, Kernel, KernelId, Launch, ModuleId, Program, Type,
+    Access, ArrayType, Body, Dim, Expr, ExprKind, FnRef, Geometry, Kernel, KernelId, Launch, LocalId, ModuleId,
+    Program, Type,
 };
 use crate::check::walk;
 use crate::compile;
@@ -143,11 +144,10 @@ impl Machine<'_> {
             }
         }
         let dims = dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect();
-        let locals = kernel.body.as_ref().map_or(0, |b| b.locals.len());
-        let mut frame = Frame { locals: vec![None; locals], generics: arguments.into(), dims, body: None };
-        for (slot, (value, param)) in frame.locals.iter_mut().zip(values.iter().zip(&kernel.sig.params)) {
+        let mut frame = Frame::new(arguments.into(), dims);
+        for (i, (value, param)) in values.iter().zip(&kernel.sig.params).enumerate() {
             if !matches!(param.ty, Type::Array(_)) {
-                *slot = value.clone();
+                *frame.place(LocalId::new(i)) = value.clone();
             }
         }
         Ok(frame)

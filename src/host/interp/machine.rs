@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::code::Codes;
+use super::frame::Frame;
 use super::kernels::Kernels;
 use super::layout::Layouts;
 use crate::base::diag::Diagnostic;
@@ -82,6 +84,10 @@ pub struct Interpreter {
     pub warnings: Vec<Diagnostic>,
     pub(super) warned: Vec<Diagnostic>,
     pub(crate) kernels: Kernels,
+    /// Compiled bodies of host code.
+    pub(crate) codes: Codes,
+    /// Frames of calls that have ended, for reuse.
+    pub(crate) frames: Vec<Frame>,
     /// Kernels of devices not currently in use, by device name.
     pub(crate) parked: Vec<(String, Kernels)>,
     /// Devices used by `on … { }` since launches were last waited for.

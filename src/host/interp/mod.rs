@@ -1,4 +1,4 @@
-//! The script interpreter: executes host code by walking the typed tree, and launches kernels through `dyn Device`.
+//! The script interpreter: compiles host code to bytecode ([`code`]), executes it, and launches kernels through `dyn Device`.
 //!
 //! It accesses the terminal and the file system only through [`World`].
 
@@ -7,8 +7,11 @@ mod bench;
 mod bind;
 mod builtin;
 mod call;
+mod code;
 mod conform;
 mod create;
+mod direct;
+mod element;
 mod eval;
 mod exec;
 mod extent;
@@ -18,6 +21,7 @@ mod launch;
 mod layout;
 mod machine;
 mod map;
+mod run;
 mod site;
 #[cfg(test)]
 mod tests;
@@ -32,7 +36,7 @@ use rustc_hash::FxHashMap;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::stop;
-use crate::check::typed::{Program, Section, Type};
+use crate::check::typed::{Body, Program, Section, StmtKind, Type};
 use crate::compile::Session;
 use crate::device::{Device, DeviceError, device_diagnostic};
 use crate::host::array::Element;
@@ -42,12 +46,14 @@ use crate::host::value::{Record, Value};
 use crate::ir::Checks;
 
 pub(crate) use bench::BenchResult;
+use code::{Code, Codes, Source};
 use frame::Frame;
 use kernels::Kernels;
 pub(crate) use launch::constant_block;
 use layout::Layouts;
 pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
+use run::Done;
 
 /// Index of the random substream with which `test` and `bench` blocks start.
 const OF_SECTIONS: u64 = 1 << 63;
@@ -78,6 +84,8 @@ impl Interpreter {
             pipelined: false,
             hints: false,
             kernels: Kernels::default(),
+            codes: Codes::default(),
+            frames: Vec::new(),
             parked: Vec::new(),
             visited: Vec::new(),
             layouts: Layouts::default(),
@@ -111,10 +119,9 @@ impl Interpreter {
     ) -> Result<Option<Last>, Box<Diagnostic>> {
         let Some(chunk) = session.program.chunks.get(chunk).cloned() else { return Ok(None) };
         let mut machine = self.machine(session, world);
-        let mut frame = Frame::of_body(&chunk.body);
         let ran = machine.guarded(|machine| {
             machine.compile_ahead(session.main);
-            let last = machine.chunk(&mut frame, &chunk.body.root)?;
+            let last = machine.chunk(&chunk.body)?;
             // The value will be shown later, when a device failure can no longer be located.
             if let Some(last) = last.as_ref().filter(|last| !last.quiet) {
                 settle(&last.value).map_err(|p| machine.problem(p, machine.interp.at))?;
@@ -132,8 +139,10 @@ impl Interpreter {
         world: &mut dyn World,
     ) -> Result<(), Box<Diagnostic>> {
         let body = session.program.tests[id].body.clone();
-        let mut frame = Frame::of_body(&body);
-        let ran = self.section(session, world, |machine| machine.block(&mut frame, &body.root).map(drop));
+        let ran = self.section(session, world, |machine| {
+            let mut frame = machine.frame_of(&body);
+            machine.whole(&mut frame).map(drop)
+        });
         self.settled(ran, ())
     }
 
@@ -243,6 +252,7 @@ impl Interpreter {
     pub(crate) fn forget_kernels(&mut self) {
         self.kernels = Kernels::default();
         self.parked.clear();
+        self.codes = Codes::default();
         self.layouts = Layouts::default();
     }
 
@@ -255,6 +265,39 @@ impl Interpreter {
         self.computing.clear();
         self.ended = None;
         Machine { interp: self, program: &session.program, sources: &session.sources, world }
+    }
+}
+
+impl Machine<'_> {
+    /// Executes the statements of a chunk; returns the value of the last if it is an expression.
+    fn chunk(&mut self, body: &Body) -> Eval<Option<Last>> {
+        let mut frame = self.frame(code::build(self.program, &[], Source::Chunk(body), self.checked()));
+        let value = self.whole(&mut frame)?;
+        let (ty, quiet) = match (&body.root.tail, body.root.stmts.last().map(|stmt| &stmt.kind)) {
+            (Some(tail), _) => (tail.ty.clone(), false),
+            (None, Some(StmtKind::Expr { expr, quiet })) => (expr.ty.clone(), *quiet),
+            _ => return Ok(None),
+        };
+        Ok(Some(Last { value, ty, quiet }).filter(|last| !matches!(last.value, Value::Unit)))
+    }
+
+    /// Compiles a body without a signature and returns a frame to run it in.
+    pub(crate) fn frame_of(&mut self, body: &Body) -> Frame {
+        self.frame(code::build(self.program, &[], Source::Body(body), self.checked()))
+    }
+
+    fn frame(&self, code: Code) -> Frame {
+        let mut frame = Frame::empty();
+        frame.prepare(&Arc::new(code));
+        frame
+    }
+
+    /// Runs the code of a frame from its beginning.
+    pub(crate) fn whole(&mut self, frame: &mut Frame) -> Eval {
+        match self.run(frame, 0)? {
+            Done::End(value) => Ok(value),
+            Done::Return(value, at) => Err(Signal::Return(value, at)),
+        }
     }
 }
 

@@ -100,7 +100,7 @@ impl Sites {
             kernel: launch.kernel,
             missing: missing.collect(),
             kinds,
-            inner: Frame { locals: vec![], generics: inner.generics.clone(), dims: inner.dims.clone(), body: None },
+            inner: Frame::new(inner.generics.clone(), inner.dims.clone()),
             executable: executable.clone(),
             extents,
             hidden: hidden.to_vec(),

@@ -1,11 +1,9 @@
 //! Text in scripts: string interpolation, `print`, arrays of texts, text files, and `exit`.
 
-use smol_str::ToSmolStr;
-
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::{room, stop};
-use crate::check::typed::{Block, Expr, LocalId, StrPart};
+use crate::check::typed::{Expr, StrPart};
 use crate::host::value::Value;
 use crate::host::{files, format, ops};
 
@@ -75,17 +73,6 @@ impl Machine<'_> {
             texts.push(text);
         }
         self.settle_problem(ops::text::texts(texts), span)
-    }
-
-    /// Executes `for c in text`.
-    pub(super) fn characters(&mut self, frame: &mut Frame, var: LocalId, text: &str, body: &Block) -> Eval<()> {
-        for character in text.chars() {
-            frame.set(var, Value::Str(character.to_smolstr()));
-            if self.iteration(frame, body)? {
-                return Ok(());
-            }
-        }
-        Ok(())
     }
 
     /// Evaluates `parse(f64, text)`. If the checker did not know whether `text` is one text or an array, the type is a named

@@ -19,6 +19,9 @@ struct Plan {
     most: usize,
 }
 
+/// Runs a block once.
+type Run<'r, M> = &'r mut dyn FnMut(&mut M, &mut Frame) -> Eval;
+
 /// Maximum number of runs queued on a device before their times are read.
 const QUEUED: usize = 16;
 
@@ -28,16 +31,17 @@ const BENCH: Plan = Plan { budget: Duration::from_millis(1000), least: 5, most: 
 impl Machine<'_> {
     /// Evaluates `time { … }`.
     pub(crate) fn time(&mut self, frame: &mut Frame, block: &Block) -> Eval {
-        let samples = self.samples(frame, block, &TIME)?;
+        let samples = self.samples(frame, &mut |machine, frame| machine.block(frame, block), block.span, &TIME)?;
         let result = BenchResult { samples, ..BenchResult::default() };
         let (min, max) = result.samples.iter().fold((f64::INFINITY, 0.0f64), |(a, b), &s| (a.min(s), b.max(s)));
         Ok(Value::Timing(Timing { median: result.median(), min, max, runs: result.samples.len() as u32 }))
     }
 
     pub(crate) fn bench(&mut self, section: &Section) -> Eval<BenchResult> {
-        let mut frame = Frame::of_body(&section.body);
-        let mut result =
-            BenchResult { samples: self.samples(&mut frame, &section.body.root, &BENCH)?, ..BenchResult::default() };
+        let mut frame = self.frame_of(&section.body);
+        let run = &mut |machine: &mut Self, frame: &mut Frame| machine.whole(frame);
+        let samples = self.samples(&mut frame, run, section.body.root.span, &BENCH)?;
+        let mut result = BenchResult { samples, ..BenchResult::default() };
         for (name, rate) in &section.rates {
             let value = number(&self.eval(&mut frame, rate)?);
             match name.as_str() {
@@ -51,29 +55,29 @@ impl Machine<'_> {
 
     /// Runs a section `runs` times; returns the seconds per run.
     pub(crate) fn repeat(&mut self, section: &Section, runs: u32) -> Eval<f64> {
-        let mut frame = Frame::of_body(&section.body);
+        let mut frame = self.frame_of(&section.body);
         let begin = Instant::now();
         for _ in 0..runs {
             self.poll(section.body.root.span)?;
-            self.block(&mut frame, &section.body.root)?;
+            self.whole(&mut frame)?;
         }
         self.finish(section.body.root.span)?;
         Ok(begin.elapsed().as_secs_f64() / f64::from(runs.max(1)))
     }
 
     /// Runs a block once for warm-up and then takes samples according to the plan.
-    fn samples(&mut self, frame: &mut Frame, block: &Block, plan: &Plan) -> Eval<Vec<f64>> {
-        self.block(frame, block)?;
-        self.finish(block.span)?;
+    fn samples(&mut self, frame: &mut Frame, run: Run<'_, Self>, span: Span, plan: &Plan) -> Eval<Vec<f64>> {
+        run(self, frame)?;
+        self.finish(span)?;
         let start = Instant::now();
         let mut samples = Vec::new();
         while samples.len() < plan.least || (start.elapsed() < plan.budget && samples.len() < plan.most) {
-            self.poll(block.span)?;
+            self.poll(span)?;
             match self.interp.options.device.is_remote() {
-                true => self.remote_samples(frame, block, &mut samples)?,
+                true => self.remote_samples(frame, run, span, &mut samples)?,
                 false => {
                     let begin = Instant::now();
-                    self.block(frame, block)?;
+                    run(self, frame)?;
                     samples.push(begin.elapsed().as_secs_f64());
                 }
             }
@@ -84,18 +88,24 @@ impl Machine<'_> {
 
     /// Takes several samples with the device's clock. The runs are queued, so that the host's launch overhead overlaps with the
     /// previous run.
-    fn remote_samples(&mut self, frame: &mut Frame, block: &Block, samples: &mut Vec<f64>) -> Eval<()> {
+    fn remote_samples(
+        &mut self,
+        frame: &mut Frame,
+        run: Run<'_, Self>,
+        span: Span,
+        samples: &mut Vec<f64>,
+    ) -> Eval<()> {
         let device = self.interp.options.device.clone();
         let mut marks = vec![device.mark()];
         let begin = Instant::now();
         for _ in 0..QUEUED {
-            self.block(frame, block)?;
+            run(self, frame)?;
             marks.push(device.mark());
             if begin.elapsed() > Duration::from_millis(100) {
                 break;
             }
         }
-        self.finish(block.span)?;
+        self.finish(span)?;
         let (runs, elapsed) = (marks.len().max(2) - 1, begin.elapsed().as_secs_f64());
         for pair in marks.windows(2) {
             let taken = match pair {
