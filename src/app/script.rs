@@ -14,7 +14,7 @@ use crate::compile::{Outcome, Session};
 use crate::device::sim::Simulator;
 use crate::device::{Control, Device, Devices};
 use crate::host;
-use crate::host::interp::{Interpreter, Options, World};
+use crate::host::interp::{Copies, Interpreter, Options, World};
 use crate::host::value::Value;
 use crate::ir::Checks;
 
@@ -30,6 +30,8 @@ pub(crate) struct Limits {
     pub hints: bool,
     pub trap_nan: bool,
     pub deterministic: bool,
+    /// Whether to count the copies of arrays that each statement causes.
+    pub count_copies: bool,
     pub places: Places,
 }
 
@@ -69,6 +71,7 @@ impl Limits {
         let mut interpreter = Interpreter::new(Options { args, control, seed: self.seed, device });
         interpreter.devices = self.places.all.clone();
         interpreter.hints = self.hints;
+        interpreter.copies = self.count_copies.then(Copies::default);
         interpreter.stack_end = super::stack::end();
         interpreter
     }

@@ -50,6 +50,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     let machine = Machine::new(cli.usage);
     machine.set_isolation(cli.isolate);
     let mut limits = cli.limits;
+    limits.count_copies = cli.stats;
     if cli.task.runs() {
         match machine.choose(cli.device) {
             Ok(device) => limits.places = Places { device: Some(device), all: Some(machine.clone()) },

@@ -3,13 +3,14 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::args;
+use super::{args, stats};
 use crate::app::context::Context;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
 use crate::app::{disk, exit, progress};
 use crate::base::source::FileId;
 use crate::compile::Session;
+use crate::host::interp::Interpreter;
 use crate::syntax::{self, token::Tok};
 
 /// Runs a script file; `-` is standard input.
@@ -74,6 +75,15 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
         return exit::FAILURE;
     };
     let mut interpreter = context.limits.interpreter(&context.interrupt, args);
+    let code = run(&compiled, &mut interpreter, show_value, context);
+    if let Some(copies) = &interpreter.copies {
+        let lines = stats::copies(copies, &compiled.session.sources);
+        lines.iter().for_each(|line| context.console.error_line(line));
+    }
+    code
+}
+
+fn run(compiled: &Compiled, interpreter: &mut Interpreter, show_value: bool, context: &mut Context) -> u8 {
     for chunk in compiled.chunks.clone() {
         let watch = progress::watch(&interpreter.options.control.progress);
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });

@@ -1,7 +1,9 @@
-//! `--stats`: a device's statistics in one line.
+//! `--stats`: a device's statistics in one line, and the lines of a script that copy arrays to a device and back.
 
 use super::test::duration;
+use crate::base::source::Sources;
 use crate::device::{Device, MachineCode, Statistics, size};
+use crate::host::interp::{Copied, Copies};
 
 pub(crate) fn line(device: &dyn Device) -> String {
     let s = device.statistics();
@@ -28,6 +30,29 @@ pub(crate) fn line(device: &dyn Device) -> String {
         size(s.held),
         size(s.held_most),
     )
+}
+
+/// Maximum number of statements shown.
+const SHOWN: usize = 5;
+
+/// Returns the statements that cause copies between host and device.
+pub(crate) fn copies(copies: &Copies, sources: &Sources) -> Vec<String> {
+    let statements = copies.statements();
+    let mut lines: Vec<String> = Vec::new();
+    for (span, Copied { to_device, back }) in statements.iter().take(SHOWN) {
+        let place = format!("{}:{}", sources.name(span.file), sources.line_column(*span).0);
+        let some = |(count, bytes): (u64, u64), way: &str| {
+            let word = if count == 1 { "copy" } else { "copies" };
+            (count > 0).then(|| format!("{count} {word} {way} ({})", size(bytes)))
+        };
+        let ways: Vec<String> =
+            [some(*to_device, "to the device"), some(*back, "back")].into_iter().flatten().collect();
+        lines.push(format!("{place}: {}", ways.join(", ")));
+    }
+    if statements.len() > SHOWN {
+        lines.push(format!("{} more statements copy less", statements.len() - SHOWN));
+    }
+    lines
 }
 
 /// The simulator copies nothing and compiles only parts of kernels, their regions.

@@ -143,7 +143,7 @@ impl Machine<'_> {
                 ops::literal(&values, None).and_then(|a| ops::reshape(&a, &shape))
             }
             ArrayInit::None => {
-                let declared = frame.body.as_ref().and_then(|b| b.locals.get(local)).map(|l| l.ty.clone());
+                let declared = frame.body().and_then(|b| b.locals.get(local)).map(|l| l.ty.clone());
                 let element = match declared {
                     Some(Type::Array(array)) => self.concrete(frame, &array.element),
                     _ => Type::Scalar(Scalar::F32),
@@ -159,7 +159,7 @@ impl Machine<'_> {
 impl Machine<'_> {
     /// Returns the value of a variable whose type states its extents.
     fn copied_array(&mut self, frame: &mut Frame, local: LocalId, shape: &[i64], value: &Expr) -> Eval {
-        let declared = frame.body.as_ref().and_then(|body| body.locals.get(local)).map(|local| local.name.clone());
+        let declared = frame.body().and_then(|body| body.locals.get(local)).map(|local| local.name.clone());
         let name = declared.unwrap_or_default();
         let found = self.eval(frame, value)?;
         match &found {

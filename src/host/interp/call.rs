@@ -84,7 +84,6 @@ impl Machine<'_> {
         }
         self.deeper(function, span)?;
         self.interp.depth += 1;
-        inner.body = Some(body);
         let done = self.run(inner, 0);
         self.interp.depth -= 1;
         self.returned(done, function, inner, span)

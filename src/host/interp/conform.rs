@@ -184,7 +184,7 @@ impl Machine<'_> {
 
     fn name_of(&self, frame: &Frame, pattern: &Pattern) -> Option<String> {
         match pattern {
-            Pattern::Local(id) => Some(frame.body.as_ref()?.locals.get(*id)?.name.to_string()),
+            Pattern::Local(id) => Some(frame.body()?.locals.get(*id)?.name.to_string()),
             Pattern::Global(id) => Some(self.program.globals.get(*id)?.name.to_string()),
             Pattern::Discard | Pattern::Tuple(_) => None,
         }

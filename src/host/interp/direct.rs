@@ -1,6 +1,7 @@
 //! Calls of functions without compile-time parameters, whose arguments are scalars and arrays of variables.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -70,15 +71,16 @@ impl Machine<'_> {
         let function = &program.fns[call.id];
         let callee = self.code_of(call.id, function, span)?;
         // Recursion can run forever without a loop.
-        self.poll(span)?;
-        let mut inner = self.interp.frames.pop().unwrap_or_else(Frame::empty);
+        if self.interp.options.control.stop.load(Ordering::Relaxed) {
+            self.poll(span)?;
+        }
+        let mut inner = self.interp.frames.pop().unwrap_or_else(|| Box::new(Frame::empty()));
         inner.dims.resize(function.sig.dims.len(), None);
         if !self.pass(frame, &mut inner, &callee, function, call) {
             return self.indirect(frame, function, call, dst, span);
         }
         self.deeper(function, span)?;
         self.interp.depth += 1;
-        inner.body.clone_from(&callee.body);
         let done = self.run(&mut inner, 0);
         self.interp.depth -= 1;
         let value = self.returned(done, function, &mut inner, span)?;
@@ -144,13 +146,16 @@ impl Machine<'_> {
         let (value, at) = match done {
             Ok(Done::Return(value, at)) | Err(Signal::Return(value, at)) => (value, at),
             Ok(Done::End(value)) => {
-                let tail = inner.body.as_ref().and_then(|body| body.root.tail.as_ref().map(|tail| tail.span));
+                let tail = function.body.as_ref().and_then(|body| body.root.tail.as_ref().map(|tail| tail.span));
                 (value, tail.unwrap_or(span))
             }
             Err(Signal::Error(fault)) => return Err(Signal::Error(Box::new(self.traced(*fault, function, span)))),
             Err(other) => return Err(other),
         };
-        self.result(function, inner, value, at)
+        match (&function.result, &value) {
+            (Type::Scalar(ty), Value::Scalar(number)) if *ty == number.ty => Ok(value),
+            _ => self.result(function, inner, value, at),
+        }
     }
 }
 

@@ -14,6 +14,10 @@ fn position(array: &Array, element: &Element, slots: &[u64]) -> Option<usize> {
     if !matches!(array.element(), Kind::Scalar(ty) if *ty == element.ty) || array.rank() != element.indices.len() {
         return None;
     }
+    if let ([(slot, Scalar::I32)], [extent]) = (&element.indices[..], array.shape()) {
+        let index = slots[*slot as usize] as i32;
+        return if index >= 0 && (index as usize) < *extent { Some(index as usize) } else { None };
+    }
     let mut position = 0;
     for (&(slot, ty), &extent) in element.indices.iter().zip(array.shape()) {
         let bits = slots[slot as usize];
@@ -84,13 +88,14 @@ impl Machine<'_> {
     /// it has been written.
     #[inline(always)]
     pub(super) fn set_element_here(&mut self, frame: &mut Frame, element: &Element, value: u64) -> bool {
-        let slots = std::mem::take(&mut frame.slots);
-        let written = match self.base_mut(frame, element.base) {
-            Some(Value::Array(array)) => write(array, element, &slots, value),
-            _ => None,
+        let place = match element.base {
+            Base::Local(local) => frame.locals.get_mut(local.index()),
+            Base::Global(id) => self.interp.globals.get_mut(id.index()),
         };
-        frame.slots = slots;
-        written.is_some()
+        match place {
+            Some(Some(Value::Array(array))) => write(array, element, &frame.slots, value).is_some(),
+            _ => false,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::check::typed::{Expr, OnDevice, Pattern};
 use crate::device::{Device, DeviceError, Wanted, device_diagnostic};
 use crate::host::value::Value;
 
-use super::code::{Code, NodeKind};
+use super::code::{Code, Node, NodeKind};
 use super::frame::Frame;
 use super::machine::{Eval, Machine};
 
@@ -38,6 +38,19 @@ impl Machine<'_> {
     pub(super) fn node(&mut self, frame: &mut Frame, code: &Code, node: u32) -> Eval {
         let node = &code.nodes[node as usize];
         self.interp.at = node.at;
+        let value = self.node_value(frame, node);
+        self.count_copies(node.at);
+        value
+    }
+
+    /// Counts the copies since the last look for a statement.
+    pub(super) fn count_copies(&mut self, at: Span) {
+        if let Some(copies) = &mut self.interp.copies {
+            copies.look(&*self.interp.options.device, at);
+        }
+    }
+
+    fn node_value(&mut self, frame: &mut Frame, node: &Node) -> Eval {
         match &node.kind {
             NodeKind::Expr(expr) => return self.eval(frame, expr),
             NodeKind::Let { pattern, declared, value: expr } => {

@@ -23,8 +23,6 @@ pub(crate) struct Frame {
     pub generics: Arc<[Argument]>,
     /// By index in `sig.dims`; `None` where a dimension is not bound yet.
     pub dims: Vec<Option<i64>>,
-    /// The body of the function, which has the declared types of locals.
-    pub body: Option<Arc<Body>>,
 }
 
 impl Frame {
@@ -38,7 +36,6 @@ impl Frame {
             result: Value::Unit,
             generics,
             dims,
-            body: None,
         }
     }
 
@@ -52,7 +49,13 @@ impl Frame {
         if self.slots.len() < code.slots {
             self.slots.resize(code.slots, 0);
         }
-        self.locals.resize(code.locals, None);
+        if self.locals.len() < code.locals {
+            self.locals.resize(code.locals, None);
+        }
+        let first = code.first_constant as usize;
+        if let Some(slots) = self.slots.get_mut(first..first + code.constants.len()) {
+            slots.copy_from_slice(&code.constants);
+        }
         self.code = Some(code.clone());
     }
 
@@ -62,7 +65,11 @@ impl Frame {
         self.held.clear();
         self.dims.clear();
         self.result = Value::Unit;
-        self.body = None;
+    }
+
+    /// Returns the body of the function, which has the declared types of locals.
+    pub fn body(&self) -> Option<&Body> {
+        self.code.as_ref()?.body.as_deref()
     }
 
     /// Returns the value of a variable, as it is kept.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::code::Codes;
+use super::copies::Copies;
 use super::frame::Frame;
 use super::kernels::Kernels;
 use super::layout::Layouts;
@@ -87,7 +88,9 @@ pub struct Interpreter {
     /// Compiled bodies of host code.
     pub(crate) codes: Codes,
     /// Frames of calls that have ended, for reuse.
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) frames: Vec<Box<Frame>>,
+    /// Copies of arrays by statement, if they are to be counted.
+    pub(crate) copies: Option<Copies>,
     /// Kernels of devices not currently in use, by device name.
     pub(crate) parked: Vec<(String, Kernels)>,
     /// Devices used by `on … { }` since launches were last waited for.

@@ -9,6 +9,7 @@ mod builtin;
 mod call;
 mod code;
 mod conform;
+mod copies;
 mod create;
 mod direct;
 mod element;
@@ -47,6 +48,7 @@ use crate::ir::Checks;
 
 pub(crate) use bench::BenchResult;
 use code::{Code, Codes, Source};
+pub(crate) use copies::{Copied, Copies};
 use frame::Frame;
 use kernels::Kernels;
 pub(crate) use launch::constant_block;
@@ -86,6 +88,7 @@ impl Interpreter {
             kernels: Kernels::default(),
             codes: Codes::default(),
             frames: Vec::new(),
+            copies: None,
             parked: Vec::new(),
             visited: Vec::new(),
             layouts: Layouts::default(),

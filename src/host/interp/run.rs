@@ -1,6 +1,7 @@
 //! Executes code. In: a frame with its code, and where to begin. Out: the value, and whether the code returned from its function.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use smol_str::ToSmolStr;
 
@@ -30,14 +31,17 @@ enum Flow {
 }
 
 /// Returns the bits of a counter as the variable of its loop has them.
+#[inline(always)]
 fn narrow(counter: i64, bits: u8) -> u64 {
-    counter as u64 & (u64::MAX >> (64 - u32::from(bits.clamp(1, 64))))
+    counter as u64 & (u64::MAX >> (64 - u32::from(bits & 127)))
 }
 
+#[inline(always)]
 fn f32s(a: u64, b: u64) -> (f32, f32) {
     (f32::from_bits(a as u32), f32::from_bits(b as u32))
 }
 
+#[inline(always)]
 fn f64s(a: u64, b: u64) -> (f64, f64) {
     (f64::from_bits(a), f64::from_bits(b))
 }
@@ -142,17 +146,17 @@ impl Machine<'_> {
                 }
                 Op::Poll => self.poll_at(&code, pc)?,
                 Op::Enter { state, var, count, exit } => {
-                    let [counter, end, step] = [0, 1, 2].map(|k| slots[state as usize + k] as i64);
+                    let (counter, end) = (slots[state as usize] as i64, slots[state as usize + 1] as i64);
                     if !counts(counter, end, count.up, count.inclusive) {
                         pc = exit as usize;
                         continue;
                     }
-                    debug_assert!(step != 0);
                     slots[var as usize] = narrow(counter, count.bits);
                     self.poll_at(&code, pc)?;
                 }
                 Op::Again { state, var, count, body } => {
-                    let [counter, end, step] = [0, 1, 2].map(|k| slots[state as usize + k] as i64);
+                    let (counter, end) = (slots[state as usize] as i64, slots[state as usize + 1] as i64);
+                    let step = slots[state as usize + 2] as i64;
                     if let Some(next) = counter.checked_add(step)
                         && counts(next, end, count.up, count.inclusive)
                     {
@@ -195,8 +199,8 @@ impl Machine<'_> {
                     }
                 }
                 Op::Math { function, ty, count, dst, args } => {
-                    let args = [0, 1, 2].map(|k| slots.get(args as usize + k).copied().unwrap_or(0));
-                    let args = args.map(|bits| scalar::Value { ty, bits });
+                    let at = |k: usize| scalar::Value { ty, bits: slots.get(args as usize + k).copied().unwrap_or(0) };
+                    let args = [at(0), at(1), at(2)];
                     match dynamic::math(function, &args[..usize::from(count)]) {
                         Ok(result) => slots[dst as usize] = result.bits,
                         Err(why) => return Err(self.broken(code.spans[pc], &why.to_string())),
@@ -227,8 +231,9 @@ impl Machine<'_> {
         }
     }
 
+    #[inline(always)]
     fn poll_at(&self, code: &Code, pc: usize) -> Eval<()> {
-        self.poll(code.spans[pc])
+        if self.interp.options.control.stop.load(Ordering::Relaxed) { self.poll(code.spans[pc]) } else { Ok(()) }
     }
 
     /// Executes an instruction that is not frequent.
@@ -455,6 +460,7 @@ impl Machine<'_> {
         let at = self.positions_of(frame, element)?;
         let Some(value) = self.base(frame, element.base) else { return Err(self.unset(base.span)) };
         let found = ops::index(value, &at);
+        self.count_copies(element.at);
         let found = found.map_err(|p| match element.compound {
             true => self.problem(p, span),
             false => self.index_problem(p, (base, "the array"), indices, span),
@@ -476,6 +482,7 @@ impl Machine<'_> {
             Some(Value::Array(array)) => Some(ops::assign(array, &at, &value)),
             _ => None,
         };
+        self.count_copies(element.at);
         match written {
             Some(written) => written.map_err(|p| self.problem(p, span)),
             None => Err(self.broken(span, "a variable without a value is written in part")),
@@ -496,8 +503,8 @@ impl Machine<'_> {
     pub(super) fn by_itself(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
         let code = code::build(self.program, &frame.generics, Source::Expr(expr), self.checked());
         let code = Arc::new(code);
-        let (outer, slots) = (frame.code.replace(code.clone()), std::mem::take(&mut frame.slots));
-        frame.slots.resize(code.slots, 0);
+        let (outer, slots) = (frame.code.take(), std::mem::take(&mut frame.slots));
+        frame.prepare(&code);
         let done = self.run(frame, 0);
         (frame.code, frame.slots) = (outer, slots);
         match done? {

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::base::source::Span;
 use crate::check::typed::{Block, Body, Expr, ExprKind, LocalId, OnDevice, Pattern, Program, Stmt, StmtKind, Type};
+use crate::check::walk;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
@@ -32,12 +35,13 @@ pub(in super::super) fn build(program: &Program, generics: &[Argument], source: 
         loops: Vec::new(),
         at: Span::default(),
         waiting: Vec::new(),
+        constants: FxHashMap::default(),
+        most_constants: 0,
     };
     match source {
         Source::Body(body) => {
             builder.variables(body);
-            builder.block(&body.root, Dest::Result);
-            builder.emit(Op::EndValue, body.root.span);
+            builder.body(&body.root);
         }
         Source::Chunk(body) => {
             builder.variables(body);
@@ -45,6 +49,7 @@ pub(in super::super) fn build(program: &Program, generics: &[Argument], source: 
             builder.emit(Op::EndValue, body.root.span);
         }
         Source::Expr(expr) => {
+            builder.reserve_constants(|count| walk::expr(expr, count));
             builder.value(expr, Dest::Result);
             builder.emit(Op::EndValue, expr.span);
         }
@@ -66,6 +71,9 @@ pub(super) struct Builder<'a> {
     /// The statement being built.
     pub at: Span,
     pub waiting: Vec<Waiting>,
+    /// Positions of constants by their bits.
+    constants: FxHashMap<u64, usize>,
+    most_constants: usize,
 }
 
 /// A loop being built: instructions whose targets are known at its end.
@@ -136,6 +144,46 @@ impl Builder<'_> {
         self.code.locals = scalars.iter().rposition(Option::is_none).map_or(0, |last| last + 1);
         self.code.scalars = scalars;
         self.temporaries(body.locals.len() as u32);
+        self.reserve_constants(|count| walk::exprs(&body.root, count));
+    }
+
+    /// Reserves slots for as many constants as there are in the expressions that `visit` visits.
+    fn reserve_constants(&mut self, visit: impl FnOnce(&mut dyn FnMut(&Expr))) {
+        let mut count = 0;
+        visit(&mut |expr| count += u32::from(is_constant(expr)));
+        self.code.first_constant = self.temporaries(count);
+        self.most_constants = count as usize;
+    }
+
+    /// Returns the slot of a constant; `None` if there is no room.
+    pub fn constant_slot(&mut self, bits: u64) -> Option<Slot> {
+        let constants = &mut self.code.constants;
+        let at = match self.constants.get(&bits) {
+            Some(at) => *at,
+            None if constants.len() < self.most_constants => {
+                constants.push(bits);
+                self.constants.insert(bits, constants.len() - 1);
+                constants.len() - 1
+            }
+            None => return None,
+        };
+        Some(self.code.first_constant + at as Slot)
+    }
+
+    /// Builds the body of a function.
+    fn body(&mut self, root: &Block) {
+        if let Some(tail) = &root.tail
+            && let Some(ty) = self.scalar_of(&tail.ty)
+            && self.is_native(tail)
+        {
+            root.stmts.iter().for_each(|stmt| self.stmt(stmt));
+            self.at = tail.span;
+            let src = self.scalar(tail, ty);
+            self.emit(Op::End { src, ty }, tail.span);
+            return;
+        }
+        self.block(root, Dest::Result);
+        self.emit(Op::EndValue, root.span);
     }
 
     /// Returns a type with the compile-time arguments put in, if that is a scalar.
@@ -527,6 +575,11 @@ impl Builder<'_> {
     }
 }
 
+fn is_constant(expr: &Expr) -> bool {
+    use ExprKind::{Bool, Const, ConstParam, Float, Int};
+    matches!(expr.kind, Int(_) | Float(_) | Bool(_) | Const(_) | ConstParam(_))
+}
+
 /// Returns the value of an integer literal, which may have a sign.
 fn constant(expr: &Expr) -> Option<i64> {
     match &expr.kind {
@@ -560,7 +613,7 @@ fn blocks(block: &Block, visit: &mut dyn FnMut(&Block)) {
             _ => {}
         }
     }
-    crate::check::walk::exprs(block, &mut |expr| match &expr.kind {
+    walk::exprs(block, &mut |expr| match &expr.kind {
         ExprKind::If { then, other, .. } => {
             inner_blocks(then, visit);
             if let Some(other) = other {

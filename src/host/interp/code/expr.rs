@@ -157,6 +157,11 @@ impl Builder<'_> {
         {
             return local.index() as Slot;
         }
+        if let Some(bits) = self.constant(expr, ty)
+            && let Some(slot) = self.constant_slot(bits)
+        {
+            return slot;
+        }
         let dst = self.temporary();
         self.scalar_to(expr, ty, dst);
         dst

@@ -9,8 +9,8 @@
 //! An activation ([`Frame`](super::frame::Frame)) has two files of registers:
 //!
 //! - *slots*, 64 bits each, hold scalars whose type is known when the code is built, as [`scalar::Value`] holds them
-//!   (zero-extended bits), without their type. The variable `LocalId(i)` has slot `i`; temporaries lie behind the variables
-//!   and are released at the end of their statement.
+//!   (zero-extended bits), without their type. The variable `LocalId(i)` has slot `i`. Behind the variables lie the constants,
+//!   which are set when the frame is made, and then temporaries, which are released at the end of their statement.
 //! - *locals* hold all other variables as a [`Value`](crate::host::value::Value): arrays, texts, vectors, structs, what only
 //!   run time knows the type of, and scalars that are declared without a value (their absence has to be noticed).
 //!
@@ -76,6 +76,9 @@ pub(crate) struct Code {
     pub scalars: Vec<Option<Scalar>>,
     /// Number of slots.
     pub slots: usize,
+    /// Slots from this one on hold constants.
+    pub first_constant: Slot,
+    pub constants: Vec<u64>,
     /// Number of locals to set up; more are added on demand.
     pub locals: usize,
     pub nodes: Vec<Node>,
