@@ -76,7 +76,7 @@ pub(crate) fn order(sig: &Signature) -> Order {
             dims.iter().enumerate().map(move |(axis, dim)| (p, axis, dim))
         })
     };
-    let is_extent = |i: u32| dims().any(|(_, _, dim)| *dim == Dim::Name(i));
+    let is_extent = |i: u32| sig.params.iter().any(|param| carries(&param.ty, i));
     let mut open: Vec<u32> = (0..sig.dims.len() as u32).filter(|&i| !is_extent(i)).collect();
     let mut solved = vec![];
     let next = |open: &[u32]| {
@@ -91,6 +91,15 @@ pub(crate) fn order(sig: &Signature) -> Order {
         solved.push(found);
     }
     Order { solved, open }
+}
+
+/// Whether a dimension is an extent of an array, which may be a part of a tuple.
+fn carries(ty: &Type, dim: u32) -> bool {
+    match ty {
+        Type::Array(array) => array.dims.contains(&Dim::Name(dim)),
+        Type::Tuple(parts) => parts.iter().any(|part| carries(part, dim)),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
