@@ -160,8 +160,7 @@ impl Numbering<'_> {
                     if let Some(head) = self.heads.get(number) {
                         for value in head.iter() {
                             // Where an address is read, its parts are.
-                            let parts = self.folds.sum(value).map_or([value; 2], |sum| [sum.base, sum.index]);
-                            for part in parts {
+                            for part in self.folds.parts(value) {
                                 let span = &mut self.spans[part.index()];
                                 *span = (span.0.min(start), span.1.max(end));
                             }

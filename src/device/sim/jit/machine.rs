@@ -15,7 +15,9 @@ use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group, Line, Reach, Slot};
 use crate::device::sim::isa::Isa;
-use crate::device::sim::lane::{Input, REPORT_WORDS, Region, Report, Written, copies, induct, live, verify, whole};
+use crate::device::sim::lane::{
+    Input, REPORT_WORDS, Region, Report, Written, copies, displace, induct, live, verify, whole,
+};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::{self, Run};
 use crate::device::sim::reg::Reg;
@@ -130,9 +132,11 @@ pub(super) fn compile(
     }
     let mut region = region.clone();
     if let Some(extents) = whole {
-        whole::specialize(&mut region, extents);
+        let rows = division.shape(&region, MOST).rows;
+        whole::specialize(&mut region, extents, rows);
     }
     copies::merge(&mut region);
+    displace::constants(&mut region);
     induct::multiples(&mut region);
     let heads = live::clean(&mut region);
     verify::debug_verify(&region, "the passes");

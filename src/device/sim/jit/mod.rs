@@ -46,25 +46,29 @@
 //! one **batch** of lanes after the other: up to four vectors of 16 lanes (8, where there are 8-byte values), as many as the
 //! registers hold; of one row of the group, or, where rows have exactly 8 or 16 lanes, of several rows. With AVX2, vectors have half
 //! as many lanes. [`machine::Division`] says how a launch is divided, and a kernel has machine code for each division that occurs.
-//! With AVX-512, two vectors of the body become
+//!
+//! Most entries are of **whole groups**: all lanes are active, and batches divide the group. For these a region is
+//! [specialized](crate::device::sim::lane::whole) first: it needs no masks but those of its own conditions. Blocks of a `grid` have
+//! known extents, which also prove most checks of indices of shared arrays; code that nothing leaves copies no registers when it
+//! is entered. Other groups run another [version](versions), compiled when one first enters.
+//!
+//! With AVX-512, two vectors of saxpy's body become
 //!
 //! ```text
-//! vmovups zmm1{k1}{z}, [rsi + 4*r13]          ; %15, first vector: r13 is the x of the batch
-//! vmovups zmm2{k2}{z}, [rsi + 4*r13 + 64]     ; %15, second vector
-//! vmovups zmm3{k1}{z}, [r9 + 4*r13]           ; %19
-//! vmovups zmm4{k2}{z}, [r9 + 4*r13 + 64]
-//! vmulps  zmm5, zmm0, zmm1                    ; %21
-//! vmulps  zmm6, zmm0, zmm2
-//! vaddps  zmm2, zmm5, zmm3                    ; %22, not fused: all devices round alike
-//! vaddps  zmm1, zmm6, zmm4
-//! vmovups [r8 + 4*r13]{k1}, zmm2              ; the store
-//! vmovups [r8 + 4*r13 + 64]{k2}, zmm1
+//! vmulps  zmm3, zmm0, [rsi + 4*r13]           ; %15 and %21, first vector: r13 is the x of the batch
+//! vmulps  zmm4, zmm0, [rsi + 4*r13 + 64]      ; second vector
+//! vaddps  zmm3, zmm3, [r9 + 4*r13]            ; %19 and %22, not fused: all devices round alike
+//! vaddps  zmm4, zmm4, [r9 + 4*r13 + 64]
+//! vmovups [r8 + 4*r13], zmm3                  ; the store
+//! vmovups [r8 + 4*r13 + 64], zmm4
 //! ```
 //!
+//! In the version for any group, the masks of lanes that exist and entered are operands of each load and store.
+//!
 //! - [`asm`] encodes instructions; [`exec`] turns the bytes into memory that can be called.
-//! - [`fold`] finds the addresses that operands in memory add themselves, [`alloc`] gives the values of a region their places,
+//! - [`fold`] finds the addresses and loads that operands in memory take over, [`alloc`] gives the values of a region their places,
 //!   [`frame`] says what lies where in memory, [`emit`] writes the code; [`functions`] are what it calls.
-//! - [`machine`] compiles a region and runs the code for a group.
+//! - [`machine`] compiles a region and runs the code for a group; [`versions`] has that for whole groups and that for others.
 //!
 //! # AVX2
 //! There is one allocator and one emitter for both instruction sets, and what is a region for one is a region for the other. With

@@ -22,6 +22,7 @@
 pub(crate) mod bounds;
 pub(crate) mod build;
 pub(crate) mod copies;
+pub(crate) mod displace;
 pub(crate) mod guards;
 pub(crate) mod induct;
 pub(crate) mod live;

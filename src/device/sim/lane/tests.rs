@@ -2,6 +2,7 @@
 //! breaks it.
 
 mod agree;
+mod displace;
 mod eval;
 pub(crate) mod kernels;
 mod random;

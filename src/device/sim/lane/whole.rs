@@ -13,10 +13,10 @@ use super::bounds::Definitions;
 use super::live::Set;
 use super::*;
 
-/// Specializes a region. It has passed no other pass yet.
-pub(crate) fn specialize(region: &mut Region, extents: [u32; 3]) {
+/// Specializes a region. It has passed no other pass yet. `rows`: each vector is a whole row.
+pub(crate) fn specialize(region: &mut Region, extents: [u32; 3], rows: bool) {
     region.whole = Some(extents);
-    coordinates(region, extents);
+    coordinates(region, extents, rows);
     arithmetic(region);
     masks(region);
     flags(region);
@@ -55,8 +55,9 @@ fn each_mut(nodes: &mut [Node], f: &mut impl FnMut(&mut Inst)) {
     }
 }
 
-/// Coordinates along axes with one element, and the first and last ones of active lanes, are constants.
-fn coordinates(region: &mut Region, extents: [u32; 3]) {
+/// Coordinates along axes with one element, those of vectors that are whole rows, and the first and last ones of active lanes are
+/// constants.
+fn coordinates(region: &mut Region, extents: [u32; 3], rows: bool) {
     for inst in &mut region.setup {
         let known = match inst.op {
             Op::Input(Input::First(_)) => Some(0),
@@ -69,7 +70,8 @@ fn coordinates(region: &mut Region, extents: [u32; 3]) {
     }
     let values = &region.values;
     let alone = |inst: &Inst| {
-        matches!(inst.op, Op::Coord(axis) if extents[usize::from(axis)] == 1) && !values[inst.dst.index()].mutable
+        matches!(inst.op, Op::Coord(axis) if extents[usize::from(axis)] == 1 || axis == 0 && rows)
+            && !values[inst.dst.index()].mutable
     };
     let mut zeros = vec![];
     each_inst(&region.body, &mut |inst| {

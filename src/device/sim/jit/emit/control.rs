@@ -17,7 +17,9 @@ impl Emit<'_> {
         self.asm.mov(Size::S64, BUDGET, Self::slot(TICKS));
         let region = self.region;
         for inst in &region.setup {
-            self.inst(inst);
+            if !self.allocation.folds.covers(inst) {
+                self.inst(inst);
+            }
             self.position += 1;
         }
         let done = self.asm.label();

@@ -105,11 +105,12 @@ impl Emit<'_> {
         self.asm.store(size, to, Gpr::RCX);
     }
 
-    /// Loads the elements at `base + index` into `d` for the lanes in `k7`, and zeros for others. Overwrites `rax`, `rcx`, `k0` (with
+    /// Loads the elements at `base + index` into `d` for the lanes in `k7`, and zeros for others. `stride`: bytes from each to the next,
+    /// if they are known. Overwrites `rax`, `rcx`, `k0` (with
     /// AVX-512), `k7`, `V[1]` and `V[2]`.
-    pub(super) fn gather(&mut self, cell: Cell, d: Vreg, base: Gpr, index: Vreg) {
+    pub(super) fn gather(&mut self, cell: Cell, d: Vreg, base: Gpr, index: Vreg, stride: Option<i32>) {
         let (len, done) = (self.len(cell.vector()), self.asm.label());
-        if self.evex() {
+        if self.evex() && stride.is_none_or(|stride| stride == cell.size()) {
             let (from, apart) = self.if_in_a_row(cell, base, index);
             self.load_row(cell, len, d, from, Some(K7));
             self.asm.jmp(done);

@@ -4,7 +4,10 @@ use super::*;
 use crate::device::sim::jit::alloc::Loc;
 use crate::device::sim::jit::fold::Sum;
 use crate::device::sim::jit::frame::{LOG, LOG_END, RECORD};
-use crate::device::sim::lane::{Cell, Elem, Form, Rel};
+use crate::device::sim::lane::{Bin, Cell, Elem, Form, Rel};
+
+/// How far definitions are followed.
+const DEPTH: u32 = 8;
 
 impl Emit<'_> {
     pub(super) fn memory_inst(&mut self, inst: &Inst) {
@@ -79,11 +82,12 @@ impl Emit<'_> {
 
     /// Returns the element at an address. Overwrites `rax` and `rcx`.
     fn at(&mut self, address: Value, copy: usize) -> Mem {
+        let (address, constant) = self.allocation.folds.root(address);
         let Some(Sum { base, index, scale }) = self.allocation.folds.sum(address) else {
-            return Mem::at(self.gpr(address, copy, Gpr::RAX), 0);
+            return Mem::at(self.gpr(address, copy, Gpr::RAX), constant);
         };
         match self.loc(index, copy) {
-            Loc::Gpr(index) => Mem::index(self.gpr(base, copy, Gpr::RAX), Gpr(index), scale, 0),
+            Loc::Gpr(index) => Mem::index(self.gpr(base, copy, Gpr::RAX), Gpr(index), scale, constant),
             _ => {
                 let from = self.gpr(index, copy, Gpr::RAX);
                 if from != Gpr::RAX {
@@ -92,7 +96,7 @@ impl Emit<'_> {
                 self.asm.shift_imm(Shift::Shl, Size::S64, Gpr::RAX, scale.ilog2() as u8);
                 let base = self.rm(base, copy, Gpr::RCX);
                 self.asm.alu(Alu::Add, Size::S64, Gpr::RAX, base);
-                Mem::at(Gpr::RAX, 0)
+                Mem::at(Gpr::RAX, constant)
             }
         }
     }
@@ -102,8 +106,9 @@ impl Emit<'_> {
         if self.shape.rows {
             return self.at(address, copy);
         }
+        let (address, constant) = self.allocation.folds.root(address);
         let base = self.gpr(address, copy, Gpr::RAX);
-        Mem::index(base, X, cell.size() as u8, (copy * self.shape.width) as i32 * cell.size())
+        Mem::index(base, X, cell.size() as u8, (copy * self.shape.width) as i32 * cell.size() + constant)
     }
 
     /// Returns what a load reads, as an operand. Overwrites `rax` and `rcx`.
@@ -132,7 +137,15 @@ impl Emit<'_> {
     /// Returns the base and the offsets of elements anywhere; perhaps in `rax` and in the second scratch vector.
     fn scattered(&mut self, cell: Cell, form: Form, (address, offsets): (Value, Value), copy: usize) -> (Gpr, Vreg) {
         let index = self.vector(offsets, copy, V[1]);
-        let Form::OwnLanes(columns) = form else { return (self.gpr(address, copy, Gpr::RAX), index) };
+        let Form::OwnLanes(columns) = form else {
+            let (address, constant) = self.allocation.folds.root(address);
+            let base = self.gpr(address, copy, Gpr::RAX);
+            if constant == 0 {
+                return (base, index);
+            }
+            self.asm.lea(Size::S64, Gpr::RAX, Mem::at(base, constant));
+            return (Gpr::RAX, index);
+        };
         let first = self.own(address, cell, columns, copy);
         self.asm.lea(Size::S64, Gpr::RAX, first);
         let lanes = self.multiples(0, cell.size());
@@ -155,7 +168,8 @@ impl Emit<'_> {
                 let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[1]), copy);
                 let mask = (inst.mask != Value::NONE).then(|| self.active(inst, copy));
                 self.lanes_to_k7(mask);
-                self.gather(cell, V[0], base, index);
+                let stride = self.stride_of(cell, form, inst.args[1]);
+                self.gather(cell, V[0], base, index, stride);
                 return self.put_vector(inst.dst, copy, V[0]);
             }
         }
@@ -237,7 +251,10 @@ impl Emit<'_> {
         }
         let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);
         let done = self.asm.label();
-        if self.evex() {
+        let apart = self.stride_of(cell, form, inst.args[2]).is_some_and(|stride| stride != cell.size());
+        if self.evex() && apart {
+            self.lanes_to_k7(mask);
+        } else if self.evex() {
             self.lanes_to_k7(mask);
             let (to, apart) = self.if_in_a_row(cell, base, index);
             self.store_row(cell, ty, to, x, Some(K7));
@@ -262,6 +279,31 @@ impl Emit<'_> {
         }
     }
 
+    /// Returns the bytes from each lane's element to the next, where they are known.
+    fn stride_of(&self, cell: Cell, form: Form, offsets: Value) -> Option<i32> {
+        let stride = self.stride(offsets, DEPTH)?;
+        Some(if matches!(form, Form::OwnLanes(_)) { stride.wrapping_add(cell.size()) } else { stride })
+    }
+
+    /// Returns the difference between the lanes of a vector of 32-bit integers, where it is known.
+    fn stride(&self, value: Value, depth: u32) -> Option<i32> {
+        let inst = self.vectors.get(&value).filter(|inst| depth > 0 && inst.mask == Value::NONE)?;
+        let of = |k: usize| self.stride(inst.args[k], depth - 1);
+        let splat = |k: usize| match self.vectors.get(&inst.args[k])?.op {
+            Op::Splat(bits) => Some(bits as u32 as i32),
+            _ => None,
+        };
+        match inst.op {
+            Op::Iota(step) => Some(step),
+            Op::Splat(_) | Op::Broadcast | Op::BroadcastInput(_) => Some(0),
+            Op::Vector(Bin::Add, Elem::I32 | Elem::U32) => Some(of(0)?.wrapping_add(of(1)?)),
+            Op::Vector(Bin::Sub, Elem::I32 | Elem::U32) => Some(of(0)?.wrapping_sub(of(1)?)),
+            Op::Vector(Bin::Shl, Elem::I32 | Elem::U32) => Some(of(0)?.wrapping_shl(splat(1)? as u32)),
+            Op::Vector(Bin::Mul, Elem::I32 | Elem::U32) => Some(of(0)?.wrapping_mul(splat(1)?)),
+            _ => None,
+        }
+    }
+
     /// Logs what a store overwrites: see [`RECORD`].
     fn log(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
         let len = self.len(self.ty(inst.args[1]));
@@ -280,7 +322,7 @@ impl Emit<'_> {
             let offsets = self.len(Ty::V32);
             self.asm.vstore(false, offsets, Mem::at(Gpr::RDX, 80), index, None);
             self.lanes_to_k7(mask);
-            self.gather(cell, V[3], base, index);
+            self.gather(cell, V[3], base, index, None);
             return self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[3], None);
         }
         let from = self.contiguous(cell, form, inst.args[0], copy);

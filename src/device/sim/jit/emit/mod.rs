@@ -77,6 +77,8 @@ struct Emit<'a> {
     ways: Exits,
     /// The body reads coordinates of rows.
     rows: bool,
+    /// The definitions of vectors of 4-byte lanes that have one.
+    vectors: FxHashMap<Value, Inst>,
 }
 
 /// How the code leaves.
@@ -101,6 +103,15 @@ pub(crate) fn emit(
     let (leave, next) = (asm.label(), asm.label());
     let mut rows = false;
     crate::device::sim::lane::each_inst(&region.body, &mut |inst| rows |= matches!(inst.op, Op::Coord(1 | 2)));
+    let mut vectors = FxHashMap::default();
+    let mut note = |inst: &Inst| {
+        let def = region.values.get(inst.dst.index());
+        if def.is_some_and(|def| def.ty == Ty::V32 && !def.mutable) {
+            vectors.insert(inst.dst, *inst);
+        }
+    };
+    region.setup.iter().for_each(&mut note);
+    crate::device::sim::lane::each_inst(&region.body, &mut |inst| note(inst));
     let mut emit = Emit {
         asm,
         region,
@@ -114,6 +125,7 @@ pub(crate) fn emit(
         position: 0,
         ways,
         rows,
+        vectors,
     };
     emit.function();
     emit.asm.finish()

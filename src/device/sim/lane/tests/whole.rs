@@ -33,9 +33,10 @@ body {
 fn body(text: &str, extents: [u32; 3]) -> Vec<String> {
     let mut region = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     verify(&region).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    specialize(&mut region, extents);
+    specialize(&mut region, extents, false);
     // As the compiler goes on.
     copies::merge(&mut region);
+    crate::device::sim::lane::displace::constants(&mut region);
     live::clean(&mut region);
     verify(&region).unwrap_or_else(|e| panic!("{e}\n{region}"));
     let text = region.to_string();
@@ -107,7 +108,7 @@ fn masks_of_all_lanes_go() {
         ]
     );
     let mut region = parse(BRANCHES).expect("a region");
-    specialize(&mut region, [0; 3]);
+    specialize(&mut region, [0; 3], false);
     assert!(region.to_string().contains("    store_reg %2, %4\n"), "{region}");
 }
 
@@ -126,6 +127,6 @@ fn scalar_constants_are_folded() {
     let lines = body(&text, [16, 16, 1]);
     assert!(lines.contains(&"%8: i64(row) = scalar mul.i64 %7, %14".to_string()), "{lines:?}");
     let mut region = parse(&text).expect("a region");
-    specialize(&mut region, [16, 16, 1]);
+    specialize(&mut region, [16, 16, 1], true);
     assert!(region.setup.iter().any(|inst| inst.dst == Value(14) && inst.op == Op::Const(64)), "{region}");
 }
