@@ -1,5 +1,5 @@
 //! Random programs of what machine code is made of: loops of all kinds, nested conditions with `break` and `continue`, indices that are
-//! linear or not, arrays changed in place, lanes of 4 and 8 bytes, shared memory, and now and then a fault.
+//! linear or not, arrays changed in place, atomics, lanes of 4 and 8 bytes, shared memory, and now and then a fault.
 
 use super::random::Random;
 
@@ -39,7 +39,8 @@ impl Writer {
         let n;
         self.text =
             "kernel k(x: [f32; N], c: [i32; N], d: [f64; N], n: i32, p: i32, inout a: [f32; N], inout b: [i32; N], \
-                     inout l: [i64; N], inout e: [f64; N], inout w: [u8; N], inout q: [u32; N]) "
+                     inout l: [i64; N], inout e: [f64; N], inout w: [u8; N], inout q: [u32; N], \
+                     inout cs: [u32; 16], inout cm: [i32; 8], inout cx: [u64; 5]) "
                 .into();
         match self.random.below(4) {
             0 => {
@@ -94,7 +95,12 @@ impl Writer {
             n + count
         ));
         self.line("var a = x * 0.5 + 1.0\nvar b = c * 3 % 17\nvar l = i64(c) * 7i64\nvar e = f64(x)\nvar w = u8(arange(N0) % 200)\nvar q = u32(arange(N0) * 3)".replace("N0", &n.to_string()).as_str());
-        self.line(&format!("k(x, c, f64(x) * 2.0f64, {count}, {p}, a, b, l, e, w, q)\nprint(a, b, l, e, w, q)"));
+        self.line(&format!(
+            "var cs = zeros(16, type = u32)\nvar cm = zeros(8, type = i32)\nvar cx = zeros(5, type = u64)"
+        ));
+        self.line(&format!(
+            "k(x, c, f64(x) * 2.0f64, {count}, {p}, a, b, l, e, w, q, cs, cm, cx)\nprint(a, b, l, e, w, q, cs, cm, cx)"
+        ));
     }
 
     fn statement(&mut self, depth: usize) {
@@ -124,7 +130,49 @@ impl Writer {
                 let value = self.expr("i", 1, false);
                 self.line(&format!("w[i] = u8({value} & 255)"));
             }
+            19 => self.atomic(),
             _ => self.assign(name),
+        }
+    }
+
+    /// An atomic on one of the thread's own elements, or one whose order does not matter on an element that others share.
+    fn atomic(&mut self) {
+        let (array, name) = [("a", "f"), ("b", "i"), ("l", "m"), ("e", "g"), ("q", "u")][self.random.below(5)];
+        let (value, bits) = (self.expr(name, 2, false), matches!(name, "i" | "m" | "u"));
+        match self.random.below(9) {
+            0 => {
+                let (at, value) = (self.own_index(16), self.expr("u", 1, false));
+                let op = self.random.of(&["add", "sub"]);
+                self.line(&format!("atomic_{op}(cs[{at}], {value})"));
+            }
+            1 => {
+                let (at, value) = (self.own_index(8), self.expr("i", 2, false));
+                self.line(&format!("atomic_max(cm[{at}], {value})"));
+            }
+            2 => {
+                let (at, value) = (self.own_index(5), self.expr("i", 1, false));
+                self.line(&format!("atomic_xor(cx[{at}], u64(i64({value})))"));
+            }
+            3 => {
+                let compare = self.expr(name, 1, false);
+                self.line(&format!("{name}1 = atomic_compare_exchange({array}[i], {compare}, {value})"));
+            }
+            4 => self.line(&format!("{name}0 = atomic_exchange({array}[i], {value})")),
+            5 => self.line(&format!("{name}1 = atomic_load({array}[i])\natomic_store({array}[i], {value})")),
+            6 => {
+                // Nobody else changes it, so that the first attempt succeeds.
+                let cond = self.expr("v", 1, false);
+                self.line(&format!("loop {{\nlet before = atomic_load({array}[i])\nif {cond} {{ break }}"));
+                self.line(&format!("if atomic_compare_exchange({array}[i], before, {value}) == before {{ break }}\nif n < 9 {{ break }}\n}}"));
+            }
+            _ => {
+                let op = self.random.of(&["add", "sub", "min", "max"]);
+                let op = if bits && self.one_in(2) { self.random.of(&["and", "or", "xor"]) } else { op };
+                match self.one_in(2) {
+                    true => self.line(&format!("{name}0 = atomic_{op}({array}[i], {value})")),
+                    false => self.line(&format!("atomic_{op}({array}[i], {value})")),
+                }
+            }
         }
     }
 

@@ -110,7 +110,8 @@ fn changes(op: AtomicOp, old: Value, value: Value, compare: Option<Value>) -> bo
 }
 
 /// Performs one update; returns the old value.
-unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare: Option<Value>) -> Value {
+#[inline(always)]
+pub(crate) unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare: Option<Value>) -> Value {
     let ty = value.ty;
     let next = |bits: u64| dynamic::atomic(op, Value { ty, bits }, value, compare).map_or(bits, |v| v.bits);
     macro_rules! by_size {

@@ -235,7 +235,9 @@ impl Program {
             let warnings = control.warnings.clone();
             check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings)
         });
-        let coding = if manner.coded { Launching::of(&self.tier, (isa, self.jit), code, &geometry) } else { None };
+        // The interpreter has one order of updates, whatever the machine and whenever there is machine code.
+        let coded = manner.coded && !(control.deterministic && code.regions.iter().any(lane::Region::has_updates));
+        let coding = if coded { Launching::of(&self.tier, (isa, self.jit), code, &geometry) } else { None };
         let launch = frame::Launch {
             ops,
             code,

@@ -249,6 +249,26 @@ impl<'a> Compiler<'a> {
         takes(body) || self.idles(body)
     }
 
+    /// Returns whether a loop in machine code might wait for what other threads of the group do, without end. Loops that only wait
+    /// for what atomics find leave after a while, and those over ranges end.
+    pub(crate) fn waits_for_others(&self, stmt: &Stmt) -> bool {
+        let (StmtKind::For { body, .. } | StmtKind::Loop { body, .. }) = &stmt.kind else { return false };
+        let (mut updates, mut looks) = (false, false);
+        each_stmt(body, &mut |stmt| match &stmt.kind {
+            StmtKind::Atomic { .. } => updates = true,
+            StmtKind::Let(e) => looks |= self.looks(*e),
+            _ => {}
+        });
+        let repeats = matches!(stmt.kind, StmtKind::Loop { .. });
+        self.idles(body) || updates && (repeats && looks || self.is_observed())
+    }
+
+    /// Returns whether it reads memory that other threads may write.
+    fn looks(&self, e: ExprId) -> bool {
+        let ExprKind::Load { place, .. } = &self.f.exprs[e].kind else { return false };
+        self.f.memories[place.memory].space != Space::Local && self.changes[place.memory.index()]
+    }
+
     /// Returns whether an iteration only reads memory that other threads may write, so that iterations repeat identically until
     /// one of them does.
     fn idles(&self, body: &Block) -> bool {
@@ -256,12 +276,8 @@ impl<'a> Compiler<'a> {
         let (mut written, mut read) = (vec![], vec![]);
         each_stmt(body, &mut |stmt| match &stmt.kind {
             StmtKind::Let(e) => match &self.f.exprs[*e].kind {
-                ExprKind::Load { place, .. } => {
-                    let local = self.f.memories[place.memory].space == Space::Local;
-                    looks |= !local && self.changes[place.memory.index()];
-                }
                 ExprKind::Read(local) => read.push(*local),
-                _ => {}
+                _ => looks |= self.looks(*e),
             },
             StmtKind::Write { local, .. } => written.push(*local),
             StmtKind::If { .. } | StmtKind::Block { .. } | StmtKind::Break(_) | StmtKind::Continue(_) => {}

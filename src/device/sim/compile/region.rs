@@ -39,14 +39,14 @@ impl<'a> Compiler<'a> {
         if !self.jit || self.in_region || self.part != Section::Body {
             return None;
         }
-        let polls = |body: &Block| self.polls(body);
+        let waits = |stmt: &Stmt| self.waits_for_others(stmt);
         let refused = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Refused);
         // Where threads wait for one another, checks want to know who left.
         let parts = |label: Label| self.is_observed() && self.meets && self.a.parts(label);
         let shared = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Shared);
         let even = |e: ExprId, class: Variance| self.a.exprs[e] <= class;
         let support =
-            Support { f: self.f, waits: &polls, refused: &refused, shared: &shared, even: &even, parts: &parts };
+            Support { f: self.f, waits: &waits, refused: &refused, shared: &shared, even: &even, parts: &parts };
         let mut count = block[start..].iter().take_while(|stmt| support.statement(stmt)).count();
         loop {
             match self.build_region(&block[start..start + count])? {
@@ -100,8 +100,11 @@ impl<'a> Compiler<'a> {
         let stmts = &block[start..=at];
         let mut values = vec![];
         for stmt in stmts {
-            if let StmtKind::Let(e) = stmt.kind
-                && let Some(vals) = self.vals.get(&e)
+            let e = match stmt.kind {
+                StmtKind::Let(e) | StmtKind::Atomic { result: Some(e), .. } => e,
+                _ => continue,
+            };
+            if let Some(vals) = self.vals.get(&e)
                 && self.uses.last[e] >= self.number
             {
                 values.push((e, vals.clone()));
@@ -195,7 +198,7 @@ fn weight(stmts: &[Stmt]) -> u32 {
         let inner: u32 = stmt.kind.blocks().map(|block| weight(block)).sum();
         sum + match stmt.kind {
             StmtKind::For { .. } | StmtKind::Loop { .. } => 10 * inner.max(1),
-            StmtKind::Let(_) | StmtKind::Store { .. } => 1,
+            StmtKind::Let(_) | StmtKind::Store { .. } | StmtKind::Atomic { .. } => 1,
             _ => inner,
         }
     })

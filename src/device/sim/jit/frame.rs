@@ -43,7 +43,11 @@ pub(crate) const SAVED_GPRS: i32 = 320;
 pub(crate) const SAVED_MASKS: i32 = 448;
 /// The address of elements that are stored one after the other.
 pub(crate) const ADDRESS: i32 = 512;
-pub(crate) const SAVED_VECTORS: i32 = 576;
+/// Of an atomic: its values, its offsets, and what it finds (of a compare-exchange, before that: what it expects).
+pub(crate) const VALUES: i32 = 576;
+pub(crate) const OFFSETS: i32 = 640;
+pub(crate) const FOUND: i32 = 704;
+pub(crate) const SAVED_VECTORS: i32 = 768;
 const WORDS: i32 = SAVED_VECTORS + 32 * 64;
 
 /// A record of the log: address, mask and element size, old data, byte offsets of the lanes.
@@ -73,6 +77,8 @@ impl Layout {
         };
         region.setup.iter().for_each(|inst| note(&inst.op));
         each_inst(&region.body, &mut |inst| note(&inst.op));
+        // Each atomic looks whether others might update the same element meanwhile.
+        region.memories.iter().filter(|m| m.updates).for_each(|m| note(&Op::Input(Input::Alone(m.memory))));
         let outputs = WORDS + 8 * inputs.len() as i32;
         let uniform = region.writes.iter().filter(|w| w.uniform).count() as i32;
         let words = outputs + 8 * uniform;

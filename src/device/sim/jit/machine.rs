@@ -102,6 +102,8 @@ pub(crate) struct Machine {
     leaves: bool,
     reads: Vec<Reg>,
     memories: Vec<u32>,
+    /// Those whose updates could not be undone if other workers saw them.
+    undone: Vec<u32>,
     /// As in the [region](Region::owned).
     owned: Vec<(u32, bool)>,
     reports: Vec<Report>,
@@ -163,6 +165,7 @@ pub(super) fn compile(
         leaves,
         reads: region.reads.clone(),
         memories: region.memories.iter().map(|m| m.memory.index() as u32).collect(),
+        undone: region.memories.iter().filter(|m| m.updates && leaves).map(|m| m.memory.index() as u32).collect(),
         owned: region.owned.iter().map(|&(memory, marked)| (memory.index() as u32, marked)).collect(),
         reports: region.reports.clone(),
         words: layout.words,
@@ -179,7 +182,7 @@ fn is_fixed(input: &Input, code: &Code) -> bool {
     match input {
         Input::Uniform(reg, _) => code.launch.iter().any(|(set, _)| set == reg),
         Input::Lanes(reg) => !code.views.contains(reg),
-        Input::Base(_) | Input::Extent(..) | Input::Pitch(..) | Input::Column => true,
+        Input::Base(_) | Input::Extent(..) | Input::Pitch(..) | Input::Alone(_) | Input::Column => true,
         Input::Marks(_) | Input::Mark(_) => true,
         Input::First(_) | Input::Last(_) => false,
     }
@@ -432,7 +435,7 @@ impl Machine {
         reaches
     }
 
-    /// Returns whether all addresses can be computed as the code computes them, and threads only meet their own elements where the code
+    /// Returns whether all addresses can be computed as the code computes them, what it updates can be undone, and threads only meet their own elements where the code
     /// takes that for granted.
     fn fits(&self, g: &Group) -> bool {
         if self.column != 0 && self.column != 4 * CHUNK * g.column_chunks {
@@ -443,7 +446,10 @@ impl Machine {
             let found = g.observer.is_some_and(|observer| unsafe { observer.as_ref() }.is_owned(memory));
             found && (!marked || marks(g, memory).is_some())
         };
+        // SAFETY: C11: as below.
+        let alone = |&memory: &u32| unsafe { (*g.memories.add(memory as usize)).alone };
         self.owned.iter().all(owned)
+            && self.undone.iter().all(alone)
             && self.memories.iter().all(|&memory| {
                 // SAFETY: C11: the region's memories are the code's, and there is one for each (G4).
                 let memory = unsafe { &*g.memories.add(memory as usize) };
@@ -512,6 +518,7 @@ impl Machine {
                         (&(*g.memories.add(memory.index())).axes)[axis as usize].extent as u64
                     }
                     Input::Pitch(memory, axis) => (&(*g.memories.add(memory.index())).axes)[axis as usize].pitch as u64,
+                    Input::Alone(memory) => (*g.memories.add(memory.index())).alone.into(),
                     Input::Column => 4 * (CHUNK * g.column_chunks) as u64,
                     Input::Marks(memory) => marks(g, memory.index() as u32).map_or(0, |(bytes, _)| bytes as u64),
                     Input::Mark(memory) => marks(g, memory.index() as u32).map_or(0, |(_, mark)| mark.into()),
@@ -615,7 +622,8 @@ unsafe fn undo_store(record: *const u8) {
         let size = record.add(12).cast::<u32>().read_unaligned() as usize;
         // Narrow elements were extended to 4 bytes.
         let width = size.max(4);
-        for lane in (0..64 / width).filter(|l| mask >> l & 1 != 0) {
+        // An atomic may have updated one element for several lanes: the first one found what was there before.
+        for lane in (0..64 / width).rev().filter(|l| mask >> l & 1 != 0) {
             let offset = record.add(80 + 4 * lane).cast::<i32>().read_unaligned();
             std::ptr::copy_nonoverlapping(record.add(16 + width * lane), address.offset(offset as isize), size);
         }

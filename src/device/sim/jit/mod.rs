@@ -81,6 +81,14 @@
 //! and reports it. So machine code needs no messages, may check earlier than the program would, and may refuse whatever it does not
 //! know. A region that is left too often is no longer entered.
 //!
+//! # Atomics
+//! An atomic updates the elements of the active lanes one after the other: plainly where no other worker accesses the memory (it is shared
+//! by a block, or the launch has one worker, or workers add up in copies of their own), else by locked instructions. Updates
+//! that others may have seen cannot be undone: a region that may leave behind an atomic is only entered where its log can undo them.
+//! A loop that may wait for what another thread does fills the log at last, and leaves: the interpreter takes turns among threads.
+//! Batches change the order in which lanes update an element, as far as threads may come in any order; floats are
+//! added up in the interpreter's order, and with `--deterministic` no region with atomics is entered. With `--check`, regions end at them.
+//!
 //! # Kernels that run with `--check`
 //! The sanitizer's verdicts are the interpreter's too. Code only has to decide quickly that there is nothing to report, and to leave
 //! the record of accesses as the interpreter would (or so that no later verdict differs); where it cannot tell, it leaves.
@@ -112,9 +120,9 @@
 //!
 //! # What is missing
 //! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers, warp operations,
-//! atomics, `print`, and at statements with an operation that has no LaneIR. With `--check` they also end at accesses to local arrays,
-//! and to shared arrays under conditions or with other indices than linear ones. With `--trap-nan` there are no regions, and with
-//! `--max-steps` none is entered.
+//! atomics on elements of 1 and 2 bytes, `print`, and at statements with an operation that has no LaneIR. With `--check` they also
+//! end at atomics, at accesses to local arrays, and to shared arrays under conditions or with other indices than linear ones. With
+//! `--trap-nan` there are no regions, and with `--max-steps` none is entered.
 
 mod alloc;
 // Its tests cover instructions that no code uses yet.

@@ -77,7 +77,13 @@ impl Walk {
         for at in (0..nodes.len()).rev() {
             match &mut nodes[at] {
                 Node::Inst(inst) => {
-                    if self.remove && is_dead(inst, live) {
+                    if self.remove && is_dead(inst, live) && matches!(inst.op, Op::Atomic(..)) {
+                        // It updates memory all the same; what it compares with is needed.
+                        if !inst.compares() {
+                            inst.dst = Value::NONE;
+                        }
+                        step(inst, live);
+                    } else if self.remove && is_dead(inst, live) {
                         nodes.remove(at);
                     } else {
                         step(inst, live);

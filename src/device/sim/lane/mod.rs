@@ -1,6 +1,6 @@
 //! LaneIR: the simulator's own IR, of what the lanes of a group compute between two barriers.
 //!
-//! Input: runs of DeviceIR statements that no thread leaves and that contain no barrier, warp operation, atomic or message: the
+//! Input: runs of DeviceIR statements that no thread leaves and that contain no barrier, warp operation or message: the
 //! *regions* ([`build`]). Output: [`Region`]s that `jit` compiles and `clk emit --stage lanes` prints ([`text`]). The idea: how
 //! values vary, which lanes are active and which checks guard which address are instructions and types, so that [`verify`] can
 //! check what machine code relies on.
@@ -15,6 +15,12 @@
 //! - A **scalar** (`i32`, `i64`) is the same in all lanes of a vector: indices, addresses, trip counts, uniform conditions (0 or 1).
 //! - A **vector** (`v32`, `v64`) has one value per lane; so have uniform floats, which are computed redundantly.
 //! - A **mask** has one bit per lane. Bits of inactive lanes are undefined unless an instruction says otherwise.
+//!
+//! # Atomics
+//! An atomic updates the elements of the active lanes one after the other, the first lane first. The interpreter does so for all
+//! lanes of a group before it goes on; here, a batch runs the whole region before the next one begins. Orders differ, as those of
+//! threads may, but not that in which floats are added up (see `build::atomic`). Only updates of memory that no other worker sees can
+//! be undone: where the region may leave, it is not entered with other memory.
 //!
 //! A value has one definition, or it is *mutable*: a local of the kernel or the mask of a loop. Control is structured: a branch goes
 //! to the end of a block around it, and a loop repeats until a branch leaves it.
@@ -34,7 +40,7 @@ pub(crate) mod whole;
 pub(crate) mod tests;
 
 use crate::ir::def::MemId;
-use crate::lang::ops::MathFn;
+use crate::lang::ops::{AtomicOp, MathFn};
 use crate::lang::scalar::Scalar;
 
 use super::reg::Reg;
@@ -259,6 +265,8 @@ pub(crate) enum Input {
     Base(MemId),
     Extent(MemId, u8),
     Pitch(MemId, u8),
+    /// Whether no other worker accesses the memory: 0 or 1.
+    Alone(MemId),
     /// The bytes of a column of 4-byte lanes in local arrays.
     Column,
     /// Of a memory whose elements each belong to one thread: the address of the bytes that say which elements have been written, and
@@ -344,6 +352,9 @@ pub(crate) enum Op {
     Move,
     Load(Cell, Form),
     Store(Cell, Form),
+    /// Updates elements: address, `v32` of byte offsets, values. The result is what was there. A compare-exchange also reads what it
+    /// defines: the values that it expects.
+    Atomic(AtomicOp, Elem),
     /// The lanes `m` of a register whose address is `args[0]` become `args[1]`.
     StoreReg,
     /// The scalar, or the first lane of the vector, is the value of this uniform register once the region has run.
@@ -390,12 +401,14 @@ impl Inst {
 
     /// Returns the values that it reads. (Under a mask, a move or a vector operation also reads what it partly overwrites.)
     pub fn uses(&self) -> impl Iterator<Item = Value> + '_ {
-        let kept = if matches!(self.op, Op::Move | Op::Vector(..)) && self.mask != Value::NONE {
-            self.dst
-        } else {
-            Value::NONE
-        };
+        let merges = matches!(self.op, Op::Move | Op::Vector(..)) && self.mask != Value::NONE;
+        let kept = if merges || self.compares() { self.dst } else { Value::NONE };
         self.args.iter().copied().chain([self.mask, kept]).filter(|&v| v != Value::NONE)
+    }
+
+    /// Returns whether it is a compare-exchange, which reads the values that it expects from where its result goes.
+    pub fn compares(&self) -> bool {
+        matches!(self.op, Op::Atomic(AtomicOp::CompareExchange, _))
     }
 
     /// Returns whether its result depends on where a vector lies in its row, and on its row, given that of its operands.
@@ -408,7 +421,7 @@ impl Inst {
             // Lanes that lie one behind the other: x is part of the address.
             Op::Load(_, Form::Row) => (true, of(self.args[0]).1),
             Op::Load(_, Form::Own(_) | Form::OwnLanes(_)) => (true, true),
-            Op::LoadReg | Op::Select | Op::LanesOfMask => (true, true),
+            Op::LoadReg | Op::Select | Op::LanesOfMask | Op::Atomic(..) => (true, true),
             Op::Move | Op::Vector(..) if self.mask != Value::NONE => (true, true),
             _ => self.args.iter().filter(|&&v| v != Value::NONE).fold((false, false), |(x, row), &v| {
                 let (by_x, by_row) = of(v);
@@ -514,6 +527,8 @@ pub(crate) struct Touched {
     pub own: bool,
     /// The region zeroes it before anything else, so that what it was does not matter.
     pub fresh: bool,
+    /// Atomics go to it, which load and store.
+    pub updates: bool,
 }
 
 impl Touched {
@@ -589,16 +604,37 @@ pub(crate) struct Written {
     pub uniform: bool,
 }
 
+/// Returns whether there is an atomic with a result in a loop.
+fn waits(nodes: &[Node], inside: bool) -> bool {
+    nodes.iter().any(|node| match node {
+        Node::Inst(inst) => inside && matches!(inst.op, Op::Atomic(..)) && inst.dst != Value::NONE,
+        Node::Block(_, body) => waits(body, inside),
+        Node::Loop(body) => waits(body, true),
+        Node::Branch(..) => false,
+    })
+}
+
 impl Region {
     pub fn ty(&self, value: Value) -> Ty {
         self.values[value.index()].ty
     }
 
-    /// Returns whether the region may leave after it has had an effect.
+    /// Returns whether the region may leave after it has had an effect. A loop that may wait for what an atomic finds leaves where
+    /// the log of its updates is full: the interpreter lets other lanes go on meanwhile.
     pub fn may_leave(&self) -> bool {
-        let mut leaves = false;
+        let mut leaves = waits(&self.body, false);
         each_inst(&self.body, &mut |inst| leaves |= inst.leaves());
         leaves
+    }
+
+    /// Returns the memory that an atomic updates.
+    pub fn updated(&self, atomic: &Inst) -> Option<MemId> {
+        let [address, offsets, _] = atomic.args;
+        let listed = |access: &&Access| {
+            (access.address, access.offsets) == (address, offsets)
+                && self.memories.iter().any(|m| m.memory == access.memory && m.updates)
+        };
+        self.accesses.iter().find(listed).map(|access| access.memory)
     }
 
     /// Returns whether stores of a region that leaves have to be logged so that they can be undone.
@@ -610,6 +646,11 @@ impl Region {
     pub fn is_logged(&self, store: &Inst) -> bool {
         let reloaded = |memory: MemId| self.memories.iter().any(|m| m.memory == memory && m.is_reloaded());
         self.accesses.iter().filter(|access| access.address == store.args[0]).all(|access| reloaded(access.memory))
+    }
+
+    /// Returns whether it has atomics.
+    pub fn has_updates(&self) -> bool {
+        self.memories.iter().any(|m| m.updates)
     }
 
     /// Returns whether it accesses local arrays, whose columns have a length that depends on the launch.

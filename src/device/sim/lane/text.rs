@@ -41,6 +41,7 @@ use std::fmt::{self, Display, Formatter, Write};
 pub(crate) use self::parse::parse;
 use super::*;
 use crate::lang::builtin::Builtin;
+use crate::lang::ops::AtomicOp as Update;
 
 // One table of names per enum, for both directions.
 
@@ -83,6 +84,18 @@ const UNARY: [(Un, &str); 8] = [
     (Un::Ceil, "ceil"),
     (Un::Trunc, "trunc"),
     (Un::Round, "round"),
+];
+
+const UPDATES: [(Update, &str); 9] = [
+    (Update::Add, "add"),
+    (Update::Sub, "sub"),
+    (Update::Min, "min"),
+    (Update::Max, "max"),
+    (Update::And, "and"),
+    (Update::Or, "or"),
+    (Update::Xor, "xor"),
+    (Update::Exchange, "exchange"),
+    (Update::CompareExchange, "compare_exchange"),
 ];
 
 const CELLS: [(Cell, &str); 6] =
@@ -174,6 +187,7 @@ impl Display for Input {
             Input::Base(memory) => write!(out, "base(mem {})", memory.index()),
             Input::Extent(memory, axis) => write!(out, "extent(mem {}, axis {axis})", memory.index()),
             Input::Pitch(memory, axis) => write!(out, "pitch(mem {}, axis {axis})", memory.index()),
+            Input::Alone(memory) => write!(out, "alone(mem {})", memory.index()),
             Input::Column => out.write_str("column"),
             Input::Marks(memory) => write!(out, "marks(mem {})", memory.index()),
             Input::Mark(memory) => write!(out, "mark(mem {})", memory.index()),
@@ -218,6 +232,7 @@ impl Display for Op {
             Op::MaskConst(all) => write!(out, "mask_const {}", name(&BOOLS, all)),
             Op::Load(cell, form) => write!(out, "load.{}.{form}", name(&CELLS, cell)),
             Op::Store(cell, form) => write!(out, "store.{}.{form}", name(&CELLS, cell)),
+            Op::Atomic(update, e) => write!(out, "atomic {}.{}", name(&UPDATES, update), elem(e)),
             Op::Output(number) => write!(out, "output({number})"),
             Op::Word(number) => write!(out, "word({number})"),
             Op::CheckRow(c) => write!(out, "check_row({c})"),
@@ -306,9 +321,10 @@ impl Printer<'_> {
         for (number, def) in values.iter().enumerate().filter(|(n, _)| !defined[*n]) {
             writeln!(self.out, "value %{number}: {def}")?;
         }
-        for &Touched { memory, loads, stores, own, fresh } in memories {
+        for &Touched { memory, loads, stores, own, fresh, updates } in memories {
             write!(self.out, "memory {}", memory.index())?;
-            for (is, word) in [(loads, " load"), (stores, " store"), (own, " own"), (fresh, " fresh")] {
+            let words = [(loads, " load"), (stores, " store"), (updates, " update"), (own, " own"), (fresh, " fresh")];
+            for (is, word) in words {
                 self.out.push_str(if is { word } else { "" });
             }
             let owned = owned.iter().find(|owned| owned.0 == memory);

@@ -5,23 +5,27 @@
 //! - **R1 tables**: values, registers, memories and outputs that instructions name are in the region's tables; `wide` says whether
 //!   there is a `v64`.
 //! - **R2 types**: each operation has the operands and the result of its signature: 8-byte elements in `v64` and `i64`, others in
-//!   `v32` and `i32`. Scalars are integers. A float remainder, a wide vector quotient and the like do not exist.
-//! - **R3 masks**: loads and stores (but loads of one element for all lanes), `check_row`, `check_lanes`, `leave_any`, `any` and
+//!   `v32` and `i32`. Scalars are integers. A float remainder, a wide vector quotient, an atomic `and` of floats and the like do not
+//!   exist.
+//! - **R3 masks**: loads, stores and atomics (but loads of one element for all lanes), `check_row`, `check_lanes`, `leave_any`, `any` and
 //!   `store_reg` have a mask; `check_one`, comparisons, operations and moves of vectors and moves of masks may have one, nothing else
-//!   has. Masks are masks. In a region for whole groups, what has no mask is for all lanes.
+//!   has. Masks are masks. In a region for whole groups, what has no mask is for all lanes (but atomics have one).
 //! - **R4 setup**: the setup only has pure operations on its own values (the body's are not defined yet), without division of
 //!   vectors of integers, and `check_range`, which is nowhere else.
 //! - **R5 single**: a value that is not mutable has one definition. A vector operation or move under a mask defines a mutable value.
 //! - **R6 exits**: a branch names the exit of a block around it. Exits are distinct.
-//! - **R7 defined**: on every path to a use there is a definition in front of it. (A move under a mask uses what it overwrites.)
+//! - **R7 defined**: on every path to a use there is a definition in front of it. (A move under a mask uses what it overwrites,
+//!   a compare-exchange what it expects.)
 //! - **R8 coordinates**: scalars and vectors that depend on where a vector starts in its row, or on the row, are marked. Control,
 //!   outputs and divisors do not depend on it.
-//! - **R9 checked**: on every path to a load or store there are, in front of it, all checks that its [`Access`] lists, each for at
+//! - **R9 checked**: on every path to a load, store or atomic there are, in front of it, all checks that its [`Access`] lists, each for at
 //!   least the lanes of its mask, and the operands of these checks have not changed since. An access lists a check per axis, or
 //!   several where a check of the first and of the last iteration stands for those of a loop. A check is not needed where the
 //!   definitions of its operands say that it passes ([`super::bounds`]).
 //! - **R10 own**: accesses of a form of local arrays go to local arrays, and others do not. Of an array that the region is said to
 //!   zero before anything else (`fresh`), there is on every path to a load a store in front of it.
+//! - **R11 updates**: atomics go to memories that are listed with updates, loads and stores, and to no local array. (Other stores to
+//!   them are then logged where the region may leave.)
 //!
 //! What R9 takes from the builder: that the address is that of the listed access's indices, and that the checks of first and last
 //! iterations include those between.
@@ -116,7 +120,7 @@ fn tables(region: &Region, insts: &[&Inst]) -> Result<(), String> {
 fn input_is_listed(region: &Region, input: Input) -> bool {
     match input {
         Input::Lanes(reg) => region.reads.contains(&reg) || region.writes.iter().any(|w| w.reg == reg && !w.uniform),
-        Input::Base(memory) | Input::Extent(memory, _) | Input::Pitch(memory, _) => {
+        Input::Base(memory) | Input::Extent(memory, _) | Input::Pitch(memory, _) | Input::Alone(memory) => {
             region.memories.iter().any(|m| m.memory == memory)
         }
         Input::Column => region.has_own(),
@@ -228,6 +232,11 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::Store(_, Form::One) => Wrong("a store of one element"),
         Op::Store(cell, form) if form.has_offsets() => Of(vec![I64, cell.vector(), V32], None),
         Op::Store(cell, _) => Of(vec![I64, cell.vector()], None),
+        Op::Atomic(op, e) if !has_update(op, e) => Wrong("an operation that elements of this type do not have"),
+        Op::Atomic(op, e) => {
+            let result = dst.is_some() || op == AtomicOp::CompareExchange;
+            Of(vec![I64, V32, e.vector()], result.then_some(e.vector()))
+        }
         Op::StoreReg => Of(vec![I64, vector(b)], None),
         Op::Output(_) if a == Some(Mask) => Wrong("a mask"),
         Op::Output(_) => Of(vec![a.unwrap_or(I32)], None),
@@ -250,6 +259,10 @@ fn has_vectors(bin: Bin, elem: Elem) -> bool {
     }
 }
 
+fn has_update(op: AtomicOp, elem: Elem) -> bool {
+    !matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) || !elem.is_float()
+}
+
 fn has_unary(un: Un, elem: Elem) -> bool {
     match un {
         Un::Neg | Un::Abs => elem.is_float() || !elem.is_wide(),
@@ -266,8 +279,8 @@ fn masks(region: &Region, inst: &Inst) -> Result<(), String> {
         Op::Load(_, Form::One) | Op::CheckOne | Op::LeaveAny => may = true,
         Op::Load(..) | Op::Store(..) | Op::StoreReg => needs = true,
         Op::CheckRow(_) | Op::CheckLanes => needs = true,
-        Op::Any if inst.mask == Value::NONE => return Err("no mask".into()),
-        Op::Any => may = true,
+        Op::Any | Op::Atomic(..) if inst.mask == Value::NONE => return Err("no mask".into()),
+        Op::Any | Op::Atomic(..) => may = true,
         Op::Move => may = !region.ty(inst.dst).is_scalar(),
         Op::Vector(..) | Op::Compare(..) => may = true,
         _ => {}
@@ -532,9 +545,11 @@ impl Walk<'_> {
             Op::LoadScalar(_) => (Value::NONE, Form::One),
             Op::Load(_, form) => (inst.args[1], form),
             Op::Store(_, form) => (inst.args[2], form),
+            Op::Atomic(..) => (inst.args[1], Form::Lanes),
             _ => return Ok(()),
         };
-        let (store, columns) = (matches!(inst.op, Op::Store(..)), form.columns());
+        let atomic = matches!(inst.op, Op::Atomic(..));
+        let (store, columns) = (atomic || matches!(inst.op, Op::Store(..)), form.columns());
         let mut missing = ("R9 checked", format!("no access has the address {}", inst.args[0]));
         let same = |a: &&Access| (a.address, a.offsets, a.columns) == (inst.args[0], offsets, columns.unwrap_or(0));
         for access in self.region.accesses.iter().filter(same) {
@@ -544,6 +559,10 @@ impl Walk<'_> {
                 missing = ("R9 checked", format!("memory {number} is not listed for it"));
                 continue;
             };
+            if atomic && !(memory.updates && memory.loads && memory.stores && !memory.own && !memory.fresh) {
+                missing = ("R11 updates", format!("memory {number} is not listed for it"));
+                continue;
+            }
             if memory.own != columns.is_some() {
                 missing = ("R10 own", format!("memory {number} has accesses of another form"));
                 continue;

@@ -131,7 +131,7 @@ fn inputs(verifier: &mut Verifier<'_>, region: &lane::Region) -> Verdict {
         match input {
             Input::Uniform(reg, scalar) => verifier.uniform(reg, width(scalar))?,
             Input::Lanes(reg) => columns.push((inst.dst, reg)),
-            Input::Base(id) | Input::Marks(id) | Input::Mark(id) => {
+            Input::Base(id) | Input::Alone(id) | Input::Marks(id) | Input::Mark(id) => {
                 in_table("memory", id.index() as u32, verifier.code.memories.len())?
             }
             Input::Extent(id, axis) | Input::Pitch(id, axis) => {

@@ -7,6 +7,8 @@ use super::buffer::{Assembler, Operand};
 use super::form::{Form, Instruction, M38, P66, PF2, PF3};
 use super::operand::{Cond, Gpr, Label, Len, Masking, Mem, Rm, Size};
 
+const LOCK: u8 = 0xf0;
+
 /// The two-operand operations, in the order of their encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alu {
@@ -33,7 +35,7 @@ pub(crate) enum Shift {
 /// An instruction without VEX or EVEX prefix.
 #[derive(Clone, Copy)]
 struct Legacy<'a> {
-    /// 0x66, 0xf2 or 0xf3, or 0 for none.
+    /// 0x66, 0xf2, 0xf3 or [`LOCK`], or 0 for none.
     prefix: u8,
     /// The operands have 64 bits.
     wide: bool,
@@ -202,6 +204,26 @@ impl Assembler {
             Some(byte) => self.byte(byte),
             None => self.put(&value.to_le_bytes()),
         }
+    }
+
+    /// As [`Assembler::alu_mem`] with a register, while no other processor accesses the memory.
+    pub(crate) fn alu_locked(&mut self, op: Alu, s: Size, d: Mem, a: Gpr) {
+        self.legacy(Legacy::new(s, &[(op as u8) << 3 | 1]).prefix(LOCK), a.0, d.into());
+    }
+
+    /// Adds `a` to memory, locked; `a` becomes what was there.
+    pub(crate) fn xadd_locked(&mut self, s: Size, d: Mem, a: Gpr) {
+        self.legacy(Legacy::new(s, &[0x0f, 0xc1]).prefix(LOCK), a.0, d.into());
+    }
+
+    /// Stores `a` if there is RAX in memory, locked, and sets the flag E; else RAX becomes what is there.
+    pub(crate) fn cmpxchg_locked(&mut self, s: Size, d: Mem, a: Gpr) {
+        self.legacy(Legacy::new(s, &[0x0f, 0xb1]).prefix(LOCK), a.0, d.into());
+    }
+
+    /// Exchanges `a` with memory, locked without being asked.
+    pub(crate) fn xchg(&mut self, s: Size, d: Mem, a: Gpr) {
+        self.legacy(Legacy::new(s, &[0x87]), a.0, d.into());
     }
 
     pub(crate) fn test(&mut self, s: Size, a: Gpr, b: Gpr) {

@@ -19,6 +19,7 @@
 //! whoever uses both looks out. There, too, operands in memory are whole vectors: constants of the pool are, and inputs are
 //! broadcast to a scratch register first ([`Emit::src`]).
 
+mod atomic;
 mod cold;
 mod control;
 mod emulate;
@@ -194,6 +195,7 @@ impl Emit<'_> {
                 Ty::Mask => self.mask_inst(inst),
             },
             Op::Entered => self.entered(inst),
+            Op::Atomic(op, elem) => self.atomic(op, elem, inst),
             Op::Call(function, _) => self.call(function, inst),
             _ if self.region.ty(inst.dst) == Ty::Mask => self.mask_inst(inst),
             _ => self.vector_inst(inst),

@@ -37,7 +37,7 @@ fn note(checks: &mut Vec<Check>, check: Check) {
 
 /// What an access touches of an element.
 pub(super) struct Leaf {
-    scalar: Scalar,
+    pub scalar: Scalar,
     cell: Cell,
     /// Components.
     pub count: u8,
@@ -63,7 +63,7 @@ pub(super) struct View {
 }
 
 impl View {
-    fn of(memory: MemId) -> View {
+    pub fn of(memory: MemId) -> View {
         View { base: Input::Base(memory), unit: 1 }
     }
 }
@@ -143,11 +143,11 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn touched(&mut self, memory: MemId) -> &mut Touched {
+    pub(super) fn touched(&mut self, memory: MemId) -> &mut Touched {
         let own = self.memory(memory).space == Space::Local;
         let memories = &mut self.region.memories;
         let at = memories.iter().position(|m| m.memory == memory).unwrap_or_else(|| {
-            memories.push(Touched { memory, loads: false, stores: false, own, fresh: false });
+            memories.push(Touched { memory, loads: false, stores: false, own, fresh: false, updates: false });
             memories.len() - 1
         });
         &mut memories[at]
@@ -195,7 +195,7 @@ impl Builder<'_> {
     }
 
     /// Returns the indices of a place, and their checks, which now are made.
-    fn indices(&mut self, place: &Place) -> Option<(Vec<Index>, Vec<Check>)> {
+    pub(super) fn indices(&mut self, place: &Place) -> Option<(Vec<Index>, Vec<Check>)> {
         let mut indices = vec![];
         for &e in &place.indices {
             let scalar = self.f.exprs[e].ty.scalar();
@@ -234,7 +234,7 @@ impl Builder<'_> {
         Some((indices, checks))
     }
 
-    fn memory(&self, memory: MemId) -> &Memory {
+    pub(super) fn memory(&self, memory: MemId) -> &Memory {
         &self.f.memories[memory]
     }
 

@@ -1,5 +1,6 @@
 //! Statements: jumps where control is the same for all lanes of a vector, masks where it is not.
 
+use super::atomic::Update;
 use super::form::{Atom, COUNTERS, Linear, Sym, ZERO};
 use super::*;
 use crate::ir::def::{Block, StmtKind};
@@ -76,6 +77,10 @@ impl Builder<'_> {
             }
             StmtKind::Write { local, value } => self.write(*local, *value, number)?,
             StmtKind::Store { place, value, .. } => self.store(place, *value)?,
+            StmtKind::Atomic { op, place, value, compare, result } => {
+                let update = Update { op: *op, value: *value, compare: *compare, result: *result };
+                self.atomic(&update, place)?;
+            }
             StmtKind::Declare(memory) => self.declare(*memory)?,
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other)?,
             StmtKind::Block { label, body } => {

@@ -7,6 +7,7 @@
 
 mod access;
 mod arith;
+mod atomic;
 mod expr;
 mod flow;
 mod form;
@@ -127,6 +128,8 @@ pub(crate) struct Builder<'a> {
     /// The number of the present outermost loop with reports, or of the present report outside of loops.
     nests: u32,
     nest: Option<u32>,
+    /// Memories to which floats are added.
+    sums: Vec<MemId>,
 }
 
 impl<'a> Builder<'a> {
@@ -181,6 +184,7 @@ impl<'a> Builder<'a> {
             lasts: FxHashMap::default(),
             nests: 0,
             nest: None,
+            sums: vec![],
         };
         builder.entered = builder.result(Op::Entered, Ty::Mask, &[]);
         builder.mask = builder.entered;

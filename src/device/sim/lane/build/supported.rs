@@ -3,15 +3,15 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::ir::def::{Block, ExprId, ExprKind, Function, Id3, Label, LocalId, MemId, Place, Space, Stmt, StmtKind};
+use crate::ir::def::{ExprId, ExprKind, Function, Id3, Label, LocalId, MemId, Place, Space, Stmt, StmtKind};
 use crate::ir::variance::Variance;
 use crate::ir::visit::each_stmt;
 
 /// What is asked about statements.
 pub(crate) struct Support<'a> {
     pub f: &'a Function,
-    /// Whether the loop with this body may wait for other threads.
-    pub waits: &'a dyn Fn(&Block) -> bool,
+    /// Whether this loop may wait for other threads, so that they have to go on meanwhile.
+    pub waits: &'a dyn Fn(&Stmt) -> bool,
     /// Whether checks keep regions from accessing a memory.
     pub refused: &'a dyn Fn(MemId) -> bool,
     /// Whether the checker has to hear of accesses to a memory; and whether an expression varies no more than that.
@@ -32,10 +32,10 @@ impl Support<'_> {
                 StmtKind::Let(e) => self.expression(*e),
                 StmtKind::Write { .. } | StmtKind::If { .. } => true,
                 StmtKind::Declare(memory) => !(self.refused)(*memory),
-                StmtKind::Store { place, .. } => self.place(place),
-                StmtKind::For { label, body, .. } | StmtKind::Loop { label, body, .. } => {
+                StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => self.place(place),
+                StmtKind::For { label, .. } | StmtKind::Loop { label, .. } => {
                     labels.insert(*label);
-                    !(self.waits)(body) && !(self.parts)(*label)
+                    !(self.waits)(stmt) && !(self.parts)(*label)
                 }
                 StmtKind::Block { label, .. } => {
                     labels.insert(*label);
@@ -100,6 +100,10 @@ pub(crate) fn outside(f: &Function, stmts: &[Stmt]) -> (Vec<ExprId>, Vec<LocalId
                     locals.push(local);
                 }
                 inside.insert(*e);
+            }
+            StmtKind::Atomic { result, .. } => {
+                stmt.kind.operands(&mut note);
+                inside.extend(*result);
             }
             StmtKind::Write { local, value } => {
                 note(*value);

@@ -185,6 +185,23 @@ impl World<'_> {
             }
             return Flow::Next;
         }
+        if let Op::Atomic(op, elem) = inst.op {
+            let cell = if elem.is_wide() { Cell::W8 } else { Cell::W4 };
+            let mut found: Vec<u64> = (0..self.lanes()).map(garbage).collect();
+            for i in (0..self.lanes()).filter(|&i| active[i]) {
+                let address = self.address(a[i], Form::Lanes, cell, b[i], i);
+                let old = typed(elem, self.element(address, cell));
+                let expected = inst.compares().then(|| typed(elem, self.values[inst.dst.index()][i]));
+                let new = dynamic::atomic(op, old, typed(elem, c[i]), expected).expect("an operation of the type");
+                let size = cell.size() as usize;
+                self.cell(address, size).copy_from_slice(&new.bits.to_le_bytes()[..size]);
+                found[i] = old.bits;
+            }
+            if inst.dst != Value::NONE {
+                self.values[inst.dst.index()] = found;
+            }
+            return Flow::Next;
+        }
         let any = (0..self.lanes()).any(|i| active[i] && a[i] != 0);
         let mut result = vec![0; self.lanes()];
         for i in 0..self.lanes() {
@@ -256,6 +273,7 @@ impl World<'_> {
         match input {
             Input::Uniform(reg, Scalar::Bool) => u64::from((self.uniform)(reg) != 0),
             Input::Uniform(reg, _) => (self.uniform)(reg),
+            Input::Alone(_) => 1,
             Input::Base(memory) => (SPACE * (memory.index() as i64 + 1)) as u64,
             Input::Extent(memory, axis) => array(memory).shape[axis as usize].into(),
             Input::Pitch(memory, axis) => {

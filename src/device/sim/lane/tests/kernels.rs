@@ -1,6 +1,6 @@
 //! Kernels of one region each.
 
-pub(crate) const ALL: [(&str, &str); 17] = [
+pub(crate) const ALL: [(&str, &str); 18] = [
     ("saxpy", SAXPY),
     ("stencil", STENCIL),
     ("matmul", MATMUL),
@@ -18,7 +18,45 @@ pub(crate) const ALL: [(&str, &str); 17] = [
     ("unsigned", UNSIGNED),
     ("own", OWN),
     ("half", HALF),
+    ("atomics", ATOMICS),
 ];
+
+/// Atomics: on elements that are the thread's own and on others, with results and without, under a condition, and in a loop.
+pub(super) const ATOMICS: &str = "
+kernel atomics(n: i32, x: inout @x, y: inout @y, z: inout @z, w: inout @w) grid
+fn atomics() {
+    global 1 inout @x: i32[_]
+    global 2 inout @y: u64[_]
+    global 3 inout @z: f32[_]
+    global 4 inout @w: f64[_]
+    var $k: i32
+    var $sum: i32
+    %0: i32 = load @x[thread.x]
+    %1: i32 = %0 & 15i32
+    %2: i32 = atomic_add @x[thread.x], %1
+    $sum = %2
+    for '0 $k = 0i32 .. arg0 step 1i32 {
+        %3: i32 = read $k
+        %4: u64 = convert %3
+        %5: bool = %3 < %1
+        if %5 {
+            atomic_max @y[%1], %4
+        }
+        %6: i32 = atomic_compare_exchange @x[thread.x], %3 if %1
+        %7: i32 = read $sum
+        %8: i32 = %7 + %6
+        $sum = %8
+        atomic_xor @x[thread.x], %8
+    }
+    %9: f32 = convert %1
+    %10: f32 = atomic_sub @z[thread.x], %9
+    %13: f64 = convert %10
+    atomic_min @w[3i32], %13
+    %11: i32 = read $sum
+    %12: i32 = atomic_exchange @x[thread.x], %11
+    store @x[thread.x] = %12
+}
+";
 
 /// Floats of 16 bits.
 pub(super) const HALF: &str = "

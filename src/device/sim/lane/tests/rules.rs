@@ -416,3 +416,50 @@ fn whole_groups() {
     check_in(&small, "weight 20", "weight 20 whole 17, 4, 1", &missing);
     check_in(&small, "weight 20", "weight 20 whole 0, 0, 0", &missing);
 }
+
+/// A small valid region with atomics.
+const UPDATES: &str = "
+region weight 20
+values 10
+memory 0 load store update
+access %1, %4 of 0: check_lanes %4, %5
+setup {
+    %1: i64 = base(mem 0)
+    %2: i64 = extent(mem 0, axis 0)
+    %3: i32 = trunc %2
+    %5: v32 = broadcast %3
+    %6: v32 = splat #7
+}
+body {
+    %0: mask = entered
+    %4: v32(x, row) = iota(4)
+    %7: mut v32(x, row) = move %6
+    check_lanes %4, %5 under %0
+    %8: v32(x, row) = atomic add.i32 %1, %4, %6 under %0
+    %7 = atomic compare_exchange.u32 %1, %4, %8 under %0
+    atomic max.u32 %1, %4, %7 under %0
+    %9: v32(x, row) = atomic min.f32 %1, %4, %7 under %0
+}
+";
+
+#[test]
+fn r11_updates() {
+    let check = |from: &str, to: &str, expected: &str| check_in(UPDATES, from, to, expected);
+    check("", "", "");
+    let wrong = "R2 types: an operation that elements of this type do not have in";
+    check("add.i32", "xor.f32", &format!("{wrong} `%8 = atomic xor.f32 %1, %4, %6 under %0`"));
+    check("max.u32 %1, %4, %7 under %0", "max.u32 %1, %4, %7", "R3 masks: no mask in `atomic max.u32 %1, %4, %7`");
+    check(
+        "    check_lanes %4, %5 under %0\n",
+        "",
+        "R9 checked: `check_lanes %4, %5` is missing in `%8 = atomic add.i32 %1, %4, %6 under %0`",
+    );
+    let unlisted = "R11 updates: memory 0 is not listed for it in `%8 = atomic add.i32 %1, %4, %6 under %0`";
+    check("store update", "store", unlisted);
+    check("load store update", "store update", unlisted);
+    check(
+        "%7: mut v32(x, row)",
+        "%7: v32(x, row)",
+        "R5 single: another definition of a value that is not mutable in `%7 = atomic compare_exchange.u32 %1, %4, %8 under %0`",
+    );
+}

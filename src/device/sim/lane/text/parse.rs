@@ -121,8 +121,9 @@ impl<'a> Reader<'a> {
             } else if let Some(mut line) = self.begins("memory") {
                 let memory = line.memory()?;
                 let (loads, stores) = (line.eat_word("load"), line.eat_word("store"));
+                let updates = line.eat_word("update");
                 let (own, fresh) = (line.eat_word("own"), line.eat_word("fresh"));
-                region.memories.push(Touched { memory, loads, stores, own, fresh });
+                region.memories.push(Touched { memory, loads, stores, own, fresh, updates });
                 if line.eat_word("private") {
                     region.owned.push((memory, false));
                 } else if line.eat_word("marked") {
@@ -407,7 +408,7 @@ impl<'a> Line<'a> {
             self.advance(name.len());
             return Ok(Some(Input::Column));
         }
-        if !["uniform", "lanes", "base", "extent", "pitch", "marks", "mark", "first", "last"].contains(&name) {
+        if !["uniform", "lanes", "base", "extent", "pitch", "alone", "marks", "mark", "first", "last"].contains(&name) {
             return Ok(None);
         }
         self.advance(name.len());
@@ -426,6 +427,7 @@ impl<'a> Line<'a> {
                 let memory = self.memory()?;
                 match name {
                     "base" => Input::Base(memory),
+                    "alone" => Input::Alone(memory),
                     "marks" => Input::Marks(memory),
                     "mark" => Input::Mark(memory),
                     _ => {
@@ -455,6 +457,7 @@ impl<'a> Line<'a> {
             "coord" => Op::Coord(self.of(&AXES)?),
             "scalar" => Op::Scalar(self.of(&BINARY)?, self.element()?),
             "set" => Op::Set(self.of(&RELATIONS)?, self.element()?),
+            "atomic" => Op::Atomic(self.of(&UPDATES)?, self.element()?),
             "compare" => Op::Compare(self.of(&RELATIONS)?, self.element()?),
             "call" => {
                 let name = self.word();

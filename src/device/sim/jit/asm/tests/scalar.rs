@@ -161,6 +161,13 @@ fn arithmetic() {
             Wanted::new(name, [mem(at), reg(s, a)]).check(false, |asm| asm.alu_mem(op, s, at, a));
             Wanted::new(name, [mem(at), imm(s, value)]).check(false, |asm| asm.alu_mem(op, s, at, value));
         }
+        for (op, name) in &ALU[..7] {
+            let a = random.gpr();
+            Wanted::new(name, [mem(at), reg(s, a)]).check(false, |asm| asm.alu_locked(*op, s, at, a));
+        }
+        Wanted::new("xadd", [mem(at), reg(s, d)]).check(false, |asm| asm.xadd_locked(s, at, d));
+        Wanted::new("cmpxchg", [mem(at), reg(s, d)]).check(false, |asm| asm.cmpxchg_locked(s, at, d));
+        Wanted::new("xchg", [mem(at), reg(s, d)]).check(false, |asm| asm.xchg(s, at, d));
         let (a, value) = (random.gpr(), random.imm32());
         Wanted::new("test", [reg(s, d), reg(s, a)]).check(false, |asm| asm.test(s, d, a));
         let (src, want) = place(&mut random, s);
