@@ -57,8 +57,8 @@ pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Result<Compiled, TooLa
     if kernel.checks.arithmetic {
         c.exact = ranges::analyze(module, ranges::Setting::default()).exact;
     }
-    // The interpreter looks for the origin of a NaN, and at each access of threads that synchronize by fences or poll.
-    c.jit = jit && !kernel.checks.nan && !(kernel.checks.memory && c.waits);
+    // The interpreter looks at each access of threads that synchronize by fences or poll.
+    c.jit = jit && !(kernel.checks.memory && c.waits);
     if c.jit {
         c.guards = c.guards_of_regions().into();
         c.references = uses::references(&f.body, &f);

@@ -170,6 +170,7 @@ impl<'a> Compiler<'a> {
         };
         Guards {
             arithmetic: self.checks.arithmetic,
+            nan: self.checks.nan,
             exact: self.exact.clone(),
             memories: self.f.memories.iter().zip(&self.watched).map(guard).collect(),
         }

@@ -115,6 +115,8 @@ pub(crate) struct Machine {
     shape: Shape,
     /// See [`Region::whole`].
     whole: Option<[u32; 3]>,
+    /// It has loops, whose iterations are counted where they are limited.
+    repeats: bool,
 }
 
 /// The longest column for which displacements are computed in 32 bits.
@@ -170,6 +172,7 @@ pub(super) fn compile(
         reports: region.reports.clone(),
         words: layout.words,
         exits,
+        repeats: region.repeats(),
         column: if region.has_own() { division.column } else { 0 },
         writes: region.writes.clone(),
         shape,
@@ -280,6 +283,9 @@ impl Machine {
     /// # Safety
     /// The region is one of the group's code, at which the group is, and the code [takes](Machine::takes) the group.
     pub unsafe fn run(&self, g: &mut Group, region: usize, version: usize) -> bool {
+        if g.max_steps != 0 && self.repeats {
+            return false;
+        }
         let room = 2 * region + version;
         if g.rooms[room].is_empty() {
             if !self.fits(g) {

@@ -111,7 +111,10 @@
 //!
 //! What a report of the first run says is not shown anyway, as long as the launch can be repeated: the second run, which names threads
 //! and values, is interpreted, and so are runs with individual tracking (`check::exact`). Kernels whose threads wait for one another by
-//! atomics have no regions with `--check`, nor has any kernel with `--trap-nan`.
+//! atomics have no regions with `--check`.
+//!
+//! With `--trap-nan`, code leaves where a result is a NaN or an infinity, also if an operand was one; it is not entered again where that
+//! happens often.
 //!
 //! # When
 //! `tier` compiles a kernel once its launches together have taken as long as that takes (`CLK_SIM_JIT=auto`), before it first runs
@@ -122,7 +125,7 @@
 //! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers, warp operations,
 //! atomics on elements of 1 and 2 bytes, `print`, and at statements with an operation that has no LaneIR. With `--check` they also
 //! end at atomics, at accesses to local arrays, and to shared arrays under conditions or with other indices than linear ones. With
-//! `--trap-nan` there are no regions, and with `--max-steps` none is entered.
+//! `--max-steps`, no region with a loop is entered.
 
 mod alloc;
 // Its tests cover instructions that no code uses yet.

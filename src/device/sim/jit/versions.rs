@@ -59,7 +59,7 @@ impl Versions {
 
 impl RegionCode for Versions {
     unsafe fn run(&self, g: &mut Group, region: usize) -> bool {
-        if g.lo >= g.hi || g.shape[3] != 1 || g.max_steps != 0 {
+        if g.lo >= g.hi || g.shape[3] != 1 {
             return false;
         }
         // SAFETY: the caller's region is one of the group's code, at which the group is.

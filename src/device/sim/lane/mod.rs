@@ -648,6 +648,18 @@ impl Region {
         self.accesses.iter().filter(|access| access.address == store.args[0]).all(|access| reloaded(access.memory))
     }
 
+    /// Returns whether it has loops.
+    pub fn repeats(&self) -> bool {
+        fn any(nodes: &[Node]) -> bool {
+            nodes.iter().any(|node| match node {
+                Node::Loop(_) => true,
+                Node::Block(_, body) => any(body),
+                Node::Inst(_) | Node::Branch(..) => false,
+            })
+        }
+        any(&self.body)
+    }
+
     /// Returns whether it has atomics.
     pub fn has_updates(&self) -> bool {
         self.memories.iter().any(|m| m.updates)

@@ -7,6 +7,14 @@ use crate::device::sim::lanes::lane_of_raw;
 use crate::ir::def::{ExprKind, Id3};
 use crate::ir::variance::Variance;
 
+/// Returns whether a NaN or an infinity may be born here.
+fn computes(kind: &ExprKind) -> bool {
+    matches!(
+        kind,
+        ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Math { .. } | ExprKind::Convert(_)
+    )
+}
+
 impl Builder<'_> {
     /// Computes an expression at this point. Integers that are the same in all lanes become scalars.
     pub(super) fn expr(&mut self, e: ExprId) -> Option<Vec<Lane>> {
@@ -16,6 +24,9 @@ impl Builder<'_> {
         let mut lanes = self.any_expr(e)?;
         self.uniform = outer;
         let scalar = self.f.exprs[e].ty.scalar();
+        if self.guards.nan && computes(&self.f.exprs[e].kind) {
+            lanes.iter().try_for_each(|lane| self.guard_finite(scalar, lane))?;
+        }
         if self.variances.exprs[e] == Variance::Uniform && scalar.is_int() {
             for lane in &mut lanes {
                 if let Lane::Vector(_) = lane {

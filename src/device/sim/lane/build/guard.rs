@@ -307,6 +307,25 @@ impl Builder<'_> {
         Some(())
     }
 
+    /// Leaves where a result is a NaN or an infinity: the interpreter looks whether an operand was one.
+    pub(super) fn guard_finite(&mut self, scalar: Scalar, result: &Lane) -> Option<()> {
+        if !scalar.is_float() || matches!(result, Lane::Bits(_)) {
+            return Some(());
+        }
+        let (elem, infinity) = match scalar {
+            Scalar::F32 => (Elem::U32, 0x7f80_0000),
+            Scalar::F64 => (Elem::U64, 0x7ff0_0000_0000_0000),
+            _ => return None,
+        };
+        // The sign does not matter.
+        let value = self.vector(result, scalar);
+        let (one, limit) = (self.splat(elem.is_wide(), 1), self.splat(elem.is_wide(), infinity << 1));
+        let size = self.pure(Op::Vector(Bin::Shl, elem), elem.vector(), &[value, one]);
+        let doubt = self.doubt(Rel::Ge, elem, size, limit);
+        self.leave_any(doubt);
+        Some(())
+    }
+
     // Accesses
 
     /// Checks and records an access, in front of it: leaves where an element that is read may not have been written.
