@@ -1,5 +1,5 @@
 //! Random programs of what machine code is made of: loops of all kinds, nested conditions with `break` and `continue`, indices that are
-//! linear or not, arrays changed in place, atomics, lanes of 4 and 8 bytes, shared memory, and now and then a fault.
+//! linear or not, arrays changed in place, atomics, operations of warps, lanes of 4 and 8 bytes, shared memory, and now and then a fault.
 
 use super::random::Random;
 
@@ -121,6 +121,7 @@ impl Writer {
                 let at = self.random.below(size);
                 self.line(&format!("h[t] = {value}\nbarrier()\ni1 = h[(t + {at}) % {size}] + h[{at}]\nbarrier()"));
             }
+            14 if depth == 0 && self.block.is_some() => self.warp(),
             16 | 17 => {
                 let (array, name) = [("a", "f"), ("b", "i"), ("l", "m"), ("e", "g"), ("q", "u")][self.random.below(5)];
                 let (op, value) = (self.random.of(&["=", "="]), self.expr(name, 2, false));
@@ -132,6 +133,25 @@ impl Writer {
             }
             19 => self.atomic(),
             _ => self.assign(name),
+        }
+    }
+
+    /// An operation of all lanes of a warp.
+    fn warp(&mut self) {
+        let (name, k) = (self.random.of(&["f", "i", "u", "m", "g"]), self.random.below(2));
+        let (value, cond) = (self.expr(name, 1, false), self.expr("v", 1, false));
+        let bits = name != "f" && name != "g";
+        let value = match self.random.below(6) {
+            0 => format!("shuffle_xor({value}, {})", self.random.of(&["1", "2", "4", "16"])),
+            1 => format!("shuffle_{}({value}, i32(u0 & 15u32))", self.random.of(&["up", "down"])),
+            2 => format!("shuffle({value}, {k})"),
+            3 if bits => format!("warp_reduce_{}({value})", self.random.of(&["and", "or", "xor"])),
+            _ => format!("warp_reduce_{}({value})", self.random.of(&["add", "min", "max"])),
+        };
+        match self.random.below(4) {
+            0 => self.line(&format!("u{k} = ballot({cond}) ^ match_any({value})")),
+            1 => self.line(&format!("v{k} = warp_{}({cond})", self.random.of(&["any", "all"]))),
+            _ => self.line(&format!("{name}{k} = {value}")),
         }
     }
 

@@ -209,7 +209,7 @@ fn overflow(values: impl Iterator<Item = i128>, ty: Scalar) -> Option<FaultKind>
 }
 
 /// Returns the source lane of lane `lane` in a shuffle; the lane itself if there is no such source.
-fn source(op: WarpOp, lane: usize, amount: i64, count: usize) -> usize {
+pub(crate) fn source(op: WarpOp, lane: usize, amount: i64, count: usize) -> usize {
     let from = match op {
         WarpOp::ShuffleUp => lane as i64 - amount,
         WarpOp::ShuffleDown => lane as i64 + amount,
@@ -274,27 +274,37 @@ fn vote(g: &Group, def: &WarpDef, first: usize, count: usize) {
     (first..first + count).for_each(|lane| unsafe { g.set_lane(def.result, lane, bits) });
 }
 
-/// Reduces by a butterfly, so that the order of additions is the GPU's.
+/// The lanes of a warp.
+pub(crate) const LANES: usize = WARP;
+
 fn reduce(g: &Group, def: &WarpDef, first: usize, count: usize) {
     let zero = Value { ty: def.scalar, bits: 0 };
     let mut values = [zero; WARP];
     for (i, value) in values.iter_mut().enumerate().take(count) {
         *value = read_value(g, def.value, def.scalar, first + i);
     }
-    for distance in [16, 8, 4, 2, 1] {
-        let before = values;
-        for i in (0..count).filter(|i| i ^ distance < count) {
-            values[i] = combine(def.op, before[i], before[i ^ distance]).unwrap_or(zero);
-        }
-    }
-    // A warp of fewer than 32 threads need not be a power of two: every lane gets lane 0's result, which includes all.
+    butterfly(&mut values, count, |a, b| combine(def.op, a, b).unwrap_or(zero));
     for (i, value) in values.iter().enumerate().take(count) {
-        let value = if count.is_power_of_two() { *value } else { values[0] };
-        write_value(g, def.result, first + i, value);
+        write_value(g, def.result, first + i, *value);
     }
 }
 
-fn combine(op: WarpOp, a: Value, b: Value) -> Option<Value> {
+/// Reduces the first `count` lanes of a warp by a butterfly, so that the order of additions is the GPU's.
+#[inline(always)]
+pub(crate) fn butterfly<T: Copy>(values: &mut [T; WARP], count: usize, combine: impl Fn(T, T) -> T) {
+    for distance in [16, 8, 4, 2, 1] {
+        let before = *values;
+        for i in (0..count).filter(|i| i ^ distance < count) {
+            values[i] = combine(before[i], before[i ^ distance]);
+        }
+    }
+    // A warp of fewer than 32 threads need not be a power of two: every lane gets lane 0's result, which includes all.
+    if !count.is_power_of_two() {
+        *values = [values[0]; WARP];
+    }
+}
+
+pub(crate) fn combine(op: WarpOp, a: Value, b: Value) -> Option<Value> {
     match op {
         WarpOp::ReduceMin => dynamic::math(MathFn::Min, &[a, b]).ok(),
         WarpOp::ReduceMax => dynamic::math(MathFn::Max, &[a, b]).ok(),

@@ -101,7 +101,7 @@ impl<'a> Compiler<'a> {
         let mut values = vec![];
         for stmt in stmts {
             let e = match stmt.kind {
-                StmtKind::Let(e) | StmtKind::Atomic { result: Some(e), .. } => e,
+                StmtKind::Let(e) | StmtKind::Atomic { result: Some(e), .. } | StmtKind::Warp { result: e, .. } => e,
                 _ => continue,
             };
             if let Some(vals) = self.vals.get(&e)
@@ -170,6 +170,7 @@ impl<'a> Compiler<'a> {
         };
         Guards {
             arithmetic: self.checks.arithmetic,
+            memory: self.is_observed(),
             nan: self.checks.nan,
             exact: self.exact.clone(),
             memories: self.f.memories.iter().zip(&self.watched).map(guard).collect(),
@@ -199,7 +200,7 @@ fn weight(stmts: &[Stmt]) -> u32 {
         let inner: u32 = stmt.kind.blocks().map(|block| weight(block)).sum();
         sum + match stmt.kind {
             StmtKind::For { .. } | StmtKind::Loop { .. } => 10 * inner.max(1),
-            StmtKind::Let(_) | StmtKind::Store { .. } | StmtKind::Atomic { .. } => 1,
+            StmtKind::Let(_) | StmtKind::Store { .. } | StmtKind::Atomic { .. } | StmtKind::Warp { .. } => 1,
             _ => inner,
         }
     })

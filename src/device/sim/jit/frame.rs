@@ -47,7 +47,10 @@ pub(crate) const ADDRESS: i32 = 512;
 pub(crate) const VALUES: i32 = 576;
 pub(crate) const OFFSETS: i32 = 640;
 pub(crate) const FOUND: i32 = 704;
-pub(crate) const SAVED_VECTORS: i32 = 768;
+/// Of an operation of warps: the lanes of a batch, which become those of the result, and the lanes that a shuffle asks for.
+pub(crate) const WARP: i32 = 768;
+pub(crate) const ASKED: i32 = 1024;
+pub(crate) const SAVED_VECTORS: i32 = 1280;
 const WORDS: i32 = SAVED_VECTORS + 32 * 64;
 
 /// A record of the log: address, mask and element size, old data, byte offsets of the lanes.

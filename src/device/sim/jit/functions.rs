@@ -4,10 +4,12 @@
 
 use crate::device::sim::atomics;
 use crate::device::sim::group::CHUNK;
+use crate::device::sim::jit::frame;
 use crate::device::sim::lane::Elem;
 use crate::device::sim::lanes::arith;
 use crate::device::sim::lanes::{Fn1, Fn2};
-use crate::lang::ops::{AtomicOp, MathFn};
+use crate::device::sim::warp;
+use crate::lang::ops::{AtomicOp, MathFn, WarpOp};
 use crate::lang::scalar::{Scalar, Value};
 
 type Lanes = [f32; CHUNK];
@@ -125,4 +127,106 @@ pub(crate) fn address(function: MathFn, evex: bool) -> usize {
         MathFn::Pow => pick!(two two_of_8 Pow),
         other => unreachable!("{other:?} is not called"),
     }
+}
+
+/// Declares an operation of warps on elements of a size. The lanes of the batch lie in the frame, and so do those that a shuffle asks
+/// for; the bits of `active` and, for votes, of `holds` are theirs. Returns 1 if only some lanes of a warp are active.
+macro_rules! warps {
+    ($name:ident $bits:ty) => {
+        unsafe extern "sysv64" fn $name(at: *mut u8, active: u64, lane: u64, holds: u64, op: u32, elem: u32) -> u32 {
+            let (op, scalar) = (OPERATIONS[op as usize], SCALARS[elem as usize]);
+            // SAFETY: R2: machine code puts the lanes of this type there, of up to four vectors, and the frame has its header.
+            unsafe {
+                let header = |offset: i32| at.add(offset as usize).cast::<u64>().read() as usize;
+                // The whole group runs, of one block.
+                let block = header(frame::ROW_END) * header(frame::NX);
+                let values = at.add(frame::WARP as usize).cast::<$bits>();
+                let words = at.add(frame::WARP as usize).cast::<u32>();
+                let asked = at.add(frame::ASKED as usize).cast::<i32>();
+                for first in [0, warp::LANES] {
+                    let taking = (active >> first) as u32;
+                    if taking == 0 {
+                        continue;
+                    }
+                    let count = warp::LANES.min(block - (lane as usize / 4 + first));
+                    let all = u32::MAX >> (warp::LANES - count);
+                    if taking & all != all {
+                        return 1;
+                    }
+                    let ballot = (holds >> first) as u32 & all;
+                    let mut found: [$bits; warp::LANES] = [0; warp::LANES];
+                    for i in 0..count {
+                        found[i] = values.add(first + i).read();
+                    }
+                    let everyone = |word: u32| (0..count).for_each(|i| words.add(first + i).write(word));
+                    match op {
+                        WarpOp::Ballot => everyone(ballot),
+                        WarpOp::Any => everyone(if ballot != 0 { u32::MAX } else { 0 }),
+                        WarpOp::All => everyone(if ballot == all { u32::MAX } else { 0 }),
+                        WarpOp::MatchAny => {
+                            for i in 0..count {
+                                let same = (0..count).filter(|&j| found[j] == found[i]);
+                                words.add(first + i).write(same.fold(0, |bits, j| bits | 1 << j));
+                            }
+                        }
+                        WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+                            for i in 0..count {
+                                let amount = asked.add(first + i).read().into();
+                                values.add(first + i).write(found[warp::source(op, i, amount, count)]);
+                            }
+                        }
+                        _ => {
+                            let value = |bits: $bits| Value { ty: scalar, bits: bits.into() };
+                            let both = |a: $bits, b: $bits| {
+                                warp::combine(op, value(a), value(b)).map_or(0, |v| v.bits as $bits)
+                            };
+                            let float = |a: $bits| f32::from_bits(a as u32);
+                            match (op, scalar) {
+                                (WarpOp::ReduceAdd, Scalar::F32) => {
+                                    warp::butterfly(&mut found, count, |a, b| (float(a) + float(b)).to_bits() as $bits)
+                                }
+                                (WarpOp::ReduceAdd, Scalar::I32 | Scalar::U32) => {
+                                    let add = |a: $bits, b: $bits| (a as u32).wrapping_add(b as u32) as $bits;
+                                    warp::butterfly(&mut found, count, add)
+                                }
+                                _ => warp::butterfly(&mut found, count, both),
+                            }
+                            (0..count).for_each(|i| values.add(first + i).write(found[i]));
+                        }
+                    }
+                }
+            }
+            0
+        }
+    };
+}
+
+warps!(warp_of_words u32);
+warps!(warp_of_wide u64);
+
+const OPERATIONS: [WarpOp; 14] = [
+    WarpOp::Shuffle,
+    WarpOp::ShuffleUp,
+    WarpOp::ShuffleDown,
+    WarpOp::ShuffleXor,
+    WarpOp::Ballot,
+    WarpOp::Any,
+    WarpOp::All,
+    WarpOp::ReduceAdd,
+    WarpOp::ReduceMin,
+    WarpOp::ReduceMax,
+    WarpOp::ReduceAnd,
+    WarpOp::ReduceOr,
+    WarpOp::ReduceXor,
+    WarpOp::MatchAny,
+];
+
+const SCALARS: [Scalar; 6] = [Scalar::F32, Scalar::F64, Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64];
+
+/// Returns the address of the function for an operation of warps, and the numbers that it takes for operation and elements.
+pub(crate) fn of_warp(op: WarpOp, elem: Elem) -> (usize, i32, i32) {
+    let number = OPERATIONS.iter().position(|o| *o == op).unwrap_or(0) as i32;
+    let scalar = SCALARS.iter().position(|s| Elem::of(*s) == Some(elem)).unwrap_or(0) as i32;
+    let address = if elem.is_wide() { warp_of_wide as *const () } else { warp_of_words as *const () };
+    (address as usize, number, scalar)
 }

@@ -13,7 +13,7 @@ use super::exec::Exec;
 use super::frame::{self, Layout};
 use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
-use crate::device::sim::group::{CHUNK, Group, Line, Reach, Slot};
+use crate::device::sim::group::{CHUNK, Group, Line, Reach, Slot, WARP};
 use crate::device::sim::isa::Isa;
 use crate::device::sim::lane::{
     Input, REPORT_WORDS, Region, Report, Written, copies, displace, induct, live, verify, whole,
@@ -82,8 +82,13 @@ impl Division {
             Some(row) => (widest, row, false),
             None => (widest, self.lanes, false),
         };
-        Shape { width, vectors: (lanes / width).clamp(1, most), rows, column: self.column }
+        Shape { width, vectors: (lanes / width).min(most).max(least(region, width)), rows, column: self.column }
     }
+}
+
+/// Returns the least number of vectors in a batch: those of a warp, where there are operations among its lanes.
+fn least(region: &Region, width: usize) -> usize {
+    if region.has_warps() { WARP / width } else { 1 }
 }
 
 /// The compiled code of a region.
@@ -117,6 +122,8 @@ pub(crate) struct Machine {
     whole: Option<[u32; 3]>,
     /// It has loops, whose iterations are counted where they are limited.
     repeats: bool,
+    /// It has operations of warps, in batches of whole rows or of parts of one.
+    warps: Option<bool>,
 }
 
 /// The longest column for which displacements are computed in 32 bits.
@@ -132,6 +139,10 @@ pub(super) fn compile(
     whole: Option<[u32; 3]>,
 ) -> Option<Machine> {
     if region.has_own() && division.column > LONGEST {
+        return None;
+    }
+    // A batch has whole warps.
+    if least(region, division.shape(region, 1).width) > MOST {
         return None;
     }
     let mut region = region.clone();
@@ -173,6 +184,7 @@ pub(super) fn compile(
         words: layout.words,
         exits,
         repeats: region.repeats(),
+        warps: region.has_warps().then_some(shape.rows),
         column: if region.has_own() { division.column } else { 0 },
         writes: region.writes.clone(),
         shape,
@@ -203,7 +215,7 @@ fn fit(region: &Region, heads: &[live::Set], layout: &Layout, division: Division
         let allocation = allocate(region, heads, shape, &registers, &inputs, layout.slots);
         let divides = region.whole.is_none_or(|extents| shape.divides(extents));
         // Values between loops may well be in memory; what loops use may not.
-        if shape.vectors == 1 || divides && allocation.spilled < SPILLED {
+        if shape.vectors <= least(region, shape.width) || divides && allocation.spilled < SPILLED {
             return (shape, allocation);
         }
         most = shape.vectors / 2;
@@ -284,6 +296,9 @@ impl Machine {
     /// The region is one of the group's code, at which the group is, and the code [takes](Machine::takes) the group.
     pub unsafe fn run(&self, g: &mut Group, region: usize, version: usize) -> bool {
         if g.max_steps != 0 && self.repeats {
+            return false;
+        }
+        if self.warps.is_some_and(|rows| !rows && g.lanes > g.shape[0] && !g.shape[0].is_multiple_of(WARP)) {
             return false;
         }
         let room = 2 * region + version;
@@ -474,7 +489,8 @@ impl Machine {
             return ((0, rows), (0, nx));
         }
         let (first, end) = (g.lo * CHUNK, (g.hi * CHUNK).min(g.lanes));
-        if rows == 1 {
+        // With operations of warps, batches begin where warps do.
+        if rows == 1 && self.warps.is_none() {
             frame.put(frame::MASK, g.mask as u64);
             return ((0, 1), (first, end));
         }
@@ -485,6 +501,9 @@ impl Machine {
         let lanes = unsafe { std::slice::from_raw_parts(g.mask.add(first), end - first) };
         room.mask[first..end].copy_from_slice(lanes);
         frame.put(frame::MASK, room.mask.as_ptr() as u64);
+        if self.warps.is_some() {
+            return ((0, rows), (0, nx));
+        }
         ((first / nx, end.div_ceil(nx)), (0, nx))
     }
 

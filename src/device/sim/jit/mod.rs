@@ -122,8 +122,8 @@
 //! of it, and with `CLK_SIM_PERF=1` `perf report` names it.
 //!
 //! # What is missing
-//! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers, warp operations,
-//! atomics on elements of 1 and 2 bytes, `print`, and at statements with an operation that has no LaneIR. With `--check` they also
+//! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers, warp operations
+//! that name the lanes that take part, atomics on elements of 1 and 2 bytes, `print`, and at statements with an operation that has no LaneIR. With `--check` they also
 //! end at atomics, at accesses to local arrays, and to shared arrays under conditions or with other indices than linear ones. With
 //! `--max-steps`, no region with a loop is entered.
 

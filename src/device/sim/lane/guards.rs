@@ -9,6 +9,8 @@ use crate::ir::def::ExprId;
 pub(crate) struct Guards {
     /// Signed overflow, amounts of shifts, and conversions to integers are checked.
     pub arithmetic: bool,
+    /// The checker hears of operations of warps, which order their threads.
+    pub memory: bool,
     /// The first NaN or infinity is looked for.
     pub nan: bool,
     /// Operations that cannot overflow.

@@ -77,9 +77,9 @@ impl Walk {
         for at in (0..nodes.len()).rev() {
             match &mut nodes[at] {
                 Node::Inst(inst) => {
-                    if self.remove && is_dead(inst, live) && matches!(inst.op, Op::Atomic(..)) {
-                        // It updates memory all the same; what it compares with is needed.
-                        if !inst.compares() {
+                    if self.remove && is_dead(inst, live) && matches!(inst.op, Op::Atomic(..) | Op::Warp(..)) {
+                        // It updates memory, or leaves, all the same; what it compares with is needed.
+                        if matches!(inst.op, Op::Atomic(..)) && !inst.compares() {
                             inst.dst = Value::NONE;
                         }
                         step(inst, live);

@@ -1,6 +1,6 @@
 //! LaneIR: the simulator's own IR, of what the lanes of a group compute between two barriers.
 //!
-//! Input: runs of DeviceIR statements that no thread leaves and that contain no barrier, warp operation or message: the
+//! Input: runs of DeviceIR statements that no thread leaves and that contain no barrier or message: the
 //! *regions* ([`build`]). Output: [`Region`]s that `jit` compiles and `clk emit --stage lanes` prints ([`text`]). The idea: how
 //! values vary, which lanes are active and which checks guard which address are instructions and types, so that [`verify`] can
 //! check what machine code relies on.
@@ -40,7 +40,7 @@ pub(crate) mod whole;
 pub(crate) mod tests;
 
 use crate::ir::def::MemId;
-use crate::lang::ops::{AtomicOp, MathFn};
+use crate::lang::ops::{AtomicOp, MathFn, WarpOp};
 use crate::lang::scalar::Scalar;
 
 use super::reg::Reg;
@@ -355,6 +355,9 @@ pub(crate) enum Op {
     /// Updates elements: address, `v32` of byte offsets, values. The result is what was there. A compare-exchange also reads what it
     /// defines: the values that it expects.
     Atomic(AtomicOp, Elem),
+    /// Among the lanes of each warp: of a vector (of a mask for votes, with `u32`), with the lanes of a shuffle. Leaves where only some lanes
+    /// of a warp are active.
+    Warp(WarpOp, Elem),
     /// The lanes `m` of a register whose address is `args[0]` become `args[1]`.
     StoreReg,
     /// The scalar, or the first lane of the vector, is the value of this uniform register once the region has run.
@@ -421,7 +424,7 @@ impl Inst {
             // Lanes that lie one behind the other: x is part of the address.
             Op::Load(_, Form::Row) => (true, of(self.args[0]).1),
             Op::Load(_, Form::Own(_) | Form::OwnLanes(_)) => (true, true),
-            Op::LoadReg | Op::Select | Op::LanesOfMask | Op::Atomic(..) => (true, true),
+            Op::LoadReg | Op::Select | Op::LanesOfMask | Op::Atomic(..) | Op::Warp(..) => (true, true),
             Op::Move | Op::Vector(..) if self.mask != Value::NONE => (true, true),
             _ => self.args.iter().filter(|&&v| v != Value::NONE).fold((false, false), |(x, row), &v| {
                 let (by_x, by_row) = of(v);
@@ -441,6 +444,7 @@ impl Inst {
                 | Op::LeaveAny
                 | Op::LeaveZero
                 | Op::Report
+                | Op::Warp(..)
         )
     }
 }
@@ -646,6 +650,13 @@ impl Region {
     pub fn is_logged(&self, store: &Inst) -> bool {
         let reloaded = |memory: MemId| self.memories.iter().any(|m| m.memory == memory && m.is_reloaded());
         self.accesses.iter().filter(|access| access.address == store.args[0]).all(|access| reloaded(access.memory))
+    }
+
+    /// Returns whether it has operations of warps, whose lanes are then in one batch.
+    pub fn has_warps(&self) -> bool {
+        let mut warps = false;
+        each_inst(&self.body, &mut |inst| warps |= matches!(inst.op, Op::Warp(..)));
+        warps
     }
 
     /// Returns whether it has loops.

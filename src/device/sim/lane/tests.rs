@@ -56,7 +56,13 @@ fn checks(f: &Function) -> Guards {
         Space::Shared => Guard::Shared,
         Space::Local => Guard::Refused,
     };
-    Guards { arithmetic: true, nan: true, exact: Default::default(), memories: f.memories.iter().map(guard).collect() }
+    Guards {
+        arithmetic: true,
+        memory: true,
+        nan: true,
+        exact: Default::default(),
+        memories: f.memories.iter().map(guard).collect(),
+    }
 }
 
 fn guarded(f: &Function, guards: Guards) -> Option<Region> {

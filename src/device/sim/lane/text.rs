@@ -41,7 +41,7 @@ use std::fmt::{self, Display, Formatter, Write};
 pub(crate) use self::parse::parse;
 use super::*;
 use crate::lang::builtin::Builtin;
-use crate::lang::ops::AtomicOp as Update;
+use crate::lang::ops::{AtomicOp as Update, WarpOp};
 
 // One table of names per enum, for both directions.
 
@@ -96,6 +96,23 @@ const UPDATES: [(Update, &str); 9] = [
     (Update::Xor, "xor"),
     (Update::Exchange, "exchange"),
     (Update::CompareExchange, "compare_exchange"),
+];
+
+const WARPS: [(WarpOp, &str); 14] = [
+    (WarpOp::Shuffle, "shuffle"),
+    (WarpOp::ShuffleUp, "shuffle_up"),
+    (WarpOp::ShuffleDown, "shuffle_down"),
+    (WarpOp::ShuffleXor, "shuffle_xor"),
+    (WarpOp::Ballot, "ballot"),
+    (WarpOp::Any, "any"),
+    (WarpOp::All, "all"),
+    (WarpOp::ReduceAdd, "reduce_add"),
+    (WarpOp::ReduceMin, "reduce_min"),
+    (WarpOp::ReduceMax, "reduce_max"),
+    (WarpOp::ReduceAnd, "reduce_and"),
+    (WarpOp::ReduceOr, "reduce_or"),
+    (WarpOp::ReduceXor, "reduce_xor"),
+    (WarpOp::MatchAny, "match_any"),
 ];
 
 const CELLS: [(Cell, &str); 6] =
@@ -233,6 +250,7 @@ impl Display for Op {
             Op::Load(cell, form) => write!(out, "load.{}.{form}", name(&CELLS, cell)),
             Op::Store(cell, form) => write!(out, "store.{}.{form}", name(&CELLS, cell)),
             Op::Atomic(update, e) => write!(out, "atomic {}.{}", name(&UPDATES, update), elem(e)),
+            Op::Warp(warp, e) => write!(out, "warp {}.{}", name(&WARPS, warp), elem(e)),
             Op::Output(number) => write!(out, "output({number})"),
             Op::Word(number) => write!(out, "word({number})"),
             Op::CheckRow(c) => write!(out, "check_row({c})"),

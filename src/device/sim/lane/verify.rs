@@ -7,9 +7,10 @@
 //! - **R2 types**: each operation has the operands and the result of its signature: 8-byte elements in `v64` and `i64`, others in
 //!   `v32` and `i32`. Scalars are integers. A float remainder, a wide vector quotient, an atomic `and` of floats and the like do not
 //!   exist.
-//! - **R3 masks**: loads, stores and atomics (but loads of one element for all lanes), `check_row`, `check_lanes`, `leave_any`, `any` and
-//!   `store_reg` have a mask; `check_one`, comparisons, operations and moves of vectors and moves of masks may have one, nothing else
-//!   has. Masks are masks. In a region for whole groups, what has no mask is for all lanes (but atomics have one).
+//! - **R3 masks**: loads, stores, atomics and operations of warps (but loads of one element for all lanes), `check_row`, `check_lanes`,
+//!   `leave_any`, `any` and `store_reg` have a mask; `check_one`, comparisons, operations and moves of vectors and moves of masks may
+//!   have one, nothing else has. Masks are masks. In a region for whole groups, what has no mask is for all lanes; `any`, atomics and
+//!   operations of warps have one.
 //! - **R4 setup**: the setup only has pure operations on its own values (the body's are not defined yet), without division of
 //!   vectors of integers, and `check_range`, which is nowhere else.
 //! - **R5 single**: a value that is not mutable has one definition. A vector operation or move under a mask defines a mutable value.
@@ -36,6 +37,7 @@ use rustc_hash::FxHashSet;
 
 use super::bounds::Definitions;
 use super::*;
+use crate::lang::ops::WarpOp;
 use crate::lang::scalar::dynamic::arity;
 
 /// Returns the first violation, as text.
@@ -237,6 +239,7 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
             let result = dst.is_some() || op == AtomicOp::CompareExchange;
             Of(vec![I64, V32, e.vector()], result.then_some(e.vector()))
         }
+        Op::Warp(op, e) => of_warp(op, e),
         Op::StoreReg => Of(vec![I64, vector(b)], None),
         Op::Output(_) if a == Some(Mask) => Wrong("a mask"),
         Op::Output(_) => Of(vec![a.unwrap_or(I32)], None),
@@ -256,6 +259,28 @@ fn has_vectors(bin: Bin, elem: Elem) -> bool {
         Bin::Div => elem.is_float() || !elem.is_wide(),
         Bin::Rem => !elem.is_float() && !elem.is_wide(),
         Bin::And | Bin::Or | Bin::Xor | Bin::Shl | Bin::Shr => !elem.is_float(),
+    }
+}
+
+fn of_warp(op: WarpOp, e: Elem) -> Signature {
+    use Signature::{Of, Wrong};
+    match op {
+        WarpOp::Ballot | WarpOp::Any | WarpOp::All if e != Elem::U32 => Wrong("a vote of lanes that are no bits"),
+        WarpOp::Ballot => Of(vec![Ty::Mask], Some(Ty::V32)),
+        WarpOp::Any | WarpOp::All => Of(vec![Ty::Mask], Some(Ty::Mask)),
+        WarpOp::MatchAny => Of(vec![e.vector()], Some(Ty::V32)),
+        WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+            Of(vec![e.vector(), Ty::V32], Some(e.vector()))
+        }
+        WarpOp::ReduceAnd | WarpOp::ReduceOr | WarpOp::ReduceXor if e.is_float() => {
+            Wrong("an operation that elements of this type do not have")
+        }
+        WarpOp::ReduceAdd
+        | WarpOp::ReduceMin
+        | WarpOp::ReduceMax
+        | WarpOp::ReduceAnd
+        | WarpOp::ReduceOr
+        | WarpOp::ReduceXor => Of(vec![e.vector()], Some(e.vector())),
     }
 }
 
@@ -279,8 +304,8 @@ fn masks(region: &Region, inst: &Inst) -> Result<(), String> {
         Op::Load(_, Form::One) | Op::CheckOne | Op::LeaveAny => may = true,
         Op::Load(..) | Op::Store(..) | Op::StoreReg => needs = true,
         Op::CheckRow(_) | Op::CheckLanes => needs = true,
-        Op::Any | Op::Atomic(..) if inst.mask == Value::NONE => return Err("no mask".into()),
-        Op::Any | Op::Atomic(..) => may = true,
+        Op::Any | Op::Atomic(..) | Op::Warp(..) if inst.mask == Value::NONE => return Err("no mask".into()),
+        Op::Any | Op::Atomic(..) | Op::Warp(..) => may = true,
         Op::Move => may = !region.ty(inst.dst).is_scalar(),
         Op::Vector(..) | Op::Compare(..) => may = true,
         _ => {}

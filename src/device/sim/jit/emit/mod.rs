@@ -33,6 +33,7 @@ mod outline;
 mod register;
 mod scalar;
 mod vector;
+mod warp;
 
 use rustc_hash::FxHashMap;
 
@@ -196,6 +197,7 @@ impl Emit<'_> {
             },
             Op::Entered => self.entered(inst),
             Op::Atomic(op, elem) => self.atomic(op, elem, inst),
+            Op::Warp(op, elem) => self.warp(op, elem, inst),
             Op::Call(function, _) => self.call(function, inst),
             _ if self.region.ty(inst.dst) == Ty::Mask => self.mask_inst(inst),
             _ => self.vector_inst(inst),

@@ -9,10 +9,7 @@ use crate::ir::variance::Variance;
 
 /// Returns whether a NaN or an infinity may be born here.
 fn computes(kind: &ExprKind) -> bool {
-    matches!(
-        kind,
-        ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Math { .. } | ExprKind::Convert(_)
-    )
+    matches!(kind, ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Math { .. } | ExprKind::Convert(_))
 }
 
 impl Builder<'_> {

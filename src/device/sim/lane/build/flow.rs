@@ -81,6 +81,7 @@ impl Builder<'_> {
                 let update = Update { op: *op, value: *value, compare: *compare, result: *result };
                 self.atomic(&update, place)?;
             }
+            StmtKind::Warp { op, value, lane, among: None, result } => self.warp(*op, *value, *lane, *result)?,
             StmtKind::Declare(memory) => self.declare(*memory)?,
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other)?,
             StmtKind::Block { label, body } => {

@@ -17,6 +17,7 @@ mod linear;
 mod own;
 mod report;
 mod supported;
+mod warp;
 
 use std::rc::Rc;
 

@@ -31,6 +31,7 @@ impl Support<'_> {
             fine &= match &stmt.kind {
                 StmtKind::Let(e) => self.expression(*e),
                 StmtKind::Write { .. } | StmtKind::If { .. } => true,
+                StmtKind::Warp { among, .. } => among.is_none(),
                 StmtKind::Declare(memory) => !(self.refused)(*memory),
                 StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => self.place(place),
                 StmtKind::For { label, .. } | StmtKind::Loop { label, .. } => {
@@ -101,9 +102,11 @@ pub(crate) fn outside(f: &Function, stmts: &[Stmt]) -> (Vec<ExprId>, Vec<LocalId
                 }
                 inside.insert(*e);
             }
-            StmtKind::Atomic { result, .. } => {
+            StmtKind::Atomic { .. } | StmtKind::Warp { .. } => {
                 stmt.kind.operands(&mut note);
-                inside.extend(*result);
+                stmt.kind.results(|e| {
+                    inside.insert(e);
+                });
             }
             StmtKind::Write { local, value } => {
                 note(*value);

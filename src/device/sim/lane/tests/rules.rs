@@ -463,3 +463,40 @@ fn r11_updates() {
         "R5 single: another definition of a value that is not mutable in `%7 = atomic compare_exchange.u32 %1, %4, %8 under %0`",
     );
 }
+
+/// A small valid region with operations of warps.
+const WARPS: &str = "region weight 20 wide
+values 9
+setup {
+    %1: v32 = splat #7
+    %2: v64 = splat #7
+}
+body {
+    %0: mask = entered
+    %3: v32(x, row) = warp shuffle_xor.f32 %1, %1 under %0
+    %4: v32(x, row) = warp reduce_add.i32 %3 under %0
+    %5: mask = warp any.u32 %0 under %0
+    %6: v32(x, row) = warp ballot.u32 %5 under %0
+    %7: v64(x, row) = warp reduce_max.f64 %2 under %5
+    %8: v32(x, row) = warp match_any.i64 %7 under %0
+}
+";
+
+#[test]
+fn operations_of_warps() {
+    let check = |from: &str, to: &str, expected: &str| check_in(WARPS, from, to, expected);
+    check("", "", "");
+    assert_eq!(parse(WARPS).expect("a region").to_string(), WARPS);
+    check(
+        "reduce_add.i32",
+        "reduce_and.f32",
+        "R2 types: an operation that elements of this type do not have in `%4 = warp reduce_and.f32 %3 under %0`",
+    );
+    check("any.u32 %0", "any.f32 %0", "R2 types: a vote of lanes that are no bits in `%5 = warp any.f32 %0 under %0`");
+    check(
+        "reduce_max.f64 %2",
+        "reduce_max.f32 %2",
+        "R2 types: operands of types (v64), not (v32), in `%7 = warp reduce_max.f32 %2 under %5`",
+    );
+    check("%1, %1 under %0", "%1, %1", "R3 masks: no mask in `%3 = warp shuffle_xor.f32 %1, %1`");
+}

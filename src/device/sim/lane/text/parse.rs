@@ -458,6 +458,7 @@ impl<'a> Line<'a> {
             "scalar" => Op::Scalar(self.of(&BINARY)?, self.element()?),
             "set" => Op::Set(self.of(&RELATIONS)?, self.element()?),
             "atomic" => Op::Atomic(self.of(&UPDATES)?, self.element()?),
+            "warp" => Op::Warp(self.of(&WARPS)?, self.element()?),
             "compare" => Op::Compare(self.of(&RELATIONS)?, self.element()?),
             "call" => {
                 let name = self.word();
