@@ -150,7 +150,10 @@ impl Writer {
         };
         match self.random.below(4) {
             0 => self.line(&format!("u{k} = ballot({cond}) ^ match_any({value})")),
-            1 => self.line(&format!("v{k} = warp_{}({cond})", self.random.of(&["any", "all"]))),
+            1 => {
+                let vote = self.random.of(&["any", "all"]);
+                self.line(&format!("v{k} = warp_{vote}({cond})"));
+            }
             _ => self.line(&format!("{name}{k} = {value}")),
         }
     }
