@@ -39,12 +39,14 @@ impl Writer {
             "40" => "40",
             _ => "32",
         };
+        // Most write all of `f`: where there is a warning, the launch is repeated by the interpreter, which finds what was missed.
+        let all = 2 * lanes.parse::<usize>().unwrap_or(32);
         self.text =
-            "kernel k(x: [i32; 512], n: i32, inout g: [i32; 512], out f: [i32; 512], inout o: [i32; 512])".into();
+            format!("kernel k(x: [i32; 512], n: i32, inout g: [i32; 512], out f: [i32; {all}], inout o: [i32; 512])");
         self.line(&format!(" grid(2) block({block}) {{"));
         self.line("shared s: [i32; 256]\nshared p: [i32; 64, 8]\nlet u = thread_idx.x\nlet v = thread_idx.y");
         self.line(&format!("let t = u + v * block_dim.x\nlet i = block_idx.x * {lanes} + t\nvar a = x[i] % 100"));
-        let some = self.one_in(3);
+        let some = self.one_in(8);
         self.line(if some { "if u < 30 { f[i] = t }" } else { "f[i] = t" });
         if self.careful || !self.one_in(3) {
             self.line(&format!(
@@ -89,9 +91,14 @@ impl Writer {
                 self.block();
             }
             _ => {
-                let condition = ["t < 7", "n > 1", "u == 0", "a > 40", "t >= 3 && t < 20"][self.random.below(5)];
+                let condition = self.condition();
                 self.line(&format!("if {condition} {{"));
                 self.block();
+                if self.one_in(3) {
+                    self.text.truncate(self.text.len() - 2);
+                    self.line("} else {");
+                    self.block();
+                }
             }
         }
     }
@@ -103,6 +110,23 @@ impl Writer {
         }
         self.depth -= 1;
         self.line("}");
+    }
+
+    /// Returns a condition: mostly one that a range of threads fulfills.
+    fn condition(&mut self) -> String {
+        let one = |writer: &mut Writer| {
+            let what = ["t", "u", "v", "t + n", "n - u", "u + v", "i", "t * 2", "q"][writer.random.below(9)];
+            let rel = ["<", "<=", ">", ">=", "==", "!="][writer.random.below(6)];
+            let limit = ["0", "1", "7", "n", "20", "n + 4", "31", "40 - t"][writer.random.below(8)];
+            format!("{what} {rel} {limit}").replace('q', if writer.inside() { "k" } else { "n" })
+        };
+        match self.random.below(10) {
+            0 => "a > 40".into(),
+            1 => "t >= 3 && t < 20".into(),
+            2 => "n > 1".into(),
+            3..=5 => format!("{} && {}", one(self), one(self)),
+            _ => one(self),
+        }
     }
 
     fn value(&mut self) -> String {
@@ -146,6 +170,9 @@ impl Writer {
     fn inside(&self) -> bool {
         let mut open = vec![];
         for line in self.text.lines() {
+            if line == "} else {" {
+                continue;
+            }
             if line.ends_with('{') {
                 open.push(line.starts_with("for"));
             } else if line == "}" {
