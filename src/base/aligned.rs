@@ -1,9 +1,12 @@
-//! Byte buffers aligned to a cache line, initialized with zeros and allocated fallibly.
+//! Byte buffers aligned to a cache line, initialized and allocated fallibly. Large ones are kept for a while when they are freed:
+//! the system takes longer to provide new pages than a kernel takes to write them.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{room, stop};
 
@@ -12,6 +15,72 @@ pub(crate) const ALIGN: usize = 64;
 
 /// Size in bytes from which a buffer uses huge pages: several of them fit in.
 const LARGE: usize = 4 << 20;
+
+/// The most bytes that are kept of freed buffers.
+const KEPT: usize = 512 << 20;
+
+/// Freed large buffers, the oldest first.
+static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
+
+/// The memory of a large buffer that was dropped, or is not in use yet.
+struct Spare {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Spare {
+    /// Returns it as a buffer; its bytes are initialized.
+    fn used(self) -> AlignedBytes {
+        let memory = ManuallyDrop::new(self);
+        AlignedBytes { start: memory.start, len: memory.len }
+    }
+}
+
+// SAFETY: it is the only owner of its memory.
+unsafe impl Send for Spare {}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        free(self.start, self.len);
+    }
+}
+
+fn spare() -> MutexGuard<'static, Vec<Spare>> {
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a spare buffer of this size, with the bytes of its earlier use.
+fn reused(len: usize) -> Option<Spare> {
+    let mut spare = spare();
+    let found = spare.iter().rposition(|buffer| buffer.len == len)?;
+    Some(spare.remove(found))
+}
+
+/// Keeps the memory of a dropped buffer, and frees the oldest ones beyond the limit.
+fn keep(start: NonNull<u8>, len: usize) {
+    let mut spare = spare();
+    spare.push(Spare { start, len });
+    let mut all: usize = spare.iter().map(|buffer| buffer.len).sum();
+    while all > KEPT && !spare.is_empty() {
+        all -= spare.remove(0).len;
+    }
+}
+
+/// Returns whether this many bytes are available, if need be after freeing what is kept.
+fn has_room(len: usize) -> bool {
+    if room::has(len) {
+        return true;
+    }
+    spare().clear();
+    room::has(len)
+}
+
+fn free(start: NonNull<u8>, len: usize) {
+    if let (true, Ok(layout)) = (len > 0, Layout::from_size_align(len, ALIGN)) {
+        // SAFETY: allocated by `zeroed` with the same layout.
+        unsafe { dealloc(start.as_ptr(), layout) }
+    }
+}
 
 /// Advises the system to use huge pages (2 MB), which take a fraction of the time of as many small ones to zero and to
 /// translate. Has no effect where the system has none.
@@ -52,26 +121,37 @@ impl AlignedBytes {
             // SAFETY: the layout's size is not zero.
             return Some(AlignedBytes { start: NonNull::new(unsafe { alloc_zeroed(layout) })?, len });
         }
-        if !room::has(len) {
-            return None;
-        }
-        // SAFETY: the layout's size is nonzero, and the memory is initialized before it is read.
-        let start = NonNull::new(unsafe { alloc(layout) })?;
-        // Frees the memory if a stop request unwinds from the loop below.
-        let whole = AlignedBytes { start, len };
-        // SAFETY: the bytes are not yet in use.
-        unsafe { ask_for_large_pages(start, len) };
+        let memory = match reused(len) {
+            Some(memory) => memory,
+            None => {
+                if !has_room(len) {
+                    return None;
+                }
+                // SAFETY: the layout's size is nonzero, and the memory is initialized before it is read.
+                let start = NonNull::new(unsafe { alloc(layout) })?;
+                // SAFETY: the bytes are not yet in use.
+                unsafe { ask_for_large_pages(start, len) };
+                Spare { start, len }
+            }
+        };
         for first in (0..len).step_by(stop::MOVED) {
+            // The memory is freed if a stop request unwinds.
             stop::poll();
             // SAFETY: within the allocation.
-            unsafe { start.add(first).write_bytes(0, stop::MOVED.min(len - first)) };
+            unsafe { memory.start.add(first).write_bytes(0, stop::MOVED.min(len - first)) };
         }
-        Some(whole)
+        Some(memory.used())
+    }
+
+    /// Allocates `len` bytes for a writer that overwrites all of them: zeros, or what they were in an earlier use.
+    pub fn unset(len: usize) -> Option<Self> {
+        let known = if len < LARGE { None } else { reused(len) };
+        known.map_or_else(|| Self::zeroed(len), |memory| Some(memory.used()))
     }
 
     /// Allocates a copy of `bytes`; `None` if there is not enough memory.
     pub fn copy_of(bytes: &[u8]) -> Option<Self> {
-        let mut copy = Self::zeroed(bytes.len())?;
+        let mut copy = Self::unset(bytes.len())?;
         stop::copy(&mut copy, bytes);
         Some(copy)
     }
@@ -87,10 +167,7 @@ struct Aligned;
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
-        if let (true, Ok(layout)) = (self.len > 0, Layout::from_size_align(self.len, ALIGN)) {
-            // SAFETY: allocated by `zeroed` with the same layout.
-            unsafe { dealloc(self.start.as_ptr(), layout) }
-        }
+        if self.len < LARGE { free(self.start, self.len) } else { keep(self.start, self.len) }
     }
 }
 
@@ -127,6 +204,22 @@ mod tests {
             assert!(bytes.iter().all(|&b| b == 0));
             assert_eq!(bytes.as_ptr() as usize % ALIGN, 0);
         }
+    }
+
+    #[test]
+    fn large_buffers_are_used_again() {
+        // A size that no other test has.
+        let len = LARGE + 3 * 4096;
+        let mut bytes = AlignedBytes::zeroed(len).unwrap();
+        bytes.fill(7);
+        drop(bytes);
+        let again = AlignedBytes::unset(len).unwrap();
+        assert!(again.iter().all(|&b| b == 7), "not what was freed last");
+        drop(again);
+        assert!(AlignedBytes::zeroed(len).unwrap().iter().all(|&b| b == 0));
+        let parts: Vec<_> = (0..3).map(|_| AlignedBytes::unset(KEPT / 2).unwrap()).collect();
+        drop(parts);
+        assert!(spare().iter().map(|buffer| buffer.len).sum::<usize>() <= KEPT);
     }
 
     #[test]

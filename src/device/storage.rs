@@ -52,6 +52,8 @@ pub struct Storage {
     len: usize,
     host: OnceLock<AlignedBytes>,
     remote: Mutex<RemoteCopy>,
+    /// Whether the bytes are to be overwritten before they are read, so that they need not be zero.
+    unset: bool,
     /// Bytes that were copied to the host by partial reads.
     peeked: AtomicUsize,
 }
@@ -65,6 +67,11 @@ impl Storage {
     /// Creates zeros, which take no memory before they are accessed.
     pub fn zeros(len: usize) -> Storage {
         Storage { len, ..Storage::default() }
+    }
+
+    /// As [`Storage::zeros`], for a kernel that writes every element: where memory is used again, the bytes are not cleared first.
+    pub(crate) fn unset(len: usize) -> Storage {
+        Storage { len, unset: true, ..Storage::default() }
     }
 
     pub(crate) fn of_bytes(bytes: AlignedBytes) -> Storage {
@@ -94,7 +101,8 @@ impl Storage {
         let remote = self.remote();
         if self.host.get().is_none() {
             let wanted = self.len as u64;
-            let mut bytes = AlignedBytes::zeroed(self.len).ok_or(DeviceError::NoHostMemory { wanted })?;
+            let new = if self.unset || remote.is_some() { AlignedBytes::unset } else { AlignedBytes::zeroed };
+            let mut bytes = new(self.len).ok_or(DeviceError::NoHostMemory { wanted })?;
             if let Some(remote) = &*remote {
                 remote.read(0, &mut bytes)?;
             }

@@ -118,10 +118,11 @@ impl Array {
         let size = self.element().size();
         let place = position * size..(position + 1) * size;
         let element = |bytes: &[u8]| Some(read(self.element(), bytes.get(place.clone())?));
-        if let Some(bytes) = self.storage().here() {
+        let storage = self.storage()?;
+        if let Some(bytes) = storage.here() {
             return Ok(element(bytes));
         }
-        match self.storage().peek(place.start, size)? {
+        match storage.peek(place.start, size)? {
             Some(bytes) => Ok(Some(read(self.element(), &bytes))),
             None => Ok(element(self.bytes()?)),
         }

@@ -1,9 +1,11 @@
 //! Arrays with value semantics: a shape, an element type and shared, copy-on-write storage.
 //!
 //! Elements are stored in row-major order without gaps. Cloning an array shares its storage; the first write to a shared array
-//! copies it, so a change through one variable is never visible through another.
+//! copies it, so a change through one variable is never visible through another. The bytes of an array may be yet to be computed:
+//! whoever reads or writes them has that done.
 
 pub(crate) mod broadcast;
+pub(crate) mod data;
 pub(crate) mod element;
 pub(crate) mod item;
 pub(crate) mod leaf;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 pub(crate) use crate::base::aligned::AlignedBytes;
 use crate::base::stop;
+pub(crate) use data::{Data, Work};
 pub(crate) use element::FieldLayout;
 pub use element::{Element, RecordLayout};
 pub use item::Item;
@@ -31,7 +34,7 @@ pub(crate) const MAX_EXTENT: usize = i32::MAX as usize;
 pub struct Array {
     element: Element,
     shape: Vec<usize>,
-    data: Arc<Storage>,
+    data: Arc<Data>,
 }
 
 impl Array {
@@ -40,14 +43,29 @@ impl Array {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
         let data = AlignedBytes::zeroed(bytes).ok_or_else(|| no_memory(&element, shape))?;
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(data)) })
+        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(data).into()) })
     }
 
     /// Creates an array of zeros whose memory is allocated at its first use, on a device or on the host.
     pub(crate) fn unplaced(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::zeros(bytes)) })
+        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::zeros(bytes).into()) })
+    }
+
+    /// Creates an array whose bytes this work computes when they are needed.
+    pub(crate) fn deferred(element: Element, shape: &[usize], work: Arc<dyn Work>) -> Outcome<Array> {
+        let bytes = byte_count(&element, shape)?;
+        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Data::deferred(bytes, work)) })
+    }
+
+    /// Creates an array of these bytes, whose number matches the shape.
+    pub(crate) fn with_storage(element: Element, shape: &[usize], storage: Storage) -> Outcome<Array> {
+        let (need, have) = (byte_count(&element, shape)?, storage.len());
+        if need != have {
+            return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
+        }
+        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(storage.into()) })
     }
 
     /// Creates an array with a copy of these bytes; an error if their number does not match the shape.
@@ -68,7 +86,7 @@ impl Array {
         if need != have {
             return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
         }
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(bytes)) })
+        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(bytes).into()) })
     }
 
     /// Creates a 1-d array of these items.
@@ -120,9 +138,9 @@ impl Array {
         self.shape.contains(&0)
     }
 
-    /// Returns the bytes, copied from the device if necessary; an error if that device has failed.
+    /// Returns the bytes, computed and copied from the device if necessary; an error if that device has failed.
     pub fn bytes(&self) -> Outcome<&[u8]> {
-        Ok(self.data.bytes()?)
+        Ok(self.storage()?.bytes()?)
     }
 
     /// Copies the bytes from the device if necessary.
@@ -144,22 +162,28 @@ impl Array {
     /// Returns the bytes for writing if they are on the host alone and belong to this array alone.
     #[inline]
     pub(crate) fn own_bytes_mut(&mut self) -> Option<&mut [u8]> {
-        Arc::get_mut(&mut self.data)?.own_mut()
+        Arc::get_mut(&mut self.data)?.computed_mut()?.own_mut()
     }
 
-    /// Returns the storage.
-    pub(crate) fn storage(&self) -> &Storage {
+    /// Returns what the array holds: its storage, or the work that computes it.
+    pub(crate) fn data(&self) -> &Arc<Data> {
         &self.data
     }
 
-    /// Returns the storage for writing; copies shared storage first.
+    /// Returns the storage, computed now if necessary.
+    pub(crate) fn storage(&self) -> Outcome<&Storage> {
+        self.data.storage()
+    }
+
+    /// Returns the storage for writing, computed now if necessary; copies shared storage first.
     pub(crate) fn storage_mut(&mut self) -> Outcome<&mut Storage> {
+        self.storage()?;
         if Arc::get_mut(&mut self.data).is_none() {
-            let copy = self.data.duplicate().ok_or_else(|| no_memory(&self.element, &self.shape))?;
-            self.data = Arc::new(copy);
+            let copy = self.storage()?.duplicate().ok_or_else(|| no_memory(&self.element, &self.shape))?;
+            self.data = Arc::new(copy.into());
         }
         match Arc::get_mut(&mut self.data) {
-            Some(data) => Ok(data),
+            Some(data) => data.storage_mut(),
             None => Err(no_memory(&self.element, &self.shape)),
         }
     }
@@ -210,6 +234,11 @@ impl Array {
         Some(Array { element: element.clone(), shape, data: self.data.clone() })
     }
 
+    /// Returns the same bytes as elements of this type in this shape, which take as many bytes.
+    pub(crate) fn seen_as(&self, element: Element, shape: &[usize]) -> Outcome<Array> {
+        Array { element, ..self.clone() }.with_shape(shape)
+    }
+
     /// Returns the same elements with another shape; an error if the element counts differ.
     pub(crate) fn with_shape(&self, shape: &[usize]) -> Outcome<Array> {
         if byte_count(&self.element, shape)? != self.byte_len() {
@@ -248,7 +277,7 @@ impl HostArray {
     pub fn bytes(&self) -> &[u8] {
         // They were there when this was created, and stay: a storage drops them only where it is borrowed mutably, which an
         // array allows only if nobody else has it.
-        self.0.storage().here().unwrap_or(&[])
+        self.0.data.computed().and_then(Storage::here).unwrap_or(&[])
     }
 }
 
@@ -294,7 +323,7 @@ fn foreign_items<T: Item>(element: &Element) -> Problem {
     Problem::new("E0999", title).help("please report this as a bug of Clk")
 }
 
-fn no_memory(element: &Element, shape: &[usize]) -> Problem {
+pub(crate) fn no_memory(element: &Element, shape: &[usize]) -> Problem {
     let gib = shape.iter().map(|&n| n as f64).product::<f64>() * element.size() as f64 / (1u64 << 30) as f64;
     let shape = shape_text(shape);
     Problem::new("E0509", format!("there is not enough memory for an array of {element} with the shape {shape}"))

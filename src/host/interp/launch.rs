@@ -640,7 +640,7 @@ fn device_args<'a>(passed: &'a mut [Passed], hidden: &[Value]) -> Outcome<Vec<Ar
             Passed::Value(value) => push_value(&mut args, value)?,
             Passed::Array(array, false) => {
                 let shape = array.extents();
-                args.push(Arg::Array { storage: array.storage(), shape });
+                args.push(Arg::Array { storage: array.storage()?, shape });
             }
             Passed::Array(array, true) => {
                 let shape = array.extents();

@@ -14,6 +14,7 @@ use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
 use crate::device::{Control, Device, Devices};
 use crate::host::array::HostArray;
+use crate::host::graph;
 use crate::host::picture::heat::Heat;
 use crate::host::value::Value;
 
@@ -91,6 +92,8 @@ pub struct Interpreter {
     pub(crate) frames: Vec<Box<Frame>>,
     /// Copies of arrays by statement, if they are to be counted.
     pub(crate) copies: Option<Copies>,
+    /// Kernels of array expressions.
+    pub(crate) expressions: Arc<graph::Kernels>,
     /// Kernels of devices not currently in use, by device name.
     pub(crate) parked: Vec<(String, Kernels)>,
     /// Devices used by `on … { }` since launches were last waited for.

@@ -67,7 +67,10 @@ impl Machine<'_> {
             let mut given = Vec::with_capacity(values.len() + 1);
             for value in &values {
                 match value {
-                    Value::Array(array) => given.push(Arg::Array { storage: array.storage(), shape: vec![count] }),
+                    Value::Array(array) => {
+                        let storage = array.storage().map_err(|p| self.problem(p, expr.span))?;
+                        given.push(Arg::Array { storage, shape: vec![count] });
+                    }
                     other => push_value(&mut given, other).map_err(|p| self.problem(p, expr.span))?,
                 }
             }

@@ -41,6 +41,7 @@ use crate::check::typed::{Body, Program, Section, StmtKind, Type};
 use crate::compile::Session;
 use crate::device::{Device, DeviceError, device_diagnostic};
 use crate::host::array::Element;
+use crate::host::graph::Site;
 use crate::host::problem::Outcome;
 use crate::host::unwind;
 use crate::host::value::{Record, Value};
@@ -89,6 +90,7 @@ impl Interpreter {
             codes: Codes::default(),
             frames: Vec::new(),
             copies: None,
+            expressions: Arc::default(),
             parked: Vec::new(),
             visited: Vec::new(),
             layouts: Layouts::default(),
@@ -229,7 +231,13 @@ impl Interpreter {
             let before = std::mem::replace(&mut self.kernels, kernels);
             self.parked.push((outer.name(), before));
         }
+        self.site().switch();
         outer
+    }
+
+    /// Returns where array expressions are evaluated: the device in use.
+    fn site(&self) -> Site {
+        Site::new(self.options.device.clone(), &self.options.control, self.expressions.clone())
     }
 
     /// Sets the checks of launches. Kernels are compiled for particular checks, so compiled ones are discarded.
@@ -319,6 +327,7 @@ impl Machine<'_> {
     fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         let device = self.interp.options.device.clone();
         let flag = self.interp.options.control.stop.clone();
+        let _standing = self.interp.site().enter();
         let ran = unwind::caught(flag, || run(self));
         if ran.is_err() && !Arc::ptr_eq(&device, &self.interp.options.device) {
             // The unwinding left an `on … { }` block.

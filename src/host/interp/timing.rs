@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::base::source::Span;
 use crate::check::typed::{Block, Section};
 use crate::device::device_diagnostic;
+use crate::host::graph::Held;
 use crate::host::value::{Timing, Value};
 
 use super::bench::BenchResult;
@@ -59,15 +60,22 @@ impl Machine<'_> {
         let begin = Instant::now();
         for _ in 0..runs {
             self.poll(section.body.root.span)?;
-            self.whole(&mut frame)?;
+            self.held(&mut frame, &mut |machine, frame| machine.whole(frame), section.body.root.span)?;
         }
         self.finish(section.body.root.span)?;
         Ok(begin.elapsed().as_secs_f64() / f64::from(runs.max(1)))
     }
 
+    /// Runs a block and computes what its expressions give, used or not.
+    fn held(&mut self, frame: &mut Frame, run: Run<'_, Self>, span: Span) -> Eval<()> {
+        let held = Held::begin();
+        run(self, frame)?;
+        held.finish().map_err(|problem| self.problem(problem, span))
+    }
+
     /// Runs a block once for warm-up and then takes samples according to the plan.
     fn samples(&mut self, frame: &mut Frame, run: Run<'_, Self>, span: Span, plan: &Plan) -> Eval<Vec<f64>> {
-        run(self, frame)?;
+        self.held(frame, run, span)?;
         self.finish(span)?;
         let start = Instant::now();
         let mut samples = Vec::new();
@@ -77,7 +85,7 @@ impl Machine<'_> {
                 true => self.remote_samples(frame, run, span, &mut samples)?,
                 false => {
                     let begin = Instant::now();
-                    run(self, frame)?;
+                    self.held(frame, run, span)?;
                     samples.push(begin.elapsed().as_secs_f64());
                 }
             }
@@ -99,7 +107,7 @@ impl Machine<'_> {
         let mut marks = vec![device.mark()];
         let begin = Instant::now();
         for _ in 0..QUEUED {
-            run(self, frame)?;
+            self.held(frame, run, span)?;
             marks.push(device.mark());
             if begin.elapsed() > Duration::from_millis(100) {
                 break;

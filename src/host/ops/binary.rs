@@ -1,18 +1,16 @@
 //! Binary and unary operators.
 
 use crate::base::stop;
-use crate::host::array::broadcast::common_shape;
-use crate::host::array::{Array, Item, shape_text};
-use crate::host::ops::map::map;
+use crate::host::array::{Array, shape_text};
+use crate::host::graph::{self, Op, Operand};
+use crate::host::ops::elementwise::apply;
 use crate::host::ops::matmul::matmul;
 use crate::host::ops::operand::{Operands, undefined};
 use crate::host::ops::text;
-use crate::host::ops::zip::Rows;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, UnaryOp};
-use crate::lang::scalar::{self, Integer, Logic, Number, Scalar, dynamic};
-use crate::{with_element, with_integer, with_logic, with_number};
+use crate::lang::scalar::{self, Scalar, dynamic};
 
 /// Evaluates `left op right`, elementwise on arrays with broadcasting. `&&` and `||` evaluate both sides.
 pub fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
@@ -115,6 +113,8 @@ fn all_equal(a: &[Value], b: &[Value]) -> Outcome<bool> {
     Ok(equal)
 }
 
+const SIDES: [&str; 2] = ["the left side", "the right side"];
+
 fn arrays(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     let amount;
     let right = match op {
@@ -125,15 +125,27 @@ fn arrays(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
         _ => right,
     };
     let operands = Operands::new(&[left, right], &name(op))?;
-    let shapes = [operands.shape(0), operands.shape(1)];
-    let mut shape = common_shape(&[("the left side", shapes[0].as_slice()), ("the right side", &shapes[1])])?;
-    let rows = Rows::new(&shape, &shapes[0], &shapes[1]);
-    if operands.lanes > 1 {
-        shape.pop();
+    let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem) && operands.scalar.is_int();
+    if divides && matches!(operands.list[..], [_, Operand::Scalar(divisor)] if divisor.bits == 0) {
+        // There is nothing to divide where the other side is empty.
+        if operands.list.iter().all(|operand| !operand.shape().contains(&0)) {
+            return Err(division_by_zero(op, None));
+        }
     }
-    let result = Elementwise { op, operands: &operands, shape: &shape, rows };
-    let array = result.compute().ok_or_else(|| undefined(&name(op), &[left, right]))??;
-    operands.value(array)
+    let result = apply(Op::Binary(op), operands, &SIDES, || undefined(&name(op), &[left, right]));
+    result.map_err(|problem| match right {
+        Value::Array(divisor) if divides && problem.code == graph::ZERO => first_zero(op, divisor).unwrap_or(problem),
+        Value::Vector(_) if divides && problem.code == graph::ZERO => division_by_zero(op, None),
+        _ => problem,
+    })
+}
+
+/// Returns the error for the first divisor that is 0.
+fn first_zero(op: BinaryOp, divisor: &Array) -> Option<Problem> {
+    let size = divisor.scalar()?.size();
+    let mut divisors = stop::polled(divisor.bytes().ok()?.chunks_exact(size));
+    let position = divisors.position(|bytes| bytes.iter().all(|&byte| byte == 0))?;
+    Some(division_by_zero(op, Some((divisor, position / divisor.element().lanes().max(1)))))
 }
 
 /// Evaluates a shift. The amount may be of any integer type; only its low bits count.
@@ -147,91 +159,6 @@ fn shift_amount(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
         },
         (None, Some(from)) if from.is_int() => Ok(right.clone()),
         _ => Err(undefined(&name(op), &[left, right])),
-    }
-}
-
-struct Elementwise<'o> {
-    op: BinaryOp,
-    operands: &'o Operands<'o>,
-    shape: &'o [usize],
-    rows: Rows,
-}
-
-impl Elementwise<'_> {
-    /// Computes the result; `None` if the operator is not defined for the type.
-    fn compute(&self) -> Option<Outcome<Array>> {
-        use BinaryOp::*;
-        let scalar = self.operands.scalar;
-        match self.op {
-            Eq | Ne => Some(with_element!(scalar, T => self.equal::<T>())),
-            Lt | Le | Gt | Ge => with_number!(scalar, T => Some(self.order::<T>()), bool => None),
-            Add | Sub | Mul | Pow => with_number!(scalar, T => Some(self.arithmetic::<T>()), bool => None),
-            Div | Rem => with_number!(scalar, T => Some(self.division::<T>()), bool => None),
-            And | Or if scalar != Scalar::Bool => None,
-            And | Or | BitAnd | BitOr | BitXor => with_logic!(scalar, T => Some(self.logic::<T>()), _ => None),
-            Shl | Shr => with_integer!(scalar, T => Some(self.shift::<T>()), _ => None),
-            MatMul => None,
-        }
-    }
-
-    fn map<T: Item, R: Item>(&self, f: impl Fn(T, T) -> R + Copy) -> Outcome<Array> {
-        let (a, b) = (self.operands.items::<T>(0)?, self.operands.items::<T>(1)?);
-        let element = self.operands.element(R::SCALAR);
-        Array::build(element, self.shape, |result| self.rows.map(a, b, result, f))
-    }
-
-    fn equal<T: Item>(&self) -> Outcome<Array> {
-        match self.op {
-            BinaryOp::Eq => self.map(|a: T, b: T| a.op_eq(b)),
-            _ => self.map(|a: T, b: T| a.op_ne(b)),
-        }
-    }
-
-    fn order<T: Item + Number>(&self) -> Outcome<Array> {
-        match self.op {
-            BinaryOp::Lt => self.map(|a: T, b: T| a.op_lt(b)),
-            BinaryOp::Le => self.map(|a: T, b: T| a.op_le(b)),
-            BinaryOp::Gt => self.map(|a: T, b: T| a.op_gt(b)),
-            _ => self.map(|a: T, b: T| a.op_ge(b)),
-        }
-    }
-
-    fn arithmetic<T: Item + Number>(&self) -> Outcome<Array> {
-        match self.op {
-            BinaryOp::Add => self.map(|a: T, b: T| a.op_add(b)),
-            BinaryOp::Sub => self.map(|a: T, b: T| a.op_sub(b)),
-            BinaryOp::Mul => self.map(|a: T, b: T| a.op_mul(b)),
-            _ => self.map(|a: T, b: T| a.op_pow(b)),
-        }
-    }
-
-    fn division<T: Item + Number>(&self) -> Outcome<Array> {
-        if let (true, Some(divisor)) = (T::SCALAR.is_int(), self.operands.arrays.get(1)) {
-            let mut parts = stop::parts(divisor.items::<T>()?);
-            let zero = parts.find_map(|(start, part)| Some(start + part.iter().position(|&d| d == T::default())?));
-            if let (Some(position), false) = (zero, self.shape.contains(&0)) {
-                return Err(division_by_zero(self.op, Some((divisor, position / self.operands.lanes.max(1)))));
-            }
-        }
-        match self.op {
-            BinaryOp::Div => self.map(|a: T, b: T| a.op_div(b)),
-            _ => self.map(|a: T, b: T| a.op_rem(b)),
-        }
-    }
-
-    fn logic<T: Item + Logic>(&self) -> Outcome<Array> {
-        match self.op {
-            BinaryOp::And | BinaryOp::BitAnd => self.map(|a: T, b: T| a.op_and(b)),
-            BinaryOp::Or | BinaryOp::BitOr => self.map(|a: T, b: T| a.op_or(b)),
-            _ => self.map(|a: T, b: T| a.op_xor(b)),
-        }
-    }
-
-    fn shift<T: Item + Integer>(&self) -> Outcome<Array> {
-        match self.op {
-            BinaryOp::Shl => self.map(|a: T, b: T| a.op_shl(b.to())),
-            _ => self.map(|a: T, b: T| a.op_shr(b.to())),
-        }
     }
 }
 
@@ -273,10 +200,5 @@ pub fn unary(op: UnaryOp, value: &Value) -> Outcome<Value> {
         _ => {}
     }
     let operands = Operands::new(&[value], what)?;
-    let Some(array) = operands.arrays.first() else { return Err(undefined(what, &[value])) };
-    let result = match op {
-        UnaryOp::Neg => with_number!(operands.scalar, T => Some(map(array, |x: T| x.op_neg())), bool => None),
-        UnaryOp::Not => with_logic!(operands.scalar, T => Some(map(array, |x: T| x.op_not())), _ => None),
-    };
-    operands.value(result.ok_or_else(|| undefined(what, &[value]))??)
+    apply(Op::Unary(op), operands, &["the operand"], || undefined(what, &[value]))
 }

@@ -1,13 +1,13 @@
 //! Conversions between scalar types, elementwise.
 
-use crate::host::array::{Array, Element, Item};
-use crate::host::ops::map::map;
-use crate::host::ops::operand::undefined;
+use crate::host::array::{Array, Element};
+use crate::host::graph::Op;
+use crate::host::ops::elementwise::{ARGUMENTS, apply};
+use crate::host::ops::operand::{Operands, undefined};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Value, Vector};
 use crate::lang::scalar::{self, Scalar, dynamic};
 use crate::syntax::literal;
-use crate::with_element;
 
 /// Evaluates `f32(x)` by the language's conversion rules, elementwise on vectors and arrays.
 pub fn convert(to: Scalar, value: &Value) -> Outcome<Value> {
@@ -21,18 +21,17 @@ pub fn convert(to: Scalar, value: &Value) -> Outcome<Value> {
         Value::Vector(vector) => Ok(Value::Vector(Vector::new(to, vector.values().map(|lane| lane.to_type(to).bits)))),
         Value::Array(array) => match array.scalar() {
             Some(from) if from == to => Ok(value.clone()),
-            Some(from) => with_element!(from, S => convert_array::<S>(to, array)).map(Value::Array),
-            None => Err(undefined(&format!("`{to}`"), &[value])),
+            _ => {
+                let what = format!("`{to}`");
+                let operands = Operands::new(&[value], &what)?;
+                apply(Op::Convert(to), operands, &ARGUMENTS, || undefined(&what, &[value]))
+            }
         },
         Value::Unit | Value::Str(_) | Value::Record(_) | Value::Tuple(_) | Value::Range(_) | Value::Table(_) => {
             Err(undefined(&format!("`{to}`"), &[value]))
         }
         Value::Strings(_) | Value::Timing(_) | Value::Kernel(_) => Err(undefined(&format!("`{to}`"), &[value])),
     }
-}
-
-fn convert_array<S: Item>(to: Scalar, array: &Array) -> Outcome<Array> {
-    with_element!(to, T => map(array, |x: S| -> T { x.to::<T>() }))
 }
 
 /// Evaluates `bitcast(f32x4, x)` for an array: reinterprets its bytes as elements of another type.

@@ -39,7 +39,9 @@ pub fn matmul(left: &Value, right: &Value) -> Outcome<Value> {
     let size = Size { inner, columns };
     let result = match scalar {
         Scalar::F16 | Scalar::Bf16 => {
-            with_number!(scalar, T => in_f32::<T>(a, b, &shape, size), bool => return Err(undefined("`@`", &[left, right])))
+            let wide = super::convert(Scalar::F32, left).and_then(|a| Ok((a, super::convert(Scalar::F32, right)?)))?;
+            let product = product::<f32>(array(&wide.0, "`@`")?, array(&wide.1, "`@`")?, &shape, size)?;
+            array(&super::convert(scalar, &Value::Array(product))?, "`@`").cloned()
         }
         _ if scalar.is_int() => with_integer!(scalar, T => match exact_product::<T>(a, b, &shape, size)? {
             Some(exact) => Ok(exact),
@@ -86,12 +88,6 @@ fn inner_mismatch(a: &Array, b: &Array, inner: usize, depth: usize) -> Problem {
 struct Size {
     inner: usize,
     columns: usize,
-}
-
-fn in_f32<T: Item>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Array> {
-    let wide = |array: &Array| super::map::map(array, |x: T| x.to::<f32>());
-    let product = product::<f32>(&wide(a)?, &wide(b)?, shape, size)?;
-    super::map::map(&product, |x: f32| crate::lang::scalar::Element::to::<T>(x))
 }
 
 /// Rows and columns of a register tile.

@@ -1,15 +1,18 @@
-//! Operands of elementwise operations: literals take the others' type, and scalars and vectors become arrays of rank 0.
+//! Operands of elementwise operations: literals take the others' type.
 
 use std::borrow::Cow;
 
-use crate::host::array::{Array, Element, Item, leaf};
+use crate::host::array::broadcast::common_shape;
+use crate::host::array::{Array, Element, leaf};
+use crate::host::graph::Operand;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar, format};
 
 /// The operands of an operation, all of one scalar type.
-pub(crate) struct Operands<'v> {
-    pub arrays: Vec<Cow<'v, Array>>,
+#[derive(Debug)]
+pub(crate) struct Operands {
+    pub list: Vec<Operand>,
     pub scalar: Scalar,
     /// The width of the vectors, or 1.
     pub lanes: usize,
@@ -53,26 +56,56 @@ fn unfit_literal(value: &Value, scalar: Scalar, what: &str) -> Problem {
     }
 }
 
-impl<'v> Operands<'v> {
+impl Operands {
     /// Checks that all values have one scalar type (literals adapt) and one width (scalars are broadcast).
-    pub fn new(values: &[&'v Value], what: &str) -> Outcome<Operands<'v>> {
+    pub fn new(values: &[&Value], what: &str) -> Outcome<Operands> {
         let scalar = match common_scalar(values) {
             Some(scalar) => scalar,
             None => settle(values).ok_or_else(|| undefined(what, values))?,
         };
-        let mut arrays = Vec::with_capacity(values.len());
+        let lanes = values.iter().map(|value| width(value)).max().unwrap_or(1);
+        let mut list = Vec::with_capacity(values.len());
         for value in values {
-            arrays.push(as_array(value, scalar, what).map_err(|p| p.unwrap_or_else(|| undefined(what, values)))?);
+            let operand = operand(value, scalar, lanes, what)?;
+            list.push(operand.ok_or_else(|| undefined(what, values))?);
         }
-        if let Some(other) = arrays.iter().find(|a| a.scalar() != Some(scalar)) {
+        if let Some(other) = list.iter().find(|operand| operand.scalar() != Some(scalar)) {
             return Err(different_types(what, values, scalar, other.scalar()));
         }
-        let lanes = arrays.iter().map(|a| a.element().lanes()).max().unwrap_or(1);
-        if arrays.iter().any(|a| ![1, lanes].contains(&a.element().lanes())) {
+        if values.iter().any(|value| ![1, lanes].contains(&width(value))) {
             return Err(undefined(what, values));
         }
         let plain = !values.iter().any(|value| matches!(value, Value::Array(_)));
-        Ok(Operands { arrays, scalar, lanes, plain })
+        Ok(Operands { list, scalar, lanes, plain })
+    }
+
+    /// Adds an operand of another scalar type in front, such as a condition; `None` if it does not fit.
+    pub fn led_by(mut self, value: &Value, scalar: Scalar, what: &str) -> Outcome<Option<Operands>> {
+        let own = width(value);
+        if own > 1 && self.lanes == 1 {
+            self.lanes = own;
+            self.list.iter_mut().for_each(|operand| {
+                if let Operand::Array(_, shape) = operand {
+                    shape.push(1);
+                }
+            });
+        }
+        let operand = operand(value, scalar, self.lanes, what)?;
+        let Some(operand) = operand.filter(|operand| operand.scalar() == Some(scalar)) else { return Ok(None) };
+        self.list.insert(0, operand);
+        self.plain &= !matches!(value, Value::Array(_));
+        Ok([1, self.lanes].contains(&own).then_some(self))
+    }
+
+    /// Returns the shape of the result, with the components of vectors as a last axis. `names` name the operands in messages.
+    pub fn shape(&self, names: &[&str]) -> Outcome<Vec<usize>> {
+        if let [Operand::Array(_, a), Operand::Array(_, b)] = self.list.as_slice()
+            && a == b
+        {
+            return Ok(a.clone());
+        }
+        let named: Vec<(&str, &[usize])> = names.iter().copied().zip(self.list.iter().map(Operand::shape)).collect();
+        common_shape(&named)
     }
 
     /// Returns the element type of a result with this scalar type.
@@ -82,28 +115,14 @@ impl<'v> Operands<'v> {
             _ => Element::Scalar(scalar),
         }
     }
+}
 
-    /// Returns the shape of an operand, with the lanes as the last axis if any operand is a vector.
-    pub fn shape(&self, operand: usize) -> Vec<usize> {
-        let Some(array) = self.arrays.get(operand) else { return vec![] };
-        let mut shape = array.shape().to_vec();
-        if self.lanes > 1 {
-            shape.push(array.element().lanes());
-        }
-        shape
-    }
-
-    /// Returns the scalars of an operand, which are of this type; none if there is no such operand.
-    pub fn items<T: Item>(&self, operand: usize) -> Outcome<&[T]> {
-        self.arrays.get(operand).map_or(Ok(&[]), |array| array.items())
-    }
-
-    /// Returns the result as a value: an array only if an operand was one.
-    pub fn value(&self, result: Array) -> Outcome<Value> {
-        Ok(match result.item(0)? {
-            Some(item) if self.plain => item,
-            _ => Value::Array(result),
-        })
+/// Returns the number of components of a value or of an array's elements.
+fn width(value: &Value) -> usize {
+    match value {
+        Value::Array(array) => array.element().lanes(),
+        Value::Vector(vector) => vector.lanes(),
+        _ => 1,
     }
 }
 
@@ -120,16 +139,22 @@ fn settle(values: &[&Value]) -> Option<Scalar> {
     scalar
 }
 
-/// Returns a value as an array; `Err(None)` if it is not numeric.
-fn as_array<'v>(value: &'v Value, scalar: Scalar, what: &str) -> Result<Cow<'v, Array>, Option<Problem>> {
-    match value {
-        Value::Array(array) if array.scalar().is_some() => Ok(Cow::Borrowed(array)),
-        Value::Scalar(_) | Value::Vector(_) | Value::Int(_) | Value::Float(_) => {
-            let value = adapt(value, scalar, what)?;
-            Ok(Cow::Owned(Array::full(&value, &[])?))
+/// Returns a value as an operand of an operation on so many components; `None` if it is not numeric.
+fn operand(value: &Value, scalar: Scalar, lanes: usize, what: &str) -> Outcome<Option<Operand>> {
+    Ok(match value {
+        Value::Array(array) if array.scalar().is_some() => {
+            let mut shape = Vec::with_capacity(array.rank() + 1);
+            shape.extend(array.shape());
+            if lanes > 1 {
+                shape.push(array.element().lanes());
+            }
+            Some(Operand::Array(array.clone(), shape))
         }
-        _ => Err(None),
-    }
+        Value::Vector(vector) => Some(Operand::Array(Array::full(value, &[])?, vec![vector.lanes()])),
+        Value::Scalar(number) => Some(Operand::Scalar(*number)),
+        Value::Int(_) | Value::Float(_) => adapt(value, scalar, what)?.as_scalar().map(Operand::Scalar),
+        _ => None,
+    })
 }
 
 /// Returns the error for an operation that is not defined for operands of these types.

@@ -1,18 +1,20 @@
 //! Reductions over all elements or along one axis, cumulative sums, and `close`.
 //!
-//! Sums of floats are computed pairwise in `f64` and rounded once, so they hardly depend on the order. Sums of integers are
-//! exact: see [`mod@totals`].
+//! Sums of floats are computed in `f64` and rounded once, in the order of [`crate::host::graph::fold`], as are minima and maxima.
+//! Sums of integers are exact: see [`mod@totals`].
 
-use crate::base::room;
-use crate::base::stop::{self, PART, Ticks};
+use std::cmp::Ordering;
+
+use crate::base::stop;
 use crate::host::array::{Array, Element, Item, MAX_EXTENT};
+use crate::host::graph::{self, Fold, Op, Rows};
 use crate::host::ops::grid::Grid;
 use crate::host::ops::operand::{self, array_or_plain, undefined};
 use crate::host::ops::totals::{self, Total, total_type, totals};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
-use crate::lang::ops::BinaryOp;
-use crate::lang::scalar::{Element as _, Integer, Number, Scalar};
+use crate::lang::ops::{BinaryOp, MathFn};
+use crate::lang::scalar::{self, Integer, Number, Scalar};
 use crate::{with_float, with_integer, with_number};
 
 /// The kind of a reduction.
@@ -81,8 +83,11 @@ pub(crate) fn reduce_to(how: Reduce, value: &Value, axis: Option<i64>, to: Optio
             .note("its result is an `i32`, which counts to 2147483647")
             .help(format!("look at one row at a time: `{}(x[i, ..])`", how.name())));
     }
-    let job = Job { how, array: &array, grid, shape: &shape, to: to.unwrap_or(total_type(scalar)) };
-    let result = job.run(scalar).ok_or_else(undefined)??;
+    let job = Job { how, value, array: &array, grid, shape: &shape, axis, to: to.unwrap_or(total_type(scalar)) };
+    let result = match job.fold(scalar) {
+        Some(fold) => job.folded(&fold)?,
+        None => job.run(scalar).ok_or_else(undefined)??,
+    };
     Ok(match result.item(0)? {
         Some(item) if shape.is_empty() => item,
         _ => Value::Array(result),
@@ -91,30 +96,100 @@ pub(crate) fn reduce_to(how: Reduce, value: &Value, axis: Option<i64>, to: Optio
 
 struct Job<'a> {
     how: Reduce,
+    value: &'a Value,
     array: &'a Array,
     grid: Grid,
     shape: &'a [usize],
+    axis: Option<i64>,
     /// The type of integer totals.
     to: Scalar,
 }
 
 impl Job<'_> {
+    /// Returns the reduction as one that kernels compute, if it is one.
+    fn fold(&self, scalar: Scalar) -> Option<Fold> {
+        let fold = |combine, wide, result| Some(Fold { combine, wide, divisor: None, result });
+        let sum = Op::Binary(BinaryOp::Add);
+        match self.how {
+            Reduce::Sum if scalar.is_float() => fold(sum, Scalar::F64, scalar),
+            // No total of less than 2^31 numbers of 32 bits exceeds 63.
+            Reduce::Sum if scalar.is_int() && scalar.bits() <= 32 => fold(sum, Scalar::I64, Scalar::I64),
+            Reduce::Mean if scalar.is_float() => {
+                let divisor = Some(self.grid.len as f64);
+                Some(Fold { combine: sum, wide: Scalar::F64, divisor, result: scalar })
+            }
+            Reduce::Prod if scalar.is_float() => fold(Op::Binary(BinaryOp::Mul), Scalar::F64, scalar),
+            Reduce::Min if scalar.is_num() => fold(Op::Math(MathFn::Min), scalar, scalar),
+            Reduce::Max if scalar.is_num() => fold(Op::Math(MathFn::Max), scalar, scalar),
+            Reduce::All if scalar == Scalar::Bool => fold(Op::Binary(BinaryOp::BitAnd), scalar, scalar),
+            Reduce::Any if scalar == Scalar::Bool => fold(Op::Binary(BinaryOp::BitOr), scalar, scalar),
+            _ => None,
+        }
+    }
+
+    fn folded(&self, fold: &Fold) -> Outcome<Array> {
+        let lanes = self.array.element().lanes();
+        let mut shape = self.array.shape().to_vec();
+        let along = |axis: usize| match self.axis {
+            None => 1,
+            Some(own) => match (axis as i64).cmp(&own) {
+                Ordering::Less => 0,
+                Ordering::Equal => 1,
+                Ordering::Greater => 2,
+            },
+        };
+        let mut groups: Vec<u8> = (0..shape.len()).map(along).collect();
+        if lanes > 1 {
+            shape.push(lanes);
+            groups.push(2);
+        }
+        if groups.is_empty() {
+            (shape, groups) = (vec![1], vec![1]);
+        }
+        let Grid { outer, len, inner } = self.grid;
+        let found = match graph::fold(fold, self.array, &shape, &groups, Rows { outer, len, inner })? {
+            Some(found) => found,
+            None if len == 0 || outer * inner == 0 => self.of_none(fold)?,
+            None => self.in_two(fold)?,
+        };
+        if fold.result == Scalar::I64 && self.how == Reduce::Sum {
+            let numbers: Vec<Option<i128>> = found.items::<i64>()?.iter().map(|&n| Some(i128::from(n))).collect();
+            return totals::fitted("sum", self.array, &numbers, self.shape, self.to);
+        }
+        found.seen_as(self.element(fold.result), self.shape)
+    }
+
+    /// Returns the reduction of no elements.
+    fn of_none(&self, fold: &Fold) -> Outcome<Array> {
+        let start = i64::from(matches!(self.how, Reduce::Prod | Reduce::All));
+        let shape = [self.grid.outer, 1, self.grid.inner];
+        Array::full(&Value::Scalar(scalar::Value::of(start).to_type(fold.result)), &shape)
+    }
+
+    /// Reduces the last axis first: for more elements than an axis has.
+    fn in_two(&self, fold: &Fold) -> Outcome<Array> {
+        let last = self.array.rank().saturating_sub(1) as i64;
+        let part = Fold { divisor: None, result: fold.wide, ..*fold };
+        let (rest, columns) = match self.array.shape().split_last() {
+            Some((&columns, rest)) if self.axis.is_none() && self.array.rank() > 1 => (rest, columns),
+            _ => return Err(undefined(&format!("`{}`", self.how.name()), &[self.value])),
+        };
+        let (rows, inner) = (rest.iter().product(), self.grid.inner);
+        let grid = Grid { outer: rows, len: columns, inner };
+        let part = Job { axis: Some(last), grid, shape: rest, ..*self }.folded(&part)?;
+        let grid = Grid { outer: 1, len: rows, inner };
+        Job { array: &part, grid, ..*self }.folded(fold)
+    }
+
     fn run(&self, scalar: Scalar) -> Option<Outcome<Array>> {
         match self.how {
-            Reduce::All | Reduce::Any if scalar != Scalar::Bool => None,
-            Reduce::All => Some(self.columns(|rows: Column<bool>| rows.into_iter().all(|x| x))),
-            Reduce::Any => Some(self.columns(|rows: Column<bool>| rows.into_iter().any(|x| x))),
-            Reduce::Sum => with_float!(scalar, T => Some(self.sums::<T, f64>(|sum, _| sum)),
-                _ => with_integer!(scalar, T => Some(self.totals::<T>(Total::Sum)), _ => None)),
-            Reduce::Mean => with_float!(scalar, T => Some(self.sums::<T, f64>(|sum, n| sum / n as f64)), _ => None),
-            Reduce::Prod => with_float!(scalar, T => Some(self.columns(product::<T, f64>)),
-                _ => with_integer!(scalar, T => Some(self.totals::<T>(Total::Product)), _ => None)),
-            Reduce::Min => with_number!(scalar, T => Some(self.fold(|a: T, b: T| a.op_min(b))), bool => None),
-            Reduce::Max => with_number!(scalar, T => Some(self.fold(|a: T, b: T| a.op_max(b))), bool => None),
+            Reduce::Sum => with_integer!(scalar, T => Some(self.totals::<T>(Total::Sum)), _ => None),
+            Reduce::Prod => with_integer!(scalar, T => Some(self.totals::<T>(Total::Product)), _ => None),
             Reduce::Argmin => with_number!(scalar, T => Some(self.columns(|c| first(c, |a: T, b: T| a.op_lt(b)))),
                 bool => None),
             Reduce::Argmax => with_number!(scalar, T => Some(self.columns(|c| first(c, |a: T, b: T| a.op_gt(b)))),
                 bool => None),
+            Reduce::Mean | Reduce::Min | Reduce::Max | Reduce::All | Reduce::Any => None,
         }
     }
 
@@ -138,100 +213,6 @@ impl Job<'_> {
     fn element(&self, scalar: Scalar) -> Element {
         self.array.element().with_scalar(scalar)
     }
-
-    /// Combines the rows of a block in sequence, scalar by scalar, with contiguous accesses.
-    fn fold<T: Item>(&self, combine: impl Fn(T, T) -> T) -> Outcome<Array> {
-        let Grid { len, inner, .. } = self.grid;
-        let items = self.array.items::<T>()?;
-        Array::build(self.element(T::SCALAR), self.shape, |result: &mut [T]| {
-            let blocks = items.chunks_exact((len * inner).max(1));
-            for (out, block) in stop::polled(result.chunks_exact_mut(inner.max(1)).zip(blocks)) {
-                if inner == 1 {
-                    fold_run(block, out, &combine);
-                    continue;
-                }
-                let mut rows = block.chunks_exact(inner);
-                rows.next().into_iter().for_each(|first| out.copy_from_slice(first));
-                let ticks = Ticks::default();
-                for row in rows {
-                    ticks.pass(inner);
-                    out.iter_mut().zip(row).for_each(|(a, &b)| *a = combine(*a, b));
-                }
-            }
-        })
-    }
-
-    /// Computes pairwise sums in type `A`.
-    fn sums<T: Item, A: Item + Number>(&self, finish: impl Fn(A, usize) -> A) -> Outcome<Array> {
-        let Grid { len, inner, .. } = self.grid;
-        let items = self.array.items::<T>()?;
-        Array::build(self.element(T::SCALAR), self.shape, |result: &mut [T]| {
-            let blocks = items.chunks_exact((len * inner).max(1));
-            for (out, block) in stop::polled(result.chunks_exact_mut(inner.max(1)).zip(blocks)) {
-                let mut sums = room::filled(A::default(), inner);
-                match sums.as_mut_slice() {
-                    [sum] => *sum = sum_run(block),
-                    sums => sum_rows(block, sums),
-                }
-                out.iter_mut().zip(sums).for_each(|(place, sum)| *place = finish(sum, len).to::<T>());
-            }
-        })
-    }
-}
-
-/// Uses eight partial results so that the loop is vectorized.
-fn fold_run<T: Item>(run: &[T], out: &mut [T], combine: impl Fn(T, T) -> T) {
-    let (Some(&first), [place]) = (run.first(), out) else { return };
-    let mut partial = [first; 8];
-    let rest = run.chunks_exact(8).remainder();
-    for (_, part) in stop::parts(run) {
-        for chunk in part.chunks_exact(8) {
-            partial.iter_mut().zip(chunk).for_each(|(a, &b)| *a = combine(*a, b));
-        }
-    }
-    *place = partial.into_iter().chain(rest.iter().copied()).fold(first, &combine);
-}
-
-/// Number of terms up to which sums are not split.
-const PAIRWISE: usize = 256;
-
-fn sum_run<T: Item, A: Number>(run: &[T]) -> A {
-    if run.len() > PAIRWISE {
-        if run.len() > PART {
-            stop::poll();
-        }
-        let half = (run.len() / 2).next_multiple_of(8);
-        let (a, b) = run.split_at(half);
-        return sum_run::<T, A>(a).op_add(sum_run::<T, A>(b));
-    }
-    let mut partial = [A::default(); 8];
-    let chunks = run.chunks_exact(8);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        partial.iter_mut().zip(chunk).for_each(|(a, &b)| *a = a.op_add(b.to::<A>()));
-    }
-    let sum = partial.into_iter().fold(A::default(), A::op_add);
-    rest.iter().fold(sum, |sum, &x| sum.op_add(x.to::<A>()))
-}
-
-/// Adds rows of the width of `sums` to it, pairwise.
-fn sum_rows<T: Item, A: Number>(rows: &[T], sums: &mut [A]) {
-    let width = sums.len().max(1);
-    let count = rows.len() / width;
-    if count > PAIRWISE {
-        stop::poll();
-        let (a, b) = rows.split_at(count / 2 * width);
-        sum_rows(a, sums);
-        let mut others = room::filled(A::default(), sums.len());
-        sum_rows(b, &mut others);
-        sums.iter_mut().zip(others).for_each(|(a, b)| *a = a.op_add(b));
-        return;
-    }
-    let ticks = Ticks::default();
-    for row in rows.chunks_exact(width) {
-        ticks.pass(width);
-        sums.iter_mut().zip(row).for_each(|(a, &b)| *a = a.op_add(b.to::<A>()));
-    }
 }
 
 /// A strided view: every `stride`-th item.
@@ -245,11 +226,6 @@ impl<'a, T: Item> Column<'a, T> {
     fn into_iter(self) -> impl Iterator<Item = T> + 'a {
         stop::polled(self.items.iter().copied().step_by(self.stride.max(1)).take(self.len))
     }
-}
-
-fn product<T: Item, A: Number>(column: Column<T>) -> T {
-    let one = true.to::<A>();
-    column.into_iter().fold(one, |product, x| product.op_mul(x.to::<A>())).to::<T>()
 }
 
 /// Returns the position of the first best element, where `before` is the strict order; NaNs are skipped. 0 if there is none.
@@ -273,9 +249,13 @@ pub fn close(a: &Value, b: &Value, rtol: f64, atol: f64) -> Outcome<Value> {
     }
     let wide = |value: &Value| super::convert(Scalar::F64, value);
     let (a, b) = (wide(&operand::adapt(a, scalar, "`close`")?)?, wide(&operand::adapt(b, scalar, "`close`")?)?);
-    let is_close = |x: f64, y: f64| (x - y).abs() <= atol + rtol * y.abs() && y.is_finite() || x.is_nan() && y.is_nan();
-    let near = super::elementwise(&a, &b, "`close`", is_close)?;
-    super::binary(BinaryOp::BitOr, &difference, &near)
+    let test = |function, x: &Value| super::math(function, std::slice::from_ref(x));
+    let distance = test(MathFn::Abs, &super::binary(BinaryOp::Sub, &a, &b)?)?;
+    let relative = super::binary(BinaryOp::Mul, &Value::of(rtol), &test(MathFn::Abs, &b)?)?;
+    let near = super::binary(BinaryOp::Le, &distance, &super::binary(BinaryOp::Add, &Value::of(atol), &relative)?)?;
+    let near = super::binary(BinaryOp::BitAnd, &near, &test(MathFn::IsFinite, &b)?)?;
+    let nans = super::binary(BinaryOp::BitAnd, &test(MathFn::IsNan, &a)?, &test(MathFn::IsNan, &b)?)?;
+    super::binary(BinaryOp::BitOr, &difference, &super::binary(BinaryOp::BitOr, &near, &nans)?)
 }
 
 /// Returns the cumulative sums of a 1-d array; of floats in `f64`, each rounded once.

@@ -1,0 +1,91 @@
+//! What an array holds: the storage of its bytes, or the work that computes them when they are first needed.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::device::storage::Storage;
+use crate::host::problem::{Outcome, Problem};
+
+/// Pending work whose result is the bytes of an array.
+pub(crate) trait Work: Send + Sync {
+    /// Computes the bytes, `len` of them.
+    fn run(&self, len: usize) -> Outcome<Storage>;
+
+    /// For downcasts by the module that defers work.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// The bytes of an array, computed or not.
+pub(crate) struct Data {
+    len: usize,
+    storage: OnceLock<Storage>,
+    /// Kept until the storage is there; if it fails, the next reader tries again.
+    work: Mutex<Option<Arc<dyn Work>>>,
+}
+
+impl Data {
+    pub fn deferred(len: usize, work: Arc<dyn Work>) -> Data {
+        Data { len, storage: OnceLock::new(), work: Mutex::new(Some(work)) }
+    }
+
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the storage if it has been computed.
+    #[inline]
+    pub fn computed(&self) -> Option<&Storage> {
+        self.storage.get()
+    }
+
+    /// Returns the storage for writing if it has been computed.
+    #[inline]
+    pub fn computed_mut(&mut self) -> Option<&mut Storage> {
+        self.storage.get_mut()
+    }
+
+    /// Returns the work that has yet to be done.
+    pub fn work(&self) -> Option<Arc<dyn Work>> {
+        match self.storage.get() {
+            Some(_) => None,
+            None => self.work.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Returns the storage, computed now if necessary.
+    pub fn storage(&self) -> Outcome<&Storage> {
+        if let Some(storage) = self.storage.get() {
+            return Ok(storage);
+        }
+        if let Some(work) = self.work() {
+            let storage = work.run(self.len)?;
+            // If another thread was faster, its result is the same.
+            let _ = self.storage.set(storage);
+            *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        self.storage.get().ok_or_else(|| Problem::new("E0999", "internal error: an array without bytes"))
+    }
+
+    /// Returns the storage for writing, computed now if necessary.
+    pub fn storage_mut(&mut self) -> Outcome<&mut Storage> {
+        self.storage()?;
+        self.storage.get_mut().ok_or_else(|| Problem::new("E0999", "internal error: an array without bytes"))
+    }
+}
+
+impl From<Storage> for Data {
+    fn from(storage: Storage) -> Data {
+        Data { len: storage.len(), storage: OnceLock::from(storage), work: Mutex::new(None) }
+    }
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.storage.get() {
+            Some(storage) => storage.fmt(f),
+            None => write!(f, "{} bytes to be computed", self.len),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The kernel of a plan: a `threads` kernel over the plan's axes, whose threads compute one element each, or one round of a
+//! reduction.
+//!
+//! The parameters of an expression are the inputs, the result, the scalars and, if the plan has more axes than an index space, the extents of the
+//! outer ones, which then share the first index.
+
+use crate::host::graph::node::Op;
+use crate::host::graph::plan::{Input, Plan, Source};
+use crate::ir::build::{FunctionBuilder, module};
+use crate::ir::def::{Access, BinOp, ExprId, Form, Layout, MemId, Module, Ty};
+use crate::ir::typing::I32;
+use crate::lang::scalar::{Scalar, Value};
+use crate::lower::strict;
+
+/// The most axes of an index space.
+pub(super) const AXES: usize = 3;
+
+/// Returns the number of leading axes that share the first index; 0 if all axes have one of their own.
+pub(super) fn folded(axes: usize) -> usize {
+    if axes > AXES { axes - (AXES - 1) } else { 0 }
+}
+
+/// Builds the kernel of an expression whose last step gives elements of this type; `None` if an operation has no form in kernels.
+pub(super) fn kernel(plan: &Plan, result: Scalar) -> Option<Module> {
+    let mut b = FunctionBuilder::new("expression");
+    let inputs = inputs(&mut b, plan);
+    let result = b.array("result", Access::Out, Layout::plain(Ty::Scalar(result)), plan.axes.len());
+    let scalars = scalars(&mut b, plan);
+    let indices = indices(&mut b, plan.axes.len());
+    let last = Source::Step(plan.steps.len().checked_sub(1)?);
+    let value = element(&mut b, plan, (&inputs, &scalars), &indices, last)?;
+    b.store(result, &indices, value);
+    Some(module(Default::default(), b, Form::Threads { rank: plan.axes.len().min(AXES) as u8 }))
+}
+
+/// The inputs of a plan: each with the axes along which it advances.
+type Inputs = Vec<(MemId, Vec<usize>)>;
+
+fn inputs(b: &mut FunctionBuilder, plan: &Plan) -> Inputs {
+    let input = |(i, input): (usize, &Input)| {
+        let axes: Vec<usize> = (0..plan.axes.len()).filter(|&k| input.strides[k] != 0).collect();
+        let layout = Layout::plain(Ty::Scalar(input.scalar));
+        (b.array(format!("x{i}"), Access::In, layout, axes.len().max(1)), axes)
+    };
+    plan.inputs.iter().enumerate().map(input).collect()
+}
+
+fn scalars(b: &mut FunctionBuilder, plan: &Plan) -> Vec<ExprId> {
+    let scalars = plan.scalars.iter().enumerate();
+    scalars.map(|(i, value)| b.value(format!("s{i}"), Ty::Scalar(value.ty))).collect()
+}
+
+/// Computes the element at these indices.
+fn element(
+    b: &mut FunctionBuilder,
+    plan: &Plan,
+    (inputs, scalars): (&Inputs, &[ExprId]),
+    indices: &[ExprId],
+    wanted: Source,
+) -> Option<ExprId> {
+    let mut loaded: Vec<Option<ExprId>> = vec![None; inputs.len()];
+    let mut steps: Vec<ExprId> = Vec::with_capacity(plan.steps.len());
+    let mut value = |b: &mut FunctionBuilder, source: Source, steps: &[ExprId]| {
+        Some(match source {
+            Source::Scalar(i) => *scalars.get(i)?,
+            Source::Step(i) => *steps.get(i)?,
+            Source::Constant(value) => b.constant(value),
+            Source::Input(i) => match *loaded.get(i)? {
+                Some(value) => value,
+                None => {
+                    let (memory, axes) = inputs.get(i)?;
+                    let mut at: Vec<ExprId> = axes.iter().map(|&axis| indices[axis]).collect();
+                    if at.is_empty() {
+                        at.push(b.i32(0));
+                    }
+                    let value = b.load(*memory, &at);
+                    loaded[i] = Some(value);
+                    value
+                }
+            },
+        })
+    };
+    for step in &plan.steps {
+        let operands: Option<Vec<ExprId>> = step.sources.iter().map(|&source| value(b, source, &steps)).collect();
+        steps.push(operation(b, step.op, &operands?)?);
+    }
+    value(b, wanted, &steps)
+}
+
+/// One round of a reduction: how elements are combined, and what becomes of the result of the last round.
+#[derive(Clone, Copy)]
+pub(super) struct Round {
+    pub element: Source,
+    /// The axis of the plan along which elements are combined.
+    pub axis: usize,
+    /// The type of indices along the axis.
+    pub index: Scalar,
+    pub combine: Op,
+    /// The type in which they are combined.
+    pub wide: Scalar,
+    /// Divides by a last parameter of this type.
+    pub divide: bool,
+    pub result: Scalar,
+}
+
+/// Builds the kernel of a round: the thread with the index `j` along the axis combines the elements `j`, `j + m`, `j + 2m`, … of the
+/// axis. Its last parameters are `m`, the number of elements that all threads have, and the number of all elements.
+pub(super) fn round(plan: &Plan, round: &Round) -> Option<Module> {
+    let mut b = FunctionBuilder::new("reduction");
+    let inputs = inputs(&mut b, plan);
+    let result = b.array("result", Access::Out, Layout::plain(Ty::Scalar(round.result)), plan.axes.len());
+    let scalars = scalars(&mut b, plan);
+    let [threads, each, len] = ["threads", "each", "len"].map(|name| b.value(name, Ty::Scalar(round.index)));
+    let divisor = round.divide.then(|| b.value("divisor", Ty::Scalar(round.wide)));
+    let indices: Vec<ExprId> = (0..plan.axes.len()).map(|k| b.index(k as u8)).collect();
+    let own = b.convert(*indices.get(round.axis)?, round.index);
+    let read = |b: &mut FunctionBuilder, at: ExprId| {
+        let mut indices = indices.clone();
+        indices[round.axis] = at;
+        let value = element(b, plan, (&inputs, &scalars), &indices, round.element)?;
+        Some(b.convert(value, round.wide))
+    };
+    let first = read(&mut b, own)?;
+    let total = b.variable("total", first);
+    let mut complete = Some(());
+    let mut add = |b: &mut FunctionBuilder, times: ExprId| {
+        let ahead = b.binary(BinOp::Mul, times, threads);
+        let at = b.binary(BinOp::Add, own, ahead);
+        let (Some(value), before) = (read(b, at), b.read(total)) else { return complete = None };
+        match operation(b, round.combine, &[before, value]) {
+            Some(value) => b.write(total, value),
+            None => complete = None,
+        }
+    };
+    let one = b.constant(Value::of(1i32).to_type(round.index));
+    b.for_range("k", one, each, |b, _, k| add(b, k));
+    let whole = b.binary(BinOp::Mul, each, threads);
+    let last = b.binary(BinOp::Add, own, whole);
+    let more = b.binary(BinOp::Lt, last, len);
+    b.if_then(more, |b| add(b, each));
+    complete?;
+    let mut value = b.read(total);
+    if let Some(divisor) = divisor {
+        value = b.binary(BinOp::Div, value, divisor);
+    }
+    let value = b.convert(value, round.result);
+    b.store(result, &indices, value);
+    Some(module(Default::default(), b, Form::Threads { rank: plan.axes.len() as u8 }))
+}
+
+/// Returns the index along each axis.
+fn indices(b: &mut FunctionBuilder, axes: usize) -> Vec<ExprId> {
+    let folded = folded(axes);
+    if folded == 0 {
+        return (0..axes).map(|k| b.index(k as u8)).collect();
+    }
+    let extents: Vec<ExprId> = (0..folded).map(|k| b.value(format!("n{k}"), I32)).collect();
+    let mut rest = b.index(0);
+    let mut indices = Vec::with_capacity(axes);
+    for (k, &extent) in extents.iter().enumerate().rev() {
+        indices.push(if k == 0 { rest } else { b.binary(BinOp::Rem, rest, extent) });
+        if k > 0 {
+            rest = b.binary(BinOp::Div, rest, extent);
+        }
+    }
+    indices.reverse();
+    indices.extend((1..AXES).map(|k| b.index(k as u8)));
+    indices
+}
+
+fn operation(b: &mut FunctionBuilder, op: Op, operands: &[ExprId]) -> Option<ExprId> {
+    Some(match (op, operands) {
+        (Op::Unary(op), [x]) => b.unary(op, *x),
+        (Op::Binary(op), [x, y]) => b.binary(strict(op)?, *x, *y),
+        (Op::Math(function), operands) => b.math(function, operands),
+        (Op::Convert(to), [x]) => b.convert(*x, to),
+        (Op::Select, [cond, then, other]) => b.select(*cond, *then, *other),
+        _ => return None,
+    })
+}

@@ -1,0 +1,60 @@
+//! Array expressions as kernels: what a script writes with operators and functions on arrays is computed by the devices that run
+//! its kernels, and a chain of operations is one kernel.
+//!
+//! # Idea
+//! An operation on arrays is checked at once, types and shapes, and then deferred: its result is an [`Array`] whose bytes are yet to
+//! be computed, by a [`Node`] of a graph that holds the operands. The first reader of the bytes (a print, an index, a file, a kernel
+//! launch, a reduction, a write in place) has the graph below the array computed:
+//!
+//! ```text
+//!  operation ─▶ checks ─▶ Node ─▶ … ─▶ first reader ─▶ Plan ─▶ DeviceIR ─▶ passes ─▶ device ─▶ storage of the array
+//!                                                       └─ key ─▶ kernel that is already loaded ──┘
+//! ```
+//!
+//! # Parts
+//! - [`node`]: operations, their operands, and what one of them gives for scalars;
+//! - [`site`]: the device that stands for the script's expressions, and the kernels it has loaded;
+//! - [`plan`]: which operations one kernel computes, what it reads and along which axes;
+//! - [`emit`]: the kernel of a plan;
+//! - [`run`]: launching it;
+//! - [`mod@fold`]: reductions, whose order it defines.
+//!
+//! # Invariants
+//! - A node's operands have the scalar types its operation takes and shapes that broadcast to its own; so a graph has no errors but
+//!   those of devices and of memory. An operation that may fault (an integer division by an array) is computed as soon as it is
+//!   entered, by itself.
+//! - All operations of a kernel have the shape of its result, up to axes of extent 1; an operand that repeats along an axis is
+//!   computed first, as its elements would be computed anew for each repetition.
+//! - Operations without readers are never computed. One that is read by several kernels is computed at most twice: when the second
+//!   kernel needs it, it is stored for all others.
+//! - A graph has at most [`node::MOST`] operations and [`node::MOST_INPUTS`] inputs: what would exceed that is computed before.
+//! - Scalars are parameters, so that a kernel is found again by the structure of its plan whatever their values.
+//! - Arithmetic is that of kernels, which is `lang::scalar`'s: a result does not depend on what is fused, nor on where it runs.
+//!
+//! # Where an expression runs
+//! On the device in use where it was entered (`--device`, `on …`), to which operands elsewhere are copied, as for kernels. Two
+//! exceptions save copies: a result of a few elements whose operands are on the host is computed at once, scalar by scalar; and if
+//! the device in use is a GPU that has none of the operands, a result of less than [`run::WORTH_MOVING`] bytes is computed on the
+//! processor.
+//!
+//! # What is not deferred
+//! Texts, ranges, literals, single values, and arrays of structs.
+
+mod emit;
+pub(crate) mod fold;
+pub(crate) mod node;
+mod plan;
+mod run;
+pub(crate) mod site;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use fold::{Fold, Rows, fold};
+pub(crate) use node::{Op, Operand};
+pub(crate) use run::{ZERO, defer, each, failed};
+pub(crate) use site::{Held, Kernels, Site};
+
+#[cfg(doc)]
+use crate::host::array::Array;
+#[cfg(doc)]
+use node::Node;

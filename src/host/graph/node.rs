@@ -1,0 +1,121 @@
+//! Operations on arrays, element by element, and their operands.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::host::array::{Array, Work};
+use crate::host::graph::site::Site;
+use crate::ir::def::Ty;
+use crate::ir::typing;
+use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::dynamic::{self, Failure};
+use crate::lang::scalar::{Scalar, Value};
+use crate::lower::strict;
+
+/// The most operations of one kernel, and the most arrays and scalars that it reads.
+pub(crate) const MOST: usize = 64;
+pub(crate) const MOST_INPUTS: usize = 32;
+
+/// An operation on scalars, applied to arrays element by element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Math(MathFn),
+    /// To the scalar type of the result.
+    Convert(Scalar),
+    /// The second operand where the first holds, else the third.
+    Select,
+}
+
+impl Op {
+    /// Returns the type of the result; `None` if the operation does not take operands of these types.
+    pub fn result(self, operands: &[Scalar]) -> Option<Scalar> {
+        let types: Vec<Ty> = operands.iter().map(|&scalar| Ty::Scalar(scalar)).collect();
+        let found = match (self, types.as_slice()) {
+            (Op::Convert(to), [_]) => return Some(to),
+            (Op::Unary(op), [x]) => typing::unary(op, *x),
+            (Op::Binary(BinaryOp::And | BinaryOp::Or), [x, _]) if x.scalar() != Scalar::Bool => return None,
+            (Op::Binary(op), [x, y]) => typing::binary(strict(op)?, *x, *y),
+            (Op::Math(function), types) => typing::math(function, types),
+            (Op::Select, [cond, then, other]) => typing::select(*cond, *then, *other),
+            _ => return None,
+        };
+        found.ok().map(Ty::scalar)
+    }
+
+    /// Applies the operation to scalars of types that it takes.
+    pub fn apply(self, operands: &[Value]) -> Result<Value, Failure> {
+        match (self, operands) {
+            (Op::Convert(to), [x]) => Ok(x.to_type(to)),
+            (Op::Unary(op), [x]) => dynamic::unary(op, *x),
+            (Op::Binary(op), [x, y]) => dynamic::binary(op, *x, *y),
+            (Op::Math(function), values) => dynamic::math(function, values),
+            (Op::Select, [cond, then, other]) => Ok(if cond.is_true() { *then } else { *other }),
+            _ => Err(Failure::Undefined),
+        }
+    }
+
+    /// Returns whether elements of an operand can make the operation fault: divisors.
+    pub fn may_fault(self, operands: &[Operand]) -> bool {
+        let divides = matches!(self, Op::Binary(BinaryOp::Div | BinaryOp::Rem));
+        divides && matches!(operands, [_, Operand::Array(divisor, _)] if divisor.scalar().is_some_and(Scalar::is_int))
+    }
+}
+
+/// An operand of an operation.
+#[derive(Clone, Debug)]
+pub(crate) enum Operand {
+    Scalar(Value),
+    /// An array and its shape. If any operand of the operation is an array of vectors, the components are a last axis of all.
+    Array(Array, Vec<usize>),
+}
+
+impl Operand {
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            Operand::Scalar(_) => &[],
+            Operand::Array(_, shape) => shape,
+        }
+    }
+
+    pub fn scalar(&self) -> Option<Scalar> {
+        match self {
+            Operand::Scalar(value) => Some(value.ty),
+            Operand::Array(array, _) => array.scalar(),
+        }
+    }
+}
+
+/// A deferred operation.
+pub(crate) struct Node {
+    pub op: Op,
+    pub operands: Vec<Operand>,
+    /// The scalar type of the result.
+    pub scalar: Scalar,
+    /// The shape of the result, with the components of vectors as a last axis.
+    pub shape: Vec<usize>,
+    /// Operations and inputs of the graph below; those that are reached in several ways count several times.
+    pub size: usize,
+    pub inputs: usize,
+    pub site: Site,
+    /// Whether a kernel has computed it for its own use.
+    pub seen: AtomicBool,
+}
+
+impl Node {
+    /// Returns the node that computes an array, if it is deferred.
+    pub fn with<R>(array: &Array, look: impl FnOnce(&Node) -> R) -> Option<R> {
+        let work = array.data().work()?;
+        node_of(&*work).map(look)
+    }
+}
+
+/// Returns the node that deferred work is.
+pub(crate) fn node_of(work: &dyn Work) -> Option<&Node> {
+    work.as_any().downcast_ref()
+}
+
+/// Returns the extents without those of 1.
+pub(crate) fn essential(shape: &[usize]) -> impl Iterator<Item = usize> + '_ {
+    shape.iter().copied().filter(|&len| len != 1)
+}

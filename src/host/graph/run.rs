@@ -1,0 +1,267 @@
+//! Deferring operations, computing small results at once, and launching the kernels of the others.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::base::stop;
+use crate::device::storage::Storage;
+use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, fault_diagnostic};
+use crate::host::array::broadcast::{Walk, strides};
+use crate::host::array::{Array, Element, MAX_EXTENT, Work, byte_count, no_memory, shape_text};
+use crate::host::graph::emit::{self, AXES};
+use crate::host::graph::node::{MOST, MOST_INPUTS, Node, Op, Operand};
+use crate::host::graph::plan::Plan;
+use crate::host::graph::site::{Held, Site};
+use crate::host::problem::{Outcome, Problem};
+use crate::ir::def::Module;
+use crate::lang::scalar::dynamic::Failure;
+use crate::lang::scalar::{Scalar, Value};
+use crate::pass;
+
+/// The most scalars of a result that is computed at once.
+const SMALL: usize = 64;
+
+/// Bytes from which a result whose operands are on the host is worth being computed by a GPU.
+pub(crate) const WORTH_MOVING: usize = 1 << 16;
+
+/// Returns the result of an operation on arrays: small ones are computed at once, others deferred. The operands fit the operation,
+/// and their shapes broadcast to `shape`, which has the components of vectors as a last axis. If the operation may fault, it is
+/// computed before this returns.
+pub(crate) fn defer(
+    op: Op,
+    operands: Vec<Operand>,
+    scalar: Scalar,
+    element: Element,
+    shape: &[usize],
+) -> Outcome<Array> {
+    let lanes = element.lanes();
+    let outer = if lanes > 1 { &shape[..shape.len().saturating_sub(1)] } else { shape };
+    let bytes = byte_count(&element, outer)?;
+    if bytes == 0 {
+        return Array::zeros(element, outer);
+    }
+    if bytes / scalar.size() <= SMALL && operands.iter().all(is_here) {
+        let mut result = Array::zeros(element, outer)?;
+        now(op, &operands, shape, result.bytes_mut()?, scalar.size())?;
+        return Ok(result);
+    }
+    let count = |operand: &Operand| match operand {
+        Operand::Scalar(_) => (0, 1),
+        Operand::Array(array, _) => Node::with(array, |node| (node.size, node.inputs)).unwrap_or((0, 1)),
+    };
+    // What would make the graph too large is computed first, the largest part first.
+    let (size, inputs) = loop {
+        let (size, inputs) = operands.iter().map(count).fold((1, 0), |(a, b), (c, d)| (a + c, b + d));
+        let largest = operands.iter().max_by_key(|operand| count(operand));
+        match largest {
+            Some(Operand::Array(array, _)) if size > MOST || inputs > MOST_INPUTS => array.storage().map(drop)?,
+            _ => break (size, inputs),
+        }
+    };
+    let faults = op.may_fault(&operands);
+    let kept: Vec<Array> = operands.iter().filter_map(array_of).cloned().collect();
+    let site = Site::current();
+    let node = Node { op, operands, scalar, shape: shape.to_vec(), size, inputs, site, seen: AtomicBool::new(false) };
+    let result = Array::deferred(element, outer, Arc::new(node))?;
+    if faults {
+        result.storage()?;
+    } else {
+        Held::keep(&result, kept.iter())?;
+    }
+    Ok(result)
+}
+
+fn array_of(operand: &Operand) -> Option<&Array> {
+    match operand {
+        Operand::Array(array, _) => Some(array),
+        Operand::Scalar(_) => None,
+    }
+}
+
+/// Whether an operand's bytes are on the host.
+fn is_here(operand: &Operand) -> bool {
+    let here = |array: &Array| array.data().computed().is_some_and(|storage| storage.here().is_some());
+    array_of(operand).is_none_or(here)
+}
+
+/// Computes an operation scalar by scalar.
+fn now(op: Op, operands: &[Operand], shape: &[usize], into: &mut [u8], size: usize) -> Outcome<()> {
+    let mut places = into.chunks_exact_mut(size.max(1));
+    let mut failure = None;
+    each(operands, shape, |_, values| {
+        match (op.apply(values), places.next()) {
+            (Ok(result), Some(place)) => place.copy_from_slice(&result.to_bytes()[..size]),
+            (Ok(_), None) => {}
+            (Err(why), _) => failure = Some(why),
+        }
+        failure.is_none()
+    })?;
+    failure.map_or(Ok(()), |why| Err(failed(why)))
+}
+
+/// Returns the error for scalars that an operation has no result for.
+pub(crate) fn failed(why: Failure) -> Problem {
+    match why {
+        Failure::DivisionByZero => Problem::new(ZERO, "integer division by zero"),
+        Failure::Undefined => broken("an operation on types that it does not take"),
+    }
+}
+
+/// Calls `look` with the position and the operands of each scalar of a result in order, while it returns true.
+pub(crate) fn each(
+    operands: &[Operand],
+    shape: &[usize],
+    mut look: impl FnMut(usize, &[Value]) -> bool,
+) -> Outcome<()> {
+    let count: usize = shape.iter().product();
+    let number = operands.len().min(MOST_OPERANDS);
+    let mut values = [Value::from_bits(Scalar::Bool, 0); MOST_OPERANDS];
+    let mut bytes: [&[u8]; MOST_OPERANDS] = [&[]; MOST_OPERANDS];
+    for (i, operand) in operands.iter().take(number).enumerate() {
+        match operand {
+            Operand::Scalar(value) => values[i] = *value,
+            Operand::Array(array, _) => {
+                let scalar = array.scalar().ok_or_else(|| broken("an array of structs"))?;
+                values[i] = Value::from_bits(scalar, 0);
+                bytes[i] = array.bytes()?;
+            }
+        }
+    }
+    let mut at = |position: usize, offsets: [usize; MOST_OPERANDS]| {
+        for ((value, bytes), offset) in values.iter_mut().zip(bytes).zip(offsets) {
+            if !bytes.is_empty() {
+                *value = Value::from_bytes(value.ty, bytes.get(offset * value.ty.size()..).unwrap_or(&[]));
+            }
+        }
+        look(position, &values[..number])
+    };
+    // Without repetition, an element's position is that of its operands.
+    if operands.iter().all(|operand| matches!(operand, Operand::Scalar(_)) || operand.shape() == shape) {
+        stop::polled(0..count).all(|position| at(position, [position; MOST_OPERANDS]));
+        return Ok(());
+    }
+    let own = |i: usize| operands.get(i).map_or(vec![0; shape.len()], |operand| strides(operand.shape(), shape));
+    let mut walk = Walk::new(shape, [own(0), own(1), own(2)]);
+    for position in stop::polled(0..count) {
+        if !at(position, walk.offsets()) {
+            break;
+        }
+        walk.advance();
+    }
+    Ok(())
+}
+
+/// The most operands of an operation.
+const MOST_OPERANDS: usize = 3;
+
+/// The code of the error of an integer division by zero, whose operator finds the divisor.
+pub(crate) const ZERO: &str = "E0506";
+
+pub(super) fn broken(what: &str) -> Problem {
+    Problem::new("E0999", format!("internal error: {what}")).help("please report this as a bug of Clk")
+}
+
+impl Work for Node {
+    fn run(&self, len: usize) -> Outcome<Storage> {
+        let plan = Plan::of(self)?;
+        let site = place(&self.site, &plan, len);
+        let executable =
+            site.kernels().get(site.name(), plan.key(), || load(site, emit::kernel(&plan, self.scalar)))?;
+        let mut storage = Storage::unset(len);
+        let wait = self.op.may_fault(&self.operands);
+        let control = Control { wait, ..site.control().clone() };
+        match launch(&plan, &*executable, &mut storage, &control)? {
+            Ok(()) => Ok(storage),
+            Err(fault) => Err(match fault.kind {
+                FaultKind::Device(DeviceError::NoHostMemory { .. }) => {
+                    no_memory(&Element::Scalar(self.scalar), &self.shape)
+                }
+                FaultKind::DivisionByZero { .. } => failed(Failure::DivisionByZero),
+                _ => problem(&fault),
+            }),
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Returns where a plan's result of so many bytes is computed.
+pub(super) fn place<'s>(site: &'s Site, plan: &Plan, len: usize) -> &'s Site {
+    let far = |array: &Array| array.data().computed().is_some_and(|storage| storage.remote().is_some());
+    match site.near() {
+        Some(near) if len < WORTH_MOVING && !plan.inputs.iter().any(|input| far(&input.array)) => near,
+        _ => site,
+    }
+}
+
+/// Loads a kernel on a site's device.
+pub(super) fn load(site: &Site, kernel: Option<Module>) -> Outcome<Arc<dyn Executable>> {
+    let module = kernel.ok_or_else(|| broken("an operation without a kernel"))?;
+    let prepared = pass::prepare(module).map_err(|why| broken(&why))?;
+    Ok(site.device().load(Arc::new(prepared)))
+}
+
+/// Returns the inputs of a plan as arguments.
+pub(super) fn inputs(plan: &Plan) -> Outcome<Vec<Arg<'_>>> {
+    let mut args = Vec::with_capacity(plan.inputs.len() + plan.scalars.len() + 5);
+    for input in &plan.inputs {
+        let axes = plan.axes.iter().zip(&input.strides);
+        let mut own: Vec<u32> = axes.filter(|(_, stride)| **stride != 0).map(|(n, _)| *n as u32).collect();
+        if own.is_empty() {
+            own.push(1);
+        }
+        args.push(Arg::Array { storage: input.array.storage()?, shape: own });
+    }
+    Ok(args)
+}
+
+pub(super) fn extents(axes: &[usize]) -> Vec<u32> {
+    axes.iter().map(|&n| n as u32).collect()
+}
+
+/// Launches the kernel of a plan. The outer error is that of an input that cannot be read.
+fn launch(
+    plan: &Plan,
+    executable: &dyn Executable,
+    storage: &mut Storage,
+    control: &Control,
+) -> Outcome<Result<(), Box<Fault>>> {
+    let mut args = inputs(plan)?;
+    args.push(Arg::ArrayMut { storage, shape: extents(&plan.axes) });
+    args.extend(plan.scalars.iter().map(|value| Arg::Value(vec![*value])));
+    let folded = emit::folded(plan.axes.len());
+    args.extend(plan.axes.iter().take(folded).map(|&n| Arg::Value(vec![Value::of(n as i32)])));
+    let mut space = [1; 3];
+    let first = plan.axes.iter().take(folded.max(1)).try_fold(1usize, |all, &n| all.checked_mul(n));
+    let Some(first) = first.filter(|&n| n <= MAX_EXTENT) else {
+        let title = format!("an expression over the axes {} is too large for one launch", shape_text(&plan.axes));
+        return Err(Problem::new("E0520", title).help("compute it in parts"));
+    };
+    let rest = plan.axes.iter().skip(folded.max(1)).copied();
+    for (slot, extent) in space.iter_mut().zip(std::iter::once(first).chain(rest).take(AXES)) {
+        *slot = extent as u32;
+    }
+    Ok(executable.launch(Extents::Threads(space), &mut args, control).map(drop))
+}
+
+/// Returns a fault as a problem.
+pub(super) fn problem(fault: &Fault) -> Problem {
+    match &fault.kind {
+        FaultKind::Interrupted => {
+            stop::poll();
+            Problem::new("E0599", "interrupted")
+        }
+        FaultKind::Device(error) => error.clone().into(),
+        _ => {
+            let diagnostic = fault_diagnostic(fault);
+            Problem {
+                notes: diagnostic.notes,
+                help: diagnostic.help,
+                ..Problem::new(diagnostic.code, diagnostic.title)
+            }
+        }
+    }
+}

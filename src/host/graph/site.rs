@@ -1,0 +1,164 @@
+//! Where array expressions run: the device that a script uses at the moment, and the kernels of expressions that it has loaded.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::device::sim::Simulator;
+use crate::device::{Control, Device, Executable};
+use crate::host::array::Array;
+use crate::host::problem::Outcome;
+use crate::ir::Checks;
+
+/// The loaded kernels of expressions, by device and structure.
+#[derive(Default)]
+pub(crate) struct Kernels(Mutex<FxHashMap<(String, Vec<u8>), Arc<dyn Executable>>>);
+
+impl Kernels {
+    /// Returns the kernel of this structure for a device, made if it is not known.
+    pub fn get<E>(
+        &self,
+        device: &str,
+        key: Vec<u8>,
+        make: impl FnOnce() -> Result<Arc<dyn Executable>, E>,
+    ) -> Result<Arc<dyn Executable>, E> {
+        let key = (device.to_string(), key);
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(known.clone());
+        }
+        let made = make()?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
+        Ok(made)
+    }
+}
+
+/// A device in use, and how launches on it are controlled.
+#[derive(Clone)]
+pub(crate) struct Site(Arc<Place>);
+
+struct Place {
+    device: Arc<dyn Device>,
+    name: String,
+    control: Control,
+    kernels: Arc<Kernels>,
+    /// The processor, for small results if the device is a GPU.
+    near: Option<Site>,
+}
+
+thread_local! {
+    /// Where the script that this thread runs evaluates its expressions.
+    static CURRENT: RefCell<Option<Site>> = const { RefCell::new(None) };
+    /// Results that are to be computed though nobody reads them, if something is timed.
+    static HELD: RefCell<Option<Vec<Array>>> = const { RefCell::new(None) };
+}
+
+impl Site {
+    /// Creates a site; launches share the stop flag and the number of workers of `control`.
+    pub fn new(device: Arc<dyn Device>, control: &Control, kernels: Arc<Kernels>) -> Site {
+        let control = Control {
+            checks: Checks::default(),
+            larger: None,
+            max_steps: 0,
+            warnings: Arc::default(),
+            launches: Arc::default(),
+            ..control.clone()
+        };
+        let near =
+            device.is_remote().then(|| Site::new(Arc::new(Simulator::default()), &control, Arc::<Kernels>::default()));
+        Site(Arc::new(Place { name: device.name(), device, control, kernels, near }))
+    }
+
+    /// Returns the site of the script that this thread runs; without one, a simulator.
+    pub fn current() -> Site {
+        CURRENT.with_borrow_mut(|site| {
+            let make = || Site::new(Arc::new(Simulator::default()), &Control::default(), Arc::default());
+            site.get_or_insert_with(make).clone()
+        })
+    }
+
+    /// Makes this the thread's site until the guard is dropped.
+    pub fn enter(self) -> Entered {
+        Entered(CURRENT.replace(Some(self)))
+    }
+
+    /// Makes this the thread's site where a script runs.
+    pub fn switch(self) {
+        CURRENT.with_borrow_mut(|site| {
+            if site.is_some() {
+                *site = Some(self);
+            }
+        });
+    }
+
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.0.device
+    }
+
+    pub fn control(&self) -> &Control {
+        &self.0.control
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub fn kernels(&self) -> &Kernels {
+        &self.0.kernels
+    }
+
+    /// Returns the processor if this is a GPU.
+    pub fn near(&self) -> Option<&Site> {
+        self.0.near.as_ref()
+    }
+
+    pub fn is(&self, other: &Site) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Restores the thread's site when dropped.
+pub(crate) struct Entered(Option<Site>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+/// While it lives, results of expressions are kept, to be computed at its end: what is timed is computed, used or not.
+pub(crate) struct Held(Option<Vec<Array>>);
+
+/// The most results that are kept; the oldest one is then computed.
+const MOST_HELD: usize = 16;
+
+impl Held {
+    pub fn begin() -> Held {
+        Held(HELD.replace(Some(Vec::new())))
+    }
+
+    /// Computes what has been kept.
+    pub fn finish(self) -> Outcome<()> {
+        let kept = HELD.with_borrow_mut(|held| held.as_mut().map(std::mem::take)).unwrap_or_default();
+        kept.iter().try_for_each(|array| array.storage().map(drop))
+    }
+
+    /// Keeps a new result, if results are kept, and no longer those that it is computed from.
+    pub fn keep<'a>(result: &Array, operands: impl Iterator<Item = &'a Array>) -> Outcome<()> {
+        let oldest = HELD.with_borrow_mut(|held| {
+            let held = held.as_mut()?;
+            for operand in operands {
+                held.retain(|kept| !Arc::ptr_eq(kept.data(), operand.data()));
+            }
+            held.push(result.clone());
+            (held.len() > MOST_HELD).then(|| held.remove(0))
+        });
+        oldest.map_or(Ok(()), |array| array.storage().map(drop))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.set(self.0.take());
+    }
+}
