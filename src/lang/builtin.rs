@@ -305,7 +305,7 @@ pub static TABLE: &[Entry] = &[
     item(Builtin::RandomNormal, "random_normal", Create, Host, "(dims…, seed = next, type = f32) -> array", "Normal numbers of mean 0 and deviation 1 (Philox and Box-Muller), from the script's stream as `random` is."),
     item(Builtin::RandomInt, "random_int", Create, Host, "<T: Int>(low: T, high: T, dims…, seed = next) -> array", "Uniform integers from `low` to below `high`, from the script's stream as `random` is."),
     // Host: reducing
-    item(Builtin::Sum, "sum", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The sum of all elements, or along one axis (floats pairwise, in f64 for the total of an f32 array). Of integers it is exact, or an error where it does not fit; of 8- and 16-bit integers it is an `i64` or `u64`."),
+    item(Builtin::Sum, "sum", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The sum of all elements, or along one axis (floats in f64, rounded once, in an order that the length alone determines). Of integers it is exact, or an error where it does not fit; of 8- and 16-bit integers it is an `i64` or `u64`."),
     item(Builtin::Prod, "prod", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The product; of integers as `sum`."),
     item(Builtin::Mean, "mean", Reduce, Host, "<T: Float>(x: [T; …], axis = all) -> T", "The mean."),
     item(Builtin::Argmin, "argmin", Reduce, Host, "(x: array) -> i32", "The flat position of the first smallest element."),

@@ -1,7 +1,7 @@
 //! Where array expressions run: the device that a script uses at the moment, and the kernels of expressions that it has loaded.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -39,11 +39,12 @@ pub(crate) struct Site(Arc<Place>);
 
 struct Place {
     device: Arc<dyn Device>,
-    name: String,
+    /// Asked for when something runs: a device may be looked for only then.
+    name: OnceLock<String>,
     control: Control,
     kernels: Arc<Kernels>,
     /// The processor, for small results if the device is a GPU.
-    near: Option<Site>,
+    near: OnceLock<Option<Site>>,
 }
 
 thread_local! {
@@ -64,9 +65,7 @@ impl Site {
             launches: Arc::default(),
             ..control.clone()
         };
-        let near =
-            device.is_remote().then(|| Site::new(Arc::new(Simulator::default()), &control, Arc::<Kernels>::default()));
-        Site(Arc::new(Place { name: device.name(), device, control, kernels, near }))
+        Site(Arc::new(Place { device, name: OnceLock::new(), control, kernels, near: OnceLock::new() }))
     }
 
     /// Returns the site of the script that this thread runs; without one, a simulator.
@@ -100,7 +99,7 @@ impl Site {
     }
 
     pub fn name(&self) -> &str {
-        &self.0.name
+        self.0.name.get_or_init(|| self.0.device.name())
     }
 
     pub fn kernels(&self) -> &Kernels {
@@ -109,7 +108,11 @@ impl Site {
 
     /// Returns the processor if this is a GPU.
     pub fn near(&self) -> Option<&Site> {
-        self.0.near.as_ref()
+        let make = || {
+            let far = self.0.device.is_remote();
+            far.then(|| Site::new(Arc::new(Simulator::default()), &self.0.control, Arc::default()))
+        };
+        self.0.near.get_or_init(make).as_ref()
     }
 
     pub fn is(&self, other: &Site) -> bool {

@@ -152,7 +152,9 @@ impl Builder {
             0..=3 => {
                 let ops: &[BinaryOp] = match scalar {
                     Scalar::Bool => &[BitAnd, BitOr, BitXor, Eq, Ne],
-                    s if s.is_int() => &[Add, Sub, Mul, BinaryOp::Pow, BitAnd, BitOr, BitXor, Shl, Shr, Eq, Lt, Ge, Div, Rem],
+                    s if s.is_int() => {
+                        &[Add, Sub, Mul, BinaryOp::Pow, BitAnd, BitOr, BitXor, Shl, Shr, Eq, Lt, Ge, Div, Rem]
+                    }
                     _ => &[Add, Sub, Mul, Div, Rem, Eq, Ne, Lt, Le, Gt, Ge],
                 };
                 let op = self.random.pick(ops);
@@ -262,9 +264,9 @@ fn within<T>(device: Simulator, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// How many random programs run; `CLK_ARRAY_PROGRAMS` asks for more.
+/// How many random programs run.
 fn programs() -> u64 {
-    option_env!("CLK_ARRAY_PROGRAMS").and_then(|n| n.parse().ok()).unwrap_or(40)
+    40
 }
 
 #[test]

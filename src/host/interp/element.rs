@@ -81,7 +81,7 @@ impl Machine<'_> {
     pub(super) fn element_here(&self, frame: &Frame, element: &Element) -> Option<u64> {
         let Some(Value::Array(array)) = self.base(frame, element.base) else { return None };
         let at = position(array, element, &frame.slots)?;
-        load(element.ty, array.storage().here()?, at)
+        load(element.ty, array.data().computed()?.here()?, at)
     }
 
     /// Writes an element if its array is on the host alone, belongs to this variable alone, and has the element. Returns whether
