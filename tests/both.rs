@@ -69,7 +69,9 @@ impl Executable for Kernel {
 /// Runs a script on both devices; returns the notes, and the error that ended it.
 fn run(way: Way, text: &str) -> (Vec<Diagnostic>, Option<Box<Diagnostic>>) {
     let device = Arc::new(Both::new(Arc::new(Simulator::default()), Arc::new(Second(way)), true));
-    let options = Options { args: vec![], control: Control::default(), seed: None, device };
+    // With several workers, the order of blocks would depend on which of them is quicker.
+    let control = Control { workers: 1, ..Control::default() };
+    let options = Options { args: vec![], control, seed: None, device };
     let (mut session, mut interpreter, mut paper) = (Session::default(), Interpreter::new(options), Paper::default());
     let outcome = session.add("entry", text, &NoFiles);
     assert!(!outcome.failed(), "{:#?}", outcome.diagnostics);

@@ -12,6 +12,7 @@ use clk_lang::base::{room, stop};
 use clk_lang::compile::{NoFiles, Session};
 use clk_lang::host::array::{Array, SliceSpec};
 use clk_lang::host::ops::{self, Reduce};
+use clk_lang::host::problem::Problem;
 use clk_lang::host::unwind::{Unwound, caught};
 use clk_lang::host::value::Value;
 use clk_lang::host::{files, picture};
@@ -46,32 +47,40 @@ macro_rules! work {
     };
 }
 
+/// Waits for the result of an operation, which is deferred.
+fn computed(result: Result<Value, Problem>) -> Result<(), Problem> {
+    if let Value::Array(array) = result? {
+        array.bytes()?;
+    }
+    Ok(())
+}
+
 fn elementwise() -> Vec<Work> {
     let mut all: Vec<Work> = vec![];
     let (row, one, tall, wide) = (floats(&[N]), Value::f32(1.5), floats(&[N / 3, 3]), floats(&[3, N / 3]));
     let (truths, ints) = (ops::binary(BinaryOp::Lt, &row, &one).expect("truths"), integers());
     for (name, op) in [("+", BinaryOp::Add), ("<", BinaryOp::Lt), ("==", BinaryOp::Eq), ("**", BinaryOp::Pow)] {
         let (a, b) = (row.clone(), row.clone());
-        work!(all, name, ops::binary(op, &a, &b));
+        work!(all, name, computed(ops::binary(op, &a, &b)));
     }
     let (a, b) = (row.clone(), one.clone());
-    work!(all, "a scalar", ops::binary(BinaryOp::Mul, &a, &b));
+    work!(all, "a scalar", computed(ops::binary(BinaryOp::Mul, &a, &b)));
     let (a, b) = (tall.clone(), floats(&[3]));
-    work!(all, "short rows", ops::binary(BinaryOp::Mul, &a, &b));
+    work!(all, "short rows", computed(ops::binary(BinaryOp::Mul, &a, &b)));
     let (a, b) = (ints.clone(), ints.clone());
-    work!(all, "a search for zeros", ops::binary(BinaryOp::Div, &a, &b));
+    work!(all, "a search for zeros", computed(ops::binary(BinaryOp::Div, &a, &b)));
     let a = row.clone();
-    work!(all, "-", ops::unary(UnaryOp::Neg, &a));
+    work!(all, "-", computed(ops::unary(UnaryOp::Neg, &a)));
     let a = row.clone();
-    work!(all, "sin", ops::math(MathFn::Sin, std::slice::from_ref(&a)));
+    work!(all, "sin", computed(ops::math(MathFn::Sin, std::slice::from_ref(&a))));
     let a = row.clone();
-    work!(all, "clamp", ops::math(MathFn::Clamp, &[a.clone(), Value::Float(0.0), Value::Float(9.0)]));
+    work!(all, "clamp", computed(ops::math(MathFn::Clamp, &[a.clone(), Value::Float(0.0), Value::Float(9.0)])));
     let (a, b, c) = (truths, row.clone(), row.clone());
-    work!(all, "select", ops::select(&a, &b, &c));
+    work!(all, "select", computed(ops::select(&a, &b, &c)));
     let a = row.clone();
-    work!(all, "convert", ops::convert(Scalar::F64, &a));
+    work!(all, "convert", computed(ops::convert(Scalar::F64, &a)));
     let a = row.clone();
-    work!(all, "close", ops::close(&a, &a, 1e-5, 1e-8));
+    work!(all, "close", computed(ops::close(&a, &a, 1e-5, 1e-8)));
     let (a, b) = (floats(&[N / 3, 3]), floats(&[3, 1]));
     work!(all, "a matrix by a vector", ops::matmul(&a, &b));
     let (a, b) = (wide, tall);

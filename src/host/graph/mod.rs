@@ -33,7 +33,7 @@
 //!
 //! # Where an expression runs
 //! On the device in use where it was entered (`--device`, `on …`), to which operands elsewhere are copied, as for kernels. Two
-//! exceptions save copies: a result of a few elements whose operands are on the host is computed at once, scalar by scalar; and if
+//! exceptions save copies: a result of a few elements is computed on the host, scalar by scalar, at once if its operands are there; and if
 //! the device in use is a GPU that has none of the operands, a result of less than [`run::WORTH_MOVING`] bytes is computed on the
 //! processor.
 //!

@@ -8,7 +8,7 @@ use crate::base::stop;
 use crate::device::storage::Storage;
 use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, fault_diagnostic};
 use crate::host::array::broadcast::{Walk, strides};
-use crate::host::array::{Array, Element, MAX_EXTENT, Work, byte_count, no_memory, shape_text};
+use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory, shape_text};
 use crate::host::graph::emit::{self, AXES};
 use crate::host::graph::node::{MOST, MOST_INPUTS, Node, Op, Operand};
 use crate::host::graph::plan::Plan;
@@ -164,6 +164,13 @@ pub(super) fn broken(what: &str) -> Problem {
 
 impl Work for Node {
     fn run(&self, len: usize) -> Outcome<Storage> {
+        // A few scalars are fetched in less time than a kernel takes, even if one for them is known.
+        if len <= SMALL * self.scalar.size() {
+            let mut bytes =
+                AlignedBytes::zeroed(len).ok_or_else(|| no_memory(&Element::Scalar(self.scalar), &self.shape))?;
+            now(self.op, &self.operands, &self.shape, &mut bytes, self.scalar.size())?;
+            return Ok(Storage::of_bytes(bytes));
+        }
         let plan = Plan::of(self)?;
         let site = place(&self.site, &plan, len);
         let executable =
