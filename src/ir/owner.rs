@@ -104,7 +104,10 @@ impl<'a> Search<'a> {
                 StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => Some(place),
                 _ => None,
             };
-            sites.extend(place.map(|place| Site { place, held: held.clone() }));
+            // Whoever updates atomically may wait for somebody else, who is then looked for.
+            let is_update = matches!(stmt.kind, StmtKind::Atomic { .. });
+            let counted = || if is_update { vec![] } else { held.clone() };
+            sites.extend(place.map(|place| Site { place, held: counted() }));
             if let StmtKind::If { cond, then, other } = &stmt.kind {
                 let before = held.len();
                 self.hold(*cond, held);
