@@ -88,7 +88,8 @@ pub struct Interpreter {
     pub(crate) kernels: Kernels,
     /// Compiled bodies of host code.
     pub(crate) codes: Codes,
-    /// Frames of calls that have ended, for reuse.
+    /// Frames of calls that have ended, for reuse: boxed, since calls move them in and out.
+    #[allow(clippy::vec_box)]
     pub(crate) frames: Vec<Box<Frame>>,
     /// Copies of arrays by statement, if they are to be counted.
     pub(crate) copies: Option<Copies>,

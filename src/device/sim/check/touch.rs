@@ -377,10 +377,10 @@ impl<'a> Checker<'a> {
         }
         // The load of an element that is not the thread's own is the distant one.
         let first = |note: &Note| if note.touch == Touch::Load && !note.traits.own { distance } else { 0 };
+        let is_open = self.bears(notes, distance);
         // SAFETY: the elements are in the planes.
-        if !self.bears(notes, distance)
-            && !notes.iter().all(|note| unsafe { self.touched_by_branch(g, note, first(note), distance) })
-        {
+        let mut each = |note: &Note| unsafe { self.touched_by_branch(g, note, first(note), distance) };
+        if !is_open && !notes.iter().all(&mut each) {
             return false;
         }
         self.shared.block_met();

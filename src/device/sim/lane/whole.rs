@@ -209,11 +209,9 @@ impl Masks<'_> {
         for value in inst.args.iter_mut().chain([&mut inst.mask]) {
             *value = self.names.get(value).copied().unwrap_or(*value);
         }
-        let maskless = match inst.op {
-            Op::Load(..) | Op::Store(..) | Op::StoreReg | Op::Compare(..) | Op::Move | Op::Vector(..) => true,
-            Op::CheckOne | Op::CheckRow(_) | Op::CheckLanes => true,
-            _ => false,
-        };
+        use Op::*;
+        let accesses = matches!(inst.op, Load(..) | Store(..) | StoreReg | CheckOne | CheckRow(_) | CheckLanes);
+        let maskless = accesses || matches!(inst.op, Compare(..) | Move | Vector(..));
         if maskless && self.has_all(inst.mask) {
             inst.mask = Value::NONE;
         }

@@ -73,10 +73,9 @@ impl Builder<'_> {
         let watched = guard != Guard::Free || self.guards.arithmetic && sums && elem.is_signed() && !elem.is_float();
         let again = !self.loops.is_empty() || touched.is_some_and(|m| m.updates || m.stores);
         let space = self.memory(memory).space;
-        !watched
-            && matches!(space, Space::Global { .. } | Space::Shared)
-            && !(elem.is_float() && sums && again)
-            // A float sum keeps its memory to itself.
-            && !self.sums.contains(&memory)
+        let is_common = matches!(space, Space::Global { .. } | Space::Shared);
+        // A float sum keeps its memory to itself.
+        let reorders = elem.is_float() && sums && again || self.sums.contains(&memory);
+        is_common && !reorders && !watched
     }
 }

@@ -64,7 +64,7 @@ fn compare(text: &str, n: i64, block: [i32; 2], apart: bool, seed: u64) -> Outco
     verify(&region).unwrap_or_else(|e| panic!("{e}\n{region}\n{text}"));
     // With an even seed as it is built, else as it is compiled.
     if seed % 2 == 1 {
-        if block[0] as usize % WIDTH == 0 {
+        if (block[0] as usize).is_multiple_of(WIDTH) {
             let extents = if seed % 4 == 1 { [block[0] as u32, block[1] as u32, 1] } else { [0; 3] };
             crate::device::sim::lane::whole::specialize(&mut region, extents, block[0] as usize == WIDTH);
         }
