@@ -346,7 +346,7 @@ fn random_functions_compute_the_same_on_the_host_and_in_a_kernel() {
         count += 1;
         let seed = first * 1_000_000 + count;
         let [definitions, host, device] = Program::new(seed).build();
-        let arithmetic = seed % 3 == 0;
+        let arithmetic = seed.is_multiple_of(3);
         let show = || format!("seed {seed}, arithmetic checks {arithmetic}\n{definitions}{host}\n");
         let Some(on_host) = run(&definitions, &host, arithmetic) else { continue };
         let on_device = run(&definitions, &device, arithmetic).unwrap_or_else(|| panic!("refused\n{}", show()));

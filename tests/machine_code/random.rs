@@ -95,9 +95,7 @@ impl Writer {
             n + count
         ));
         self.line("var a = x * 0.5 + 1.0\nvar b = c * 3 % 17\nvar l = i64(c) * 7i64\nvar e = f64(x)\nvar w = u8(arange(N0) % 200)\nvar q = u32(arange(N0) * 3)".replace("N0", &n.to_string()).as_str());
-        self.line(&format!(
-            "var cs = zeros(16, type = u32)\nvar cm = zeros(8, type = i32)\nvar cx = zeros(5, type = u64)"
-        ));
+        self.line("var cs = zeros(16, type = u32)\nvar cm = zeros(8, type = i32)\nvar cx = zeros(5, type = u64)");
         self.line(&format!(
             "k(x, c, f64(x) * 2.0f64, {count}, {p}, a, b, l, e, w, q, cs, cm, cx)\nprint(a, b, l, e, w, q, cs, cm, cx)"
         ));

@@ -6,7 +6,6 @@ use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::events::Observer;
 use super::geometry::Geometry;
@@ -16,6 +15,7 @@ use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
 use super::poll;
 use super::report::Report;
+use super::sanitizer::{Checker, Watch};
 use super::shared;
 use crate::base::room;
 use crate::device::Control;

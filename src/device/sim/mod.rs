@@ -2,7 +2,7 @@
 //!
 //! `compile` turns a kernel into flat [`code`]; a [`frame`] holds the registers of one lane group and runs it; `lanes`, `strip`,
 //! `memory`, `local`, `shared`, `atomics`, `warp` and `control` implement its ops; `geometry` divides a launch into groups and
-//! `sched` distributes them to workers; `check` is the sanitizer.
+//! `sched` distributes them to workers; `sanitizer` finds races.
 //!
 //! # Safety
 //! Compiled code runs without looking at register numbers, table entries and jump targets: ops trust the compiler, and machine code
@@ -28,7 +28,6 @@ use crate::ir::Prepared;
 use crate::lang::scalar::Value;
 
 mod atomics;
-mod check;
 mod code;
 mod compare;
 mod compile;
@@ -52,6 +51,7 @@ mod note;
 mod poll;
 mod reg;
 mod report;
+mod sanitizer;
 mod sched;
 mod shape;
 mod shared;
@@ -233,7 +233,7 @@ impl Program {
         };
         let watch = checked.then(|| {
             let warnings = control.warnings.clone();
-            check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings)
+            sanitizer::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings)
         });
         // The interpreter has one order of updates, whatever the machine and whenever there is machine code.
         let coded = manner.coded && !(control.deterministic && code.regions.iter().any(lane::Region::has_updates));
@@ -316,7 +316,7 @@ impl Program {
         let workers = sched::machine(control.workers);
         let manner = Manner { workers, careful: false, backward: false, coded: !self.code.polls };
         let size = |arg: &mut HostArg<'_>| written(arg).map_or(0, |bytes| bytes.len());
-        let kept = if check::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
+        let kept = if sanitizer::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
         if args.iter_mut().map(size).sum::<usize>() > kept {
             return self.run(extents, args, control, manner).result;
         }
@@ -359,7 +359,7 @@ fn hear(control: &Control, run: &Control, result: &Result<Output, Box<Fault>>) {
     let stopped = result.as_ref().err().and_then(|fault| place(fault));
     let (Ok(mut to), Ok(mut from)) = (control.warnings.lock(), run.warnings.lock()) else { return };
     let said = |warning: &Fault| stopped.is_none() || place(warning) != stopped;
-    from.drain(..).filter(said).for_each(|warning| check::keep(&mut to, warning));
+    from.drain(..).filter(said).for_each(|warning| sanitizer::keep(&mut to, warning));
 }
 
 /// Up to this many threads, a launch with only warnings is run again with individual tracking.

@@ -2,7 +2,7 @@
 //!
 //! The arithmetic is that of `lang::scalar`. Elementwise operations are checked here and computed by [`crate::host::graph`]; the
 //! others are loops of this module. Operands must have the same element type, but an
-//! untyped literal ([`Value::Int`], [`Value::Float`]) takes that of the other operand.
+//! untyped literal (`Value::Int`, `Value::Float`) takes that of the other operand.
 
 pub(crate) mod binary;
 pub(crate) mod convert;

@@ -1,6 +1,6 @@
 //! Reductions over all elements or along one axis, cumulative sums, and `close`.
 //!
-//! Sums of floats are computed in `f64` and rounded once, in the order of [`crate::host::graph::fold`], as are minima and maxima.
+//! Sums of floats are computed in `f64` and rounded once, in the order of [`graph`], as are minima and maxima.
 //! Sums of integers are exact: see [`mod@totals`].
 
 use std::cmp::Ordering;

@@ -1,14 +1,14 @@
-//! Code generation for checks: the event ops of `events` and `check::arithmetic`, and the tables that they refer to.
+//! Code generation for checks: the event ops of `events` and `sanitizer::arithmetic`, and the tables that they refer to.
 
 use super::decide::{deciding, taking};
 use super::state::Affine;
 use super::*;
-use crate::device::sim::check::arithmetic;
 use crate::device::sim::code::WaitDef;
 use crate::device::sim::events::{
     Form, Note, ReportBlockMet, ReportDeclared, ReportFenced, ReportGathered, ReportLeft, ReportParted, ReportPolls,
     ReportTouch, ReportWarpsMet, Touch, Traits,
 };
+use crate::device::sim::sanitizer::arithmetic;
 use crate::ir::ends;
 use crate::ir::owner::{self, Owner};
 use crate::ir::visit::each_stmt;

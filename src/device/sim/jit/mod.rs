@@ -99,7 +99,7 @@
 //!   ownership do not enter the region.
 //! - **Arrays that threads share**: accesses that all lanes make, with linear indices, in loops with the same trip counts for all lanes,
 //!   are *reported* in front of the body. The setup computes addresses and distances, and the checker compares the patterns of all
-//!   elements (`check::reach`), or finds them among those of the last entry. If one access might be wrong, nothing has happened yet, and
+//!   elements (`sanitizer::reach`), or finds them among those of the last entry. If one access might be wrong, nothing has happened yet, and
 //!   the interpreter runs the region.
 //!   Other accesses to such arrays are not in regions.
 //!
@@ -110,7 +110,7 @@
 //! same threads at the same time, and conflict with themselves as little as before.
 //!
 //! What a report of the first run says is not shown anyway, as long as the launch can be repeated: the second run, which names threads
-//! and values, is interpreted, and so are runs with individual tracking (`check::exact`). Kernels whose threads wait for one another by
+//! and values, is interpreted, and so are runs with individual tracking (`sanitizer::exact`). Kernels whose threads wait for one another by
 //! atomics have no regions with `--check`.
 //!
 //! With `--trap-nan`, code leaves where a result is a NaN or an infinity, also if an operand was one; it is not entered again where that

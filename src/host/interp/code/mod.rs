@@ -1,6 +1,6 @@
 //! Bytecode of host code: what scripts, host functions, tests and benches are compiled to before they run.
 //!
-//! Input is the typed tree of one body with its compile-time arguments, output a [`Code`]; [`build`] makes it and
+//! Input is the typed tree of one body with its compile-time arguments, output a [`Code`]; [`mod@build`] makes it and
 //! `interp::run` executes it. The idea is that of Lua's and Wren's register machines, made for a typed language: an
 //! instruction names its operands by number, nothing is pushed or popped, and nothing is dispatched on the type of a value.
 //!
@@ -8,7 +8,7 @@
 //!
 //! An activation ([`Frame`](super::frame::Frame)) has two files of registers:
 //!
-//! - *slots*, 64 bits each, hold scalars whose type is known when the code is built, as [`scalar::Value`] holds them
+//! - *slots*, 64 bits each, hold scalars whose type is known when the code is built, as [`Value`](crate::lang::scalar::Value) holds them
 //!   (zero-extended bits), without their type. The variable `LocalId(i)` has slot `i`. Behind the variables lie the constants,
 //!   which are set when the frame is made, and then temporaries, which are released at the end of their statement.
 //! - *locals* hold all other variables as a [`Value`](crate::host::value::Value): arrays, texts, vectors, structs, what only
