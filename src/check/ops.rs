@@ -434,17 +434,24 @@ impl Cx<'_> {
             return Type::Error;
         }
         let (inner, dims) = match (a.dims.as_slice(), b.dims.as_slice()) {
-            ([m, k], [k2, n]) => ((k, k2), vec![m.clone(), n.clone()]),
-            ([m, k], [k2]) => ((k, k2), vec![m.clone()]),
-            ([k], [k2, n]) => ((k, k2), vec![n.clone()]),
-            ([k], [k2]) => ((k, k2), vec![]),
+            ([front_a @ .., m, k], [front_b @ .., k2, n]) => {
+                let Some(mut dims) = self.broadcast(front_a, l.span, front_b, r.span, op_span, "@") else {
+                    return Type::Error;
+                };
+                dims.extend([m.clone(), n.clone()]);
+                ((k, k2), dims)
+            }
+            ([front @ .., k], [k2]) => ((k, k2), front.to_vec()),
+            ([k], [front @ .., k2, n]) => ((k, k2), front.iter().chain([n]).cloned().collect()),
             _ => {
-                let d = Diagnostic::error("E0306", "`@` takes matrices and vectors: one or two axes")
-                    .at(op_span, format!("{} axes against {}", a.dims.len(), b.dims.len()));
+                let d =
+                    Diagnostic::error("E0306", "`@` takes arrays with axes: matrices, vectors, or batches of matrices")
+                        .at(op_span, format!("{} axes against {}", a.dims.len(), b.dims.len()));
                 self.report(d);
                 return Type::Error;
             }
         };
+        let which = if b.dims.len() > 2 { "last but one" } else { "first" };
         if let (Dim::Known(k), Dim::Known(k2)) = inner
             && k != k2
         {
@@ -452,7 +459,7 @@ impl Cx<'_> {
             let d = Diagnostic::error("E0305", format!("`@` can't multiply the shapes {x} and {y}"))
                 .at(op_span, format!("the inner extents differ: {k} and {k2}"))
                 .because(l.span, format!("the last axis is {k}"))
-                .because(r.span, format!("the first axis is {k2}"));
+                .because(r.span, format!("the {which} axis is {k2}"));
             self.report(d);
             return Type::Error;
         }

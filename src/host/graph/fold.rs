@@ -50,6 +50,15 @@ pub(crate) struct Rows {
     pub inner: usize,
 }
 
+impl Rows {
+    /// Returns the rows along an axis.
+    pub fn along(shape: &[usize], axis: usize) -> Rows {
+        let product = |part: Option<&[usize]>| part.unwrap_or(&[]).iter().product();
+        let len = shape.get(axis).copied().unwrap_or(1);
+        Rows { outer: product(shape.get(..axis)), len, inner: product(shape.get(axis + 1..)) }
+    }
+}
+
 /// Reduces the rows of an array of this shape (with the components of vectors as a last axis), whose axes before, along and behind
 /// the rows are marked by 0, 1 and 2. `None` if there are no rows, or more than an axis has.
 pub(crate) fn fold(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], rows: Rows) -> Outcome<Option<Array>> {

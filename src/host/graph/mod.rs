@@ -17,7 +17,9 @@
 //! - [`plan`]: which operations one kernel computes, what it reads and along which axes;
 //! - [`emit`]: the kernel of a plan;
 //! - [`run`]: launching it;
-//! - [`mod@fold`]: reductions, whose order it defines.
+//! - [`mod@fold`]: reductions, whose order it defines;
+//! - [`product`]: products of matrices and vectors;
+//! - [`library`]: kernels of the standard library, which they launch.
 //!
 //! # Invariants
 //! - A node's operands have the scalar types its operation takes and shapes that broadcast to its own; so a graph has no errors but
@@ -42,8 +44,11 @@
 
 mod emit;
 pub(crate) mod fold;
+pub(crate) mod integers;
+mod library;
 pub(crate) mod node;
 mod plan;
+pub(crate) mod product;
 mod run;
 pub(crate) mod site;
 #[cfg(test)]

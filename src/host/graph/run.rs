@@ -197,9 +197,14 @@ impl Work for Node {
 
 /// Returns where a plan's result of so many bytes is computed.
 pub(super) fn place<'s>(site: &'s Site, plan: &Plan, len: usize) -> &'s Site {
+    nearest(site, plan.inputs.iter().map(|input| &input.array), len)
+}
+
+/// Returns where a result of so many bytes is computed from these arrays.
+pub(super) fn nearest<'s, 'a>(site: &'s Site, mut operands: impl Iterator<Item = &'a Array>, len: usize) -> &'s Site {
     let far = |array: &Array| array.data().computed().is_some_and(|storage| storage.remote().is_some());
     match site.near() {
-        Some(near) if len < WORTH_MOVING && !plan.inputs.iter().any(|input| far(&input.array)) => near,
+        Some(near) if len < WORTH_MOVING && !operands.any(far) => near,
         _ => site,
     }
 }

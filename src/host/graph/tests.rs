@@ -12,6 +12,8 @@ use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::dynamic::{self, Failure};
 use crate::lang::scalar::{self, Scalar};
 
+mod products;
+
 /// Deterministic random numbers (SplitMix64).
 struct Random(u64);
 
@@ -264,9 +266,10 @@ fn within<T>(device: Simulator, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// How many random programs run.
+/// How many random programs run: `CLK_RANDOM_PROGRAMS`, or a few.
 fn programs() -> u64 {
-    40
+    let wanted = std::env::var("CLK_RANDOM_PROGRAMS").ok();
+    wanted.map_or(40, |wanted| wanted.parse().expect("CLK_RANDOM_PROGRAMS is a number"))
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub(crate) fn fitted(what: &str, of: &Array, numbers: &[Exact], shape: &[usize],
     build(to).unwrap_or_else(|| Err(too_large(what, None, to)))
 }
 
-fn too_large(what: &str, total: Exact, to: Scalar) -> Problem {
+pub(crate) fn too_large(what: &str, total: Exact, to: Scalar) -> Problem {
     let title = match total {
         Some(total) => format!("`{what}` gives {total}, which is no `{to}`"),
         None => format!("`{what}` gives a number of more than 128 bits, which is no `{to}`"),

@@ -9,7 +9,7 @@ pub(crate) static PAGES: &[Page] = &[
         title: "shapes that do not fit together",
         text: r#"
 Operators on arrays apply elementwise. The shapes are aligned at their last axes; two extents fit if they are equal or if one of
-them is 1, which is then broadcast. `@` needs the last extent of its left side to equal the first one of its right side.
+them is 1, which is then broadcast. `@` needs the last extent of its left side to equal the first one of its right side (the last but one of a batch of matrices).
 
 ```clk fails
 let n = parse(i32, "4")
@@ -45,7 +45,7 @@ print(x[len(x) - 1], x[1..])
         code: "E0503",
         title: "a wrong number of axes",
         text: r#"
-There are more indices than the array has axes, or the operation needs another number of axes: `cumsum` takes one, `@` one or two.
+There are more indices than the array has axes, or the operation needs another number of axes: `cumsum` takes one, `@` at least one on each side.
 
 ```clk fails
 save("x.npy", random(2, 3))

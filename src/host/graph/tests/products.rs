@@ -1,0 +1,134 @@
+//! Products: random shapes and types, against chains and sums that are written out.
+
+use super::*;
+
+/// A random array of small numbers, which now and then are large, infinite or none.
+fn side(random: &mut Random, scalar: Scalar, shape: &[usize]) -> Known {
+    let mut array = Array::zeros(scalar, shape).expect("memory");
+    let large = random.below(3) == 0;
+    let mut items = Vec::new();
+    for place in array.bytes_mut().expect("memory").chunks_exact_mut(scalar.size()) {
+        let number = match random.below(300) {
+            0 if scalar.is_float() => scalar::Value::of(f64::INFINITY),
+            1 if large => scalar::Value::of(random.next() as i64),
+            _ if scalar.is_float() => scalar::Value::of((random.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0),
+            _ if scalar.is_signed() => scalar::Value::of(random.below(13) as i64 - 6),
+            _ => scalar::Value::of(random.below(7) as i64),
+        };
+        let number = number.to_type(scalar);
+        place.copy_from_slice(&number.to_bytes()[..scalar.size()]);
+        items.push(number);
+    }
+    Known { value: Value::Array(array), shape: shape.to_vec(), items }
+}
+
+/// The exact sum of products of integers as a number of the type; `None` if it does not fit.
+fn exact(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> Option<scalar::Value> {
+    let number = |x: scalar::Value| x.as_integer().expect("an integer");
+    let sum = pairs.iter().try_fold(0i128, |sum, &(x, y)| sum.checked_add(number(x).checked_mul(number(y))?));
+    sum.and_then(|sum| scalar::Value::from_integer(to, sum))
+}
+
+/// A chain of fused multiplications and additions.
+fn chain(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> scalar::Value {
+    let wide = if to.size() < 4 { Scalar::F32 } else { to };
+    let zero = scalar::Value::zero(wide);
+    let add = |sum, &(x, y): &(scalar::Value, scalar::Value)| {
+        dynamic::math(MathFn::Fma, &[x.to_type(wide), y.to_type(wide), sum]).expect("a sum")
+    };
+    let sum = pairs.iter().fold(zero, add);
+    dynamic::binary(BinaryOp::Add, sum, zero).expect("a sum").to_type(to)
+}
+
+/// A sum of products in the order of reductions.
+fn ordered(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> scalar::Value {
+    let wide = |x: scalar::Value| x.to_type(Scalar::F64);
+    let terms = pairs.iter().map(|&(x, y)| dynamic::binary(BinaryOp::Mul, wide(x), wide(y)).expect("a product"));
+    tree(terms.collect(), |a, b| dynamic::binary(BinaryOp::Add, a, b).expect("a sum")).to_type(to)
+}
+
+fn product(seed: u64) {
+    let mut random = Random(seed ^ 0x9e3);
+    let scalar = random.pick(&NUMBERS);
+    let extents: &[usize] = &[1, 2, 3, 5, 17, 40, 70, 100];
+    let mut extent = |most: usize| random.pick(&extents[..most]);
+    let (m, k, n) = (extent(8), extent(7), extent(6));
+    let batch = [extent(3), extent(2)];
+    let form = random.below(6);
+    let (of_a, of_b): (Vec<usize>, Vec<usize>) = match form {
+        0 => (vec![m, k], vec![k]),
+        1 => (vec![k], vec![batch[0], k, n]),
+        2 => (vec![40 * k], vec![40 * k]),
+        3 => (vec![batch[0], 1, m, k], vec![batch[1], k, n]),
+        4 => (vec![batch[0], m, k], vec![batch[0], k, n]),
+        _ => (vec![m, k], vec![k, n]),
+    };
+    let (a, b) = (side(&mut random, scalar, &of_a), side(&mut random, scalar, &of_b));
+    let (is_row, is_column) = (of_a.len() == 1, of_b.len() == 1);
+    // As matrices behind axes that are broadcast.
+    let as_matrix = |shape: &[usize], row: bool| match shape {
+        [k] if row => vec![1, *k],
+        [k] => vec![*k, 1],
+        other => other.to_vec(),
+    };
+    let (of_a, of_b) = (as_matrix(&of_a, true), as_matrix(&of_b, false));
+    let (front_a, front_b) = (&of_a[..of_a.len() - 2], &of_b[..of_b.len() - 2]);
+    let front = common_shape(&[("", front_a), ("", front_b)]).expect("axes that fit");
+    let (rows, inner, columns) = (of_a[of_a.len() - 2], of_a[of_a.len() - 1], of_b[of_b.len() - 1]);
+    let start = |z: usize, own: &[usize]| {
+        let (mut rest, mut stride, mut at) = (z, 1, 0);
+        for (axis, &len) in front.iter().enumerate().rev() {
+            let index = rest % len;
+            rest /= len;
+            let Some(axis) = (axis + own.len()).checked_sub(front.len()) else { continue };
+            at += if own[axis] == 1 { 0 } else { index * stride };
+            stride *= own[axis];
+        }
+        at
+    };
+    let element = |at: usize| {
+        let (z, i, j) = (at / (rows * columns), at / columns % rows, at % columns);
+        let (p, q) = (start(z, front_a) * rows + i, start(z, front_b) * inner);
+        let pairs: Vec<_> = (0..inner).map(|k| (a.items[p * inner + k], b.items[(q + k) * columns + j])).collect();
+        match scalar.is_int() {
+            true => exact(&pairs, scalar),
+            false if is_row || is_column => Some(ordered(&pairs, scalar)),
+            false => Some(chain(&pairs, scalar)),
+        }
+    };
+    let count = front.iter().product::<usize>() * rows * columns;
+    let expected: Option<Vec<scalar::Value>> = (0..count).map(element).collect();
+    let mut shape = front.clone();
+    shape.extend((!is_row).then_some(rows));
+    shape.extend((!is_column).then_some(columns));
+    let text = format!("seed {seed}: {scalar} {of_a:?} @ {of_b:?}");
+    match (ops::matmul(&a.value, &b.value), expected) {
+        (Ok(value), Some(items)) => Known { value, shape, items }.check(&text),
+        (Err(error), None) => assert_eq!(error.code, "E0546", "{text}"),
+        (Ok(_), None) => panic!("{text}: not refused"),
+        (Err(error), Some(_)) => panic!("{text}: {error:?}"),
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of kernels")]
+fn products_have_the_documented_order() {
+    for device in simulators() {
+        within(device, || (0..2 * programs()).for_each(product));
+    }
+}
+
+#[test]
+fn sums_of_products_of_integers_are_exact_or_refused() {
+    let full = |n: i64, shape: &[usize]| Value::Array(Array::full(&Value::of(n), shape).expect("memory"));
+    let signs: Vec<i64> = (0..900).map(|i| if i / 30 % 2 == 0 { 1 } else { -1 }).collect();
+    let signs = Value::Array(Array::from_shaped(&signs, &[30, 30]).expect("memory"));
+    // Terms of 2^62, which cancel.
+    let zero = ops::matmul(&full(1 << 62, &[30, 30]), &signs).expect("a product");
+    assert_eq!(zero, full(0, &[30, 30]));
+    let wrong = ops::matmul(&full(1 << 62, &[30, 30]), &full(2, &[30, 30])).expect_err("too large");
+    assert_eq!((wrong.code, wrong.title.contains("276701161105643274240")), ("E0546", true), "{wrong:?}");
+    let bytes = Value::Array(Array::from_shaped(&[200u8; 900], &[30, 30]).expect("memory"));
+    let wrong = ops::matmul(&bytes, &bytes).expect_err("too large");
+    assert!(wrong.title.contains("1200000"), "{wrong:?}");
+}
