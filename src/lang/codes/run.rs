@@ -9,7 +9,8 @@ pub(crate) static PAGES: &[Page] = &[
         title: "shapes that do not fit together",
         text: r#"
 Operators on arrays apply elementwise. The shapes are aligned at their last axes; two extents fit if they are equal or if one of
-them is 1, which is then broadcast. `@` needs the last extent of its left side to equal the first one of its right side (the last but one of a batch of matrices).
+them is 1, which is then broadcast. `@` needs the last extent of its left side to equal the first one of its right side, or the last but
+one of a batch of matrices.
 
 ```clk fails
 let n = parse(i32, "4")
