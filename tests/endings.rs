@@ -111,13 +111,13 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     let a = ints;
     work!(all, "sort", ops::sort(&a));
     let a = tall.clone();
-    work!(all, "transpose", ops::transpose(&a));
+    work!(all, "transpose", computed(ops::transpose(&a)));
     let a = ops::reshape(&row, &[3, -1, 4]).expect("three axes");
-    work!(all, "transpose of three axes", ops::transpose(&a));
+    work!(all, "transpose of three axes", computed(ops::transpose(&a)));
     let a = row.clone();
-    work!(all, "flip", ops::flip(&a, 0));
+    work!(all, "flip", computed(ops::flip(&a, 0)));
     let a = tall.clone();
-    work!(all, "a slice of many runs", array(&a).slice(&[SliceSpec::ALL, SliceSpec::At(1)]));
+    work!(all, "a slice of many runs", computed(ops::index(&a, &[SliceSpec::ALL, SliceSpec::At(1)])));
     let a = tall.clone();
     work!(
         all,

@@ -1,6 +1,6 @@
 //! NumPy broadcasting: shapes are aligned at their last axes, and an axis of extent 1 repeats.
 
-use crate::base::stop;
+use crate::host::array::strided::Lattice;
 use crate::host::array::{Array, shape_text};
 use crate::host::problem::{Outcome, Problem};
 
@@ -53,24 +53,20 @@ pub(crate) fn broadcast_to(array: &Array, shape: &[usize]) -> Option<Outcome<Arr
     if array.shape() == shape {
         return Some(Ok(array.clone()));
     }
-    let ahead = shape.len().checked_sub(array.rank())?;
-    let fits = shape.iter().skip(ahead).zip(array.shape()).all(|(&n, &own)| own == n || own == 1);
-    fits.then(|| repeat(array, shape))
+    repeats_to(array.shape(), shape).then(|| repeat(array, shape))
+}
+
+/// Returns whether an array of the shape `own` broadcasts to a shape.
+pub(crate) fn repeats_to(own: &[usize], shape: &[usize]) -> bool {
+    let ahead = shape.len().checked_sub(own.len());
+    ahead.is_some_and(|ahead| shape.iter().skip(ahead).zip(own).all(|(&n, &own)| own == n || own == 1))
 }
 
 fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
-    let size = array.element().size();
-    let strides = strides(array.shape(), shape);
+    let strides = strides(array.shape(), shape).into_iter().map(|stride| stride as isize).collect();
     let mut result = Array::zeros(array.element().clone(), shape)?;
-    let source = array.bytes()?;
-    let mut walk = Walk::new(shape, [strides]);
-    for place in stop::polled(result.bytes_mut()?.chunks_exact_mut(size.max(1))) {
-        let [at] = walk.offsets();
-        if let Some(from) = source.get(at * size..(at + 1) * size) {
-            place.copy_from_slice(from);
-        }
-        walk.advance();
-    }
+    let lattice = Lattice { shape: shape.to_vec(), offset: 0, strides };
+    lattice.copy_out(array.bytes()?, array.element().size(), result.bytes_mut()?);
     Ok(result)
 }
 

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::device::storage::Storage;
 use crate::host::problem::{Outcome, Problem};
@@ -11,6 +11,16 @@ use crate::host::problem::{Outcome, Problem};
 pub(crate) trait Work: Send + Sync {
     /// Computes the bytes, `len` of them.
     fn run(&self, len: usize) -> Outcome<Storage>;
+
+    /// Reads now what is to be read of other arrays, as one of them is to be written. The work has `len` bytes to compute.
+    fn settle(&self, _len: usize) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Returns the bytes that [`Work::settle`] would compute.
+    fn unsettled(&self) -> usize {
+        0
+    }
 
     /// For downcasts by the module that defers work.
     fn as_any(&self) -> &dyn Any;
@@ -22,11 +32,13 @@ pub(crate) struct Data {
     storage: OnceLock<Storage>,
     /// Kept until the storage is there; if it fails, the next reader tries again.
     work: Mutex<Option<Arc<dyn Work>>>,
+    /// Work that reads a part of these bytes, and could do so before they change.
+    readers: Mutex<Vec<Weak<dyn Work>>>,
 }
 
 impl Data {
     pub fn deferred(len: usize, work: Arc<dyn Work>) -> Data {
-        Data { len, storage: OnceLock::new(), work: Mutex::new(Some(work)) }
+        Data { len, storage: OnceLock::new(), work: Mutex::new(Some(work)), readers: Mutex::default() }
     }
 
     /// Returns the number of bytes.
@@ -68,6 +80,30 @@ impl Data {
         self.storage.get().ok_or_else(|| Problem::new("E0999", "internal error: an array without bytes"))
     }
 
+    /// Notes work that reads a part of these bytes.
+    pub fn read_by(&self, work: &Arc<dyn Work>) {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.len() == readers.capacity() {
+            readers.retain(|reader| reader.strong_count() > 0);
+        }
+        readers.push(Arc::downgrade(work));
+    }
+
+    /// Has noted work read what it needs, if that is less than all bytes, so that it does not keep them from being written. Work that
+    /// fails goes on keeping them.
+    pub fn settle(&self) {
+        let noted = || self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let readers: Vec<Arc<dyn Work>> = noted().iter().filter_map(Weak::upgrade).collect();
+        let sizes: Vec<usize> = readers.iter().map(|reader| reader.unsettled()).collect();
+        if sizes.iter().fold(0, |all: usize, size| all.saturating_add(*size)) >= self.len {
+            return;
+        }
+        for (reader, size) in readers.iter().zip(sizes) {
+            drop(reader.settle(size));
+        }
+        noted().retain(|reader| reader.upgrade().is_some_and(|reader| reader.unsettled() > 0));
+    }
+
     /// Returns the storage for writing, computed now if necessary.
     pub fn storage_mut(&mut self) -> Outcome<&mut Storage> {
         self.storage()?;
@@ -77,7 +113,7 @@ impl Data {
 
 impl From<Storage> for Data {
     fn from(storage: Storage) -> Data {
-        Data { len: storage.len(), storage: OnceLock::from(storage), work: Mutex::new(None) }
+        Data { len: storage.len(), storage: OnceLock::from(storage), work: Mutex::new(None), readers: Mutex::default() }
     }
 }
 

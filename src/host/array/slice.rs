@@ -27,7 +27,7 @@ pub(crate) struct Picked {
     pub count: usize,
     pub step: i64,
     /// Whether this is a single index, which removes the axis.
-    single: bool,
+    pub single: bool,
 }
 
 impl Picked {
@@ -58,15 +58,7 @@ struct Selection {
 
 impl Selection {
     fn new(array: &Array, specs: &[SliceSpec]) -> Outcome<Selection> {
-        let axes = array.shape();
-        if specs.len() > axes.len() {
-            return Err(too_many_indices(specs.len(), array));
-        }
-        let mut picked = Vec::with_capacity(axes.len());
-        for (axis, &len) in axes.iter().enumerate() {
-            let spec = specs.get(axis).copied().unwrap_or(SliceSpec::ALL);
-            picked.push(resolve(spec, axis, len, axes.len())?);
-        }
+        let (axes, picked) = (array.shape(), array.picked(specs)?);
         let shape = picked.iter().filter(|p| !p.single).map(|p| p.count).collect();
         let (outer, run) = runs(&picked, axes, array.element().size());
         Ok(Selection { shape, outer, run })
@@ -252,32 +244,14 @@ impl Array {
         self.set_item(position, value)
     }
 
-    /// Copies the selected elements; axes without a spec are taken whole. Single indices on every axis give an array of rank 0: see
-    /// [`Array::pick`].
-    pub fn slice(&self, specs: &[SliceSpec]) -> Outcome<Array> {
-        let selection = Selection::new(self, specs)?;
-        let mut result = Array::zeros(self.element().clone(), &selection.shape)?;
-        let run = selection.run;
-        let source = self.bytes()?;
-        let mut targets = result.bytes_mut()?.chunks_exact_mut(run.max(1));
-        selection.each_run(|offset| {
-            if let (Some(to), Some(from)) = (targets.next(), source.get(offset..offset + run)) {
-                stop::copy(to, from);
-            }
-        });
-        Ok(result)
-    }
-
-    /// Returns an element if every axis has a single index, else a slice.
-    pub fn pick(&self, specs: &[SliceSpec]) -> Outcome<Value> {
-        let at = |spec: &SliceSpec| match spec {
-            SliceSpec::At(index) => Some(*index),
-            SliceSpec::Range { .. } => None,
-        };
-        match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
-            Some(indices) if indices.len() == self.rank() => self.get(&indices),
-            _ => self.slice(specs).map(Value::Array),
+    /// Returns what is selected along each axis; axes without a spec are taken whole.
+    pub(crate) fn picked(&self, specs: &[SliceSpec]) -> Outcome<Vec<Picked>> {
+        let axes = self.shape();
+        if specs.len() > axes.len() {
+            return Err(too_many_indices(specs.len(), self));
         }
+        let spec = |axis: usize| specs.get(axis).copied().unwrap_or(SliceSpec::ALL);
+        axes.iter().enumerate().map(|(axis, &len)| resolve(spec(axis), axis, len, axes.len())).collect()
     }
 
     /// Overwrites the selected elements with one value or with an array that broadcasts to the selection.
@@ -344,32 +318,6 @@ mod tests {
         SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step: None }
     }
 
-    fn by(start: Option<i64>, end: Option<i64>, inclusive: bool, step: i64) -> SliceSpec {
-        SliceSpec::Range { start, end, inclusive, step: Some(step) }
-    }
-
-    fn check(shape: &[usize], specs: &[SliceSpec], result: &[usize], items: &[i32]) {
-        let slice = counting(shape).slice(specs).unwrap();
-        assert_eq!(slice.shape(), result);
-        assert_eq!(slice.items::<i32>().unwrap(), items);
-    }
-
-    #[test]
-    fn slices_copy_what_they_name() {
-        use SliceSpec::At;
-        check(&[6], &[to(1, 4)], &[3], &[1, 2, 3]);
-        check(&[6], &[to(4, 2)], &[0], &[]);
-        check(&[6], &[by(None, None, false, 2)], &[3], &[0, 2, 4]);
-        check(&[6], &[by(None, None, false, -2)], &[3], &[5, 3, 1]);
-        check(&[6], &[by(Some(3), Some(0), true, -1)], &[4], &[3, 2, 1, 0]);
-        check(&[3, 4], &[At(1)], &[4], &[4, 5, 6, 7]);
-        check(&[3, 4], &[SliceSpec::ALL, At(2)], &[3], &[2, 6, 10]);
-        check(&[3, 4], &[to(1, 3), to(1, 3)], &[2, 2], &[5, 6, 9, 10]);
-        check(&[2, 2, 3], &[At(1), SliceSpec::ALL, by(None, None, false, 2)], &[2, 2], &[6, 8, 9, 11]);
-        check(&[0, 4], &[SliceSpec::ALL, At(1)], &[0], &[]);
-        check(&[3], &[by(None, None, false, i64::MIN)], &[1], &[2]);
-    }
-
     #[test]
     fn assignment_broadcasts() {
         let mut a = counting(&[2, 3]);
@@ -392,11 +340,5 @@ mod tests {
         assert_eq!(far.label, "axis 1 has 4 elements, so the last index is 3");
         let negative = a.get(&[0, -1]).unwrap_err();
         assert_eq!(negative.help, ["count from the end with `x[shape(x, 1) - 1]`: indices start at 0"]);
-        assert!(a.slice(&[to(0, 4)]).is_err());
-        assert!(a.slice(&[to(-1, 2)]).is_err());
-        assert!(a.slice(&[by(None, None, false, 0)]).is_err());
-        assert!(a.slice(&[to(i64::MIN, i64::MAX)]).is_err());
-        assert!(a.slice(&[by(Some(i64::MAX), Some(i64::MIN), true, -1)]).is_err());
-        assert_eq!(a.slice(&[SliceSpec::ALL; 3]).unwrap_err().code, "E0503");
     }
 }

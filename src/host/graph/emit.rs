@@ -1,6 +1,10 @@
 //! The kernel of a plan: a `threads` kernel over the plan's axes, whose threads compute one element each, or one round of a
 //! reduction.
 //!
+//! An array that is read in order is a parameter with the axes along which it advances. One that is read as a view is a parameter
+//! with a single axis, followed by the position of the first element and by the strides that are not 1. So is the result, if it goes
+//! into a part of an array.
+//!
 //! The parameters of an expression are the inputs, the result, the scalars and, if the plan has more axes than an index space, the extents of the
 //! outer ones, which then share the first index.
 
@@ -20,27 +24,92 @@ pub(super) fn folded(axes: usize) -> usize {
     if axes > AXES { axes - (AXES - 1) } else { 0 }
 }
 
-/// Builds the kernel of an expression whose last step gives elements of this type; `None` if an operation has no form in kernels.
-pub(super) fn kernel(plan: &Plan, result: Scalar) -> Option<Module> {
+/// Builds the kernel of an expression with elements of this type; `None` if an operation has no form in kernels.
+pub(super) fn kernel(plan: &Plan, wanted: Source, result: Scalar) -> Option<Module> {
     let mut b = FunctionBuilder::new("expression");
     let inputs = inputs(&mut b, plan);
-    let result = b.array("result", Access::Out, Layout::plain(Ty::Scalar(result)), plan.axes.len());
+    let layout = Layout::plain(Ty::Scalar(result));
+    let result = match &plan.part {
+        None => {
+            Memory::in_order(b.array("result", Access::Out, layout, plan.axes.len()), (0..plan.axes.len()).collect())
+        }
+        Some(part) => {
+            let memory = b.array("result", Access::InOut, layout, 1);
+            Memory { memory, axes: advancing(&part.strides), view: Some(Steps::new(&mut b, "result", &part.strides)) }
+        }
+    };
     let scalars = scalars(&mut b, plan);
     let indices = indices(&mut b, plan.axes.len());
-    let last = Source::Step(plan.steps.len().checked_sub(1)?);
-    let value = element(&mut b, plan, (&inputs, &scalars), &indices, last)?;
-    b.store(result, &indices, value);
+    let value = element(&mut b, plan, (&inputs, &scalars), &indices, wanted)?;
+    let at = result.at(&mut b, &indices);
+    b.store(result.memory, &at, value);
     Some(module(Default::default(), b, Form::Threads { rank: plan.axes.len().min(AXES) as u8 }))
 }
 
-/// The inputs of a plan: each with the axes along which it advances.
-type Inputs = Vec<(MemId, Vec<usize>)>;
+/// An array of a kernel.
+struct Memory {
+    memory: MemId,
+    /// The axes along which it advances.
+    axes: Vec<usize>,
+    view: Option<Steps>,
+}
 
-fn inputs(b: &mut FunctionBuilder, plan: &Plan) -> Inputs {
+/// The parameters of a view.
+struct Steps {
+    offset: ExprId,
+    /// Per axis along which it advances; `None` for a stride of 1.
+    strides: Vec<Option<ExprId>>,
+}
+
+impl Steps {
+    fn new(b: &mut FunctionBuilder, name: &str, strides: &[isize]) -> Steps {
+        let offset = b.value(format!("{name}_first"), I32);
+        let stride = |(k, stride): (usize, &isize)| (*stride != 1).then(|| b.value(format!("{name}_step{k}"), I32));
+        let strides = strides.iter().filter(|stride| **stride != 0).enumerate().map(stride).collect();
+        Steps { offset, strides }
+    }
+}
+
+impl Memory {
+    fn in_order(memory: MemId, axes: Vec<usize>) -> Memory {
+        Memory { memory, axes, view: None }
+    }
+
+    /// Returns the indices of the array for those of the axes.
+    fn at(&self, b: &mut FunctionBuilder, indices: &[ExprId]) -> Vec<ExprId> {
+        let mut own: Vec<ExprId> = self.axes.iter().map(|&axis| indices[axis]).collect();
+        let Some(view) = &self.view else {
+            if own.is_empty() {
+                own.push(b.i32(0));
+            }
+            return own;
+        };
+        let mut position = view.offset;
+        for (index, stride) in own.into_iter().zip(&view.strides) {
+            // A view lies in an array whose positions have 32 bits.
+            let index = b.convert(index, Scalar::I32);
+            let ahead = stride.map_or(index, |stride| b.binary(BinOp::Mul, index, stride));
+            position = b.binary(BinOp::Add, position, ahead);
+        }
+        vec![position]
+    }
+}
+
+fn advancing(strides: &[isize]) -> Vec<usize> {
+    (0..strides.len()).filter(|&k| strides[k] != 0).collect()
+}
+
+fn inputs(b: &mut FunctionBuilder, plan: &Plan) -> Vec<Memory> {
     let input = |(i, input): (usize, &Input)| {
-        let axes: Vec<usize> = (0..plan.axes.len()).filter(|&k| input.strides[k] != 0).collect();
-        let layout = Layout::plain(Ty::Scalar(input.scalar));
-        (b.array(format!("x{i}"), Access::In, layout, axes.len().max(1)), axes)
+        let (axes, name, layout) =
+            (advancing(&input.strides), format!("x{i}"), Layout::plain(Ty::Scalar(input.scalar)));
+        match input.view {
+            None => Memory::in_order(b.array(name, Access::In, layout, axes.len().max(1)), axes),
+            Some(_) => {
+                let memory = b.array(name.clone(), Access::In, layout, 1);
+                Memory { memory, axes, view: Some(Steps::new(b, &name, &input.strides)) }
+            }
+        }
     };
     plan.inputs.iter().enumerate().map(input).collect()
 }
@@ -54,7 +123,7 @@ fn scalars(b: &mut FunctionBuilder, plan: &Plan) -> Vec<ExprId> {
 fn element(
     b: &mut FunctionBuilder,
     plan: &Plan,
-    (inputs, scalars): (&Inputs, &[ExprId]),
+    (inputs, scalars): (&[Memory], &[ExprId]),
     indices: &[ExprId],
     wanted: Source,
 ) -> Option<ExprId> {
@@ -68,12 +137,9 @@ fn element(
             Source::Input(i) => match *loaded.get(i)? {
                 Some(value) => value,
                 None => {
-                    let (memory, axes) = inputs.get(i)?;
-                    let mut at: Vec<ExprId> = axes.iter().map(|&axis| indices[axis]).collect();
-                    if at.is_empty() {
-                        at.push(b.i32(0));
-                    }
-                    let value = b.load(*memory, &at);
+                    let input = inputs.get(i)?;
+                    let at = input.at(b, indices);
+                    let value = b.load(input.memory, &at);
                     loaded[i] = Some(value);
                     value
                 }

@@ -17,6 +17,8 @@
 //! - [`plan`]: which operations one kernel computes, what it reads and along which axes;
 //! - [`emit`]: the kernel of a plan;
 //! - [`run`]: launching it;
+//! - [`mod@view`]: arrays that are parts of others, or others in another order;
+//! - [`write`]: writing into a part of an array;
 //! - [`mod@fold`]: reductions, whose order it defines;
 //! - [`product`]: products of matrices and vectors;
 //! - [`library`]: kernels of the standard library, which they launch.
@@ -25,8 +27,9 @@
 //! - A node's operands have the scalar types its operation takes and shapes that broadcast to its own; so a graph has no errors but
 //!   those of devices and of memory. An operation that may fault (an integer division by an array) is computed as soon as it is
 //!   entered, by itself.
-//! - All operations of a kernel have the shape of its result, up to axes of extent 1; an operand that repeats along an axis is
+//! - A kernel computes no more elements of an operation than its result has; an operand that repeats along an axis is
 //!   computed first, as its elements would be computed anew for each repetition.
+//! - A view holds the array that it looks at, so that nobody writes that array in place: a writer copies it, or has its views copied.
 //! - Operations without readers are never computed. One that is read by several kernels is computed at most twice: when the second
 //!   kernel needs it, it is stored for all others.
 //! - A graph has at most [`node::MOST`] operations and [`node::MOST_INPUTS`] inputs: what would exceed that is computed before.
@@ -53,11 +56,15 @@ mod run;
 pub(crate) mod site;
 #[cfg(test)]
 mod tests;
+pub(crate) mod view;
+mod write;
 
 pub(crate) use fold::{Fold, Rows, fold};
 pub(crate) use node::{Op, Operand};
 pub(crate) use run::{ZERO, defer, each, failed};
 pub(crate) use site::{Held, Kernels, Site};
+pub(crate) use view::{Along, component, view};
+pub(crate) use write::{joined, write_part};
 
 #[cfg(doc)]
 use crate::host::array::Array;

@@ -3,16 +3,20 @@
 //!
 //! Axes of extent 1 are dropped, and adjacent axes along which all inputs advance alike, or all repeat, are merged: operands of one
 //! shape are read along a single axis, whatever their rank.
+//!
+//! An operand that is a view is read in the array that it looks at, and the operations below a view that nobody else reads are
+//! computed at the indices of the view: on the way down, the planner knows along which axes of the result each operand is read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashMap;
 
-use crate::host::array::broadcast::strides;
+use crate::device::storage::Storage;
 use crate::host::array::{Array, Data, MAX_EXTENT, Work};
 use crate::host::graph::node::{Node, Op, Operand, essential, node_of};
 use crate::host::graph::site::Site;
+use crate::host::graph::view::{Along, View, align, lattice, spread, view_of};
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Scalar, Value};
@@ -41,7 +45,25 @@ pub(super) struct Input {
     pub array: Array,
     pub scalar: Scalar,
     /// Per axis of the plan, the elements from one index to the next; 0 where the array repeats.
-    pub strides: Vec<usize>,
+    pub strides: Vec<isize>,
+    /// The first element that is read, if not all elements are read in order along the axes that have a stride.
+    pub view: Option<usize>,
+}
+
+impl Input {
+    /// Whether the same elements are read.
+    fn is(&self, other: &Input) -> bool {
+        Arc::ptr_eq(self.array.data(), other.array.data())
+            && (self.scalar, self.view) == (other.scalar, other.view)
+            && self.strides == other.strides
+    }
+}
+
+/// A part of an array that a kernel writes, instead of all elements in order.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub offset: usize,
+    pub strides: Vec<isize>,
 }
 
 /// What a kernel computes.
@@ -53,6 +75,8 @@ pub(super) struct Plan {
     pub scalars: Vec<Value>,
     /// In order of evaluation.
     pub steps: Vec<Step>,
+    /// Where the results go, if they are written into a part of an array.
+    pub part: Option<Part>,
 }
 
 struct Planner<'r> {
@@ -60,8 +84,8 @@ struct Planner<'r> {
     shape: &'r [usize],
     site: &'r Site,
     plan: Plan,
-    /// Steps of nodes, by the data that they compute.
-    steps: FxHashMap<*const Data, usize>,
+    /// Steps of nodes, by the data that they compute and the positions at which they do.
+    steps: FxHashMap<(*const Data, usize, Vec<isize>), usize>,
     /// Keeps the data alive whose addresses are keys.
     works: Vec<(Array, Arc<dyn Work>)>,
 }
@@ -70,18 +94,35 @@ impl Plan {
     /// Plans the computation of a node, which is the last step. Operands that do not belong into its kernel are computed.
     pub fn of(root: &Node) -> Outcome<Plan> {
         let mut planner = Planner::new(&root.shape, &root.site);
-        planner.step(root)?;
-        let mut plan = planner.plan;
-        plan.axes = essential(&root.shape).collect();
-        plan.merge(&vec![0; plan.axes.len()]);
-        Ok(plan)
+        planner.step(root, &planner.whole())?;
+        Ok(planner.finish(None))
+    }
+
+    /// Plans copying the elements of a view of this array, which nobody else has if it is alone. Returns where they come from.
+    pub fn of_view(view: &View, source: &Array, alone: bool) -> Outcome<(Plan, Source)> {
+        let mut planner = Planner::new(&view.shape, &view.site);
+        let element = planner.look(view, source, alone, &view.axes)?;
+        Ok((planner.finish(None), element))
+    }
+
+    /// Plans the computation of an operand into a part of an array. Returns where the elements come from.
+    pub fn into_part(operand: &Operand, shape: &[usize], part: Part, site: &Site) -> Outcome<(Plan, Source)> {
+        let mut planner = Planner::new(shape, site);
+        let element = match operand {
+            Operand::Scalar(value) => {
+                planner.plan.scalars.push(*value);
+                Source::Scalar(0)
+            }
+            Operand::Array(array, own) => planner.array(array, own, &spread(&planner.whole(), shape, own))?,
+        };
+        Ok((planner.finish(Some(part)), element))
     }
 
     /// Plans the computation of an array of this shape, whose axes fall into groups; axes of different groups stay apart. Returns
     /// where its elements come from, and the group of each axis of the plan.
     pub fn grouped(array: &Array, shape: &[usize], groups: &[u8], site: &Site) -> Outcome<(Plan, Source, Vec<u8>)> {
         let mut planner = Planner::new(shape, site);
-        let source = planner.array(shape, array, shape)?;
+        let source = planner.array(array, shape, &planner.whole())?;
         let mut plan = planner.plan;
         plan.axes = essential(shape).collect();
         let kept: Vec<u8> = groups.iter().zip(shape).filter(|(_, len)| **len != 1).map(|(group, _)| *group).collect();
@@ -92,19 +133,21 @@ impl Plan {
     /// Merges adjacent axes of one group, from the innermost one on. Returns the groups of the merged axes.
     fn merge(&mut self, groups: &[u8]) -> Vec<u8> {
         let lens = std::mem::take(&mut self.axes);
-        let olds: Vec<Vec<usize>> = self.inputs.iter_mut().map(|input| std::mem::take(&mut input.strides)).collect();
+        let mut all: Vec<&mut Vec<isize>> = self.inputs.iter_mut().map(|input| &mut input.strides).collect();
+        all.extend(self.part.as_mut().map(|part| &mut part.strides));
+        let olds: Vec<Vec<isize>> = all.iter_mut().map(|strides| std::mem::take(*strides)).collect();
         let mut merged: Vec<u8> = Vec::with_capacity(lens.len());
         // Innermost first.
         for (axis, (&len, &group)) in lens.iter().zip(groups).enumerate().rev() {
             let joins = self.axes.last().is_some_and(|&inner| {
-                let alike = |(input, old): (&Input, &Vec<usize>)| match input.strides.last() {
+                let alike = |(strides, old): (&&mut Vec<isize>, &Vec<isize>)| match strides.last() {
                     Some(0) => old[axis] == 0,
-                    Some(&stride) => old[axis] == stride * inner,
+                    Some(&stride) => old[axis] == stride * inner as isize,
                     None => false,
                 };
                 merged.last() == Some(&group)
                     && inner.checked_mul(len).is_some_and(|all| all <= MAX_EXTENT)
-                    && self.inputs.iter().zip(&olds).all(alike)
+                    && all.iter().zip(&olds).all(alike)
             });
             if let (true, Some(inner)) = (joins, self.axes.last_mut()) {
                 *inner *= len;
@@ -112,16 +155,16 @@ impl Plan {
             }
             self.axes.push(len);
             merged.push(group);
-            self.inputs.iter_mut().zip(&olds).for_each(|(input, old)| input.strides.push(old[axis]));
+            all.iter_mut().zip(&olds).for_each(|(strides, old)| strides.push(old[axis]));
         }
         if self.axes.is_empty() {
             self.axes.push(1);
             merged.push(0);
-            self.inputs.iter_mut().for_each(|input| input.strides.push(0));
+            all.iter_mut().for_each(|strides| strides.push(0));
         }
         self.axes.reverse();
         merged.reverse();
-        self.inputs.iter_mut().for_each(|input| input.strides.reverse());
+        all.iter_mut().for_each(|strides| strides.reverse());
         merged
     }
 
@@ -130,9 +173,11 @@ impl Plan {
         let mut key = Vec::with_capacity(16 + 8 * (self.inputs.len() + self.steps.len()));
         key.extend([self.axes.len() as u8, self.inputs.len() as u8, self.scalars.len() as u8]);
         for input in &self.inputs {
-            key.push(input.scalar as u8);
-            let repeats = input.strides.iter().map(|&stride| u8::from(stride == 0));
-            key.extend(repeats);
+            key.extend([input.scalar as u8, input.view.is_some().into()]);
+            key.extend(input.strides.iter().map(|&stride| advance(stride, input.view.is_some())));
+        }
+        if let Some(part) = &self.part {
+            key.extend(part.strides.iter().map(|&stride| 16 + advance(stride, true)));
         }
         key.extend(self.scalars.iter().map(|value| value.ty as u8));
         for step in &self.steps {
@@ -164,8 +209,21 @@ impl<'r> Planner<'r> {
         Planner { shape, site, plan: Plan::default(), steps: FxHashMap::default(), works: Vec::new() }
     }
 
-    /// Adds a node's operation behind those of its operands; returns its number.
-    fn step(&mut self, node: &Node) -> Outcome<usize> {
+    /// Returns where a result of the kernel's shape is computed.
+    fn whole(&self) -> Vec<Along> {
+        (0..self.shape.len()).map(Along::all).collect()
+    }
+
+    fn finish(self, part: Option<Part>) -> Plan {
+        let mut plan = self.plan;
+        plan.axes = essential(self.shape).collect();
+        plan.part = part;
+        plan.merge(&vec![0; plan.axes.len()]);
+        plan
+    }
+
+    /// Adds a node's operation, computed at these indices, behind those of its operands; returns its number.
+    fn step(&mut self, node: &Node, axes: &[Along]) -> Outcome<usize> {
         let mut sources = Vec::with_capacity(node.operands.len());
         for (position, operand) in node.operands.iter().enumerate() {
             sources.push(match operand {
@@ -174,56 +232,137 @@ impl<'r> Planner<'r> {
                     self.plan.scalars.push(*value);
                     Source::Scalar(self.plan.scalars.len() - 1)
                 }
-                Operand::Array(array, shape) => self.array(&node.shape, array, shape)?,
+                Operand::Array(array, shape) => self.array(array, shape, &spread(axes, &node.shape, shape))?,
             });
         }
         self.plan.steps.push(Step { op: node.op, sources });
         Ok(self.plan.steps.len() - 1)
     }
 
-    fn array(&mut self, user: &[usize], array: &Array, shape: &[usize]) -> Outcome<Source> {
-        let id = Arc::as_ptr(array.data());
-        if let Some(work) = array.data().work()
-            && let Some(node) = node_of(&*work)
-            && self.belongs(node, array, shape)
-        {
-            if let Some(&step) = self.steps.get(&id) {
-                return Ok(Source::Step(step));
+    /// Returns where the elements of an array come from, which is looked at as one of this shape and read at these indices.
+    fn array(&mut self, array: &Array, shape: &[usize], axes: &[Along]) -> Outcome<Source> {
+        if let Some(work) = array.data().work() {
+            if let Some(node) = node_of(&*work)
+                && let Some(found) = self.node(node, &work, (array, shape, axes), 1)?
+            {
+                return Ok(found);
             }
-            if !node.seen.swap(true, Ordering::Relaxed) || Arc::strong_count(array.data()) == 1 {
-                let step = self.step(node)?;
-                self.steps.insert(id, step);
-                self.works.push((array.clone(), work));
-                return Ok(Source::Step(step));
+            if let Some(view) = view_of(&*work)
+                && array.scalar() == Some(view.scalar)
+                && let Some(axes) = align(&view.shape, shape, axes)
+                && let Some(source) = view.source()
+                && self.is_near(view, &source)
+            {
+                let alone = Arc::strong_count(source.data()) == 2;
+                let computes = alone && source.data().computed().is_none();
+                let axes: Vec<Along> = view.axes.iter().map(|along| along.within(&axes)).collect();
+                let known = self.known(&source, view, &axes);
+                if known.is_some() || view.reads_through(array, computes) {
+                    return known.map_or_else(|| self.look(view, &source, alone, &axes), Ok);
+                }
             }
         }
         array.storage()?;
-        self.input(user, array, shape)
+        self.input(array, shape, axes)
     }
 
-    /// Returns whether the kernel can compute an operand where it is needed: it has the shape of the result, and nothing but its
-    /// shape is looked at in another way.
-    fn belongs(&self, node: &Node, array: &Array, shape: &[usize]) -> bool {
-        node.site.is(self.site)
-            && array.scalar() == Some(node.scalar)
-            && essential(shape).eq(essential(self.shape))
-            && essential(&node.shape).eq(essential(shape))
+    /// Returns where the elements of a view come from, whose array is read at these indices. If that is not stored and nobody else
+    /// has it, they are computed.
+    fn look(&mut self, view: &View, source: &Array, alone: bool, axes: &[Along]) -> Outcome<Source> {
+        if let (true, Some(work)) = (alone, source.data().work())
+            && let Some(node) = node_of(&*work)
+            && let Some(found) = self.node(node, &work, (source, &view.from, axes), usize::MAX)?
+        {
+            return Ok(found);
+        }
+        source.storage()?;
+        self.input(source, &view.from, axes)
     }
 
-    fn input(&mut self, user: &[usize], array: &Array, shape: &[usize]) -> Outcome<Source> {
-        let Some(scalar) = array.scalar() else {
-            return Err(Problem::new("E0999", "internal error: an array of structs in an expression"));
-        };
-        let all = strides(shape, user);
-        let strides: Vec<usize> = all.into_iter().zip(user).filter(|(_, len)| **len != 1).map(|(s, _)| s).collect();
-        let same = |input: &Input| {
-            Arc::ptr_eq(input.array.data(), array.data()) && input.scalar == scalar && input.strides == strides
-        };
-        if let Some(known) = self.plan.inputs.iter().position(same) {
+    /// Returns where the elements of an array come from that is read at these indices, if the kernel has them already.
+    fn known(&self, source: &Array, view: &View, axes: &[Along]) -> Option<Source> {
+        if let Some(work) = source.data().work() {
+            let node = node_of(&*work)?;
+            let axes = self.belongs(node, source, &view.from, axes)?;
+            let at = lattice(&node.shape, &axes, self.shape);
+            return self.steps.get(&(Arc::as_ptr(source.data()), at.offset, at.strides)).copied().map(Source::Step);
+        }
+        let input = self.as_input(source, &view.from, axes)?;
+        self.plan.inputs.iter().position(|known| known.is(&input)).map(Source::Input)
+    }
+
+    /// Returns whether reading a view in its array moves no more bytes to the device than the view has.
+    fn is_near(&self, view: &View, source: &Array) -> bool {
+        let far = |storage: &Storage| storage.remote().is_some();
+        let count = |shape: &[usize]| shape.iter().product::<usize>();
+        let moves = self.site.device().is_remote() && source.data().computed().is_some_and(|storage| !far(storage));
+        !moves || 2 * count(&view.shape) >= count(&view.from)
+    }
+
+    /// Returns the step that computes an array, which this work computes and so many others may have; `None` if it is not part of
+    /// the kernel.
+    fn node(
+        &mut self,
+        node: &Node,
+        work: &Arc<dyn Work>,
+        (array, shape, axes): (&Array, &[usize], &[Along]),
+        others: usize,
+    ) -> Outcome<Option<Source>> {
+        let Some(axes) = self.belongs(node, array, shape, axes) else { return Ok(None) };
+        let at = lattice(&node.shape, &axes, self.shape);
+        let id = (Arc::as_ptr(array.data()), at.offset, at.strides);
+        if let Some(&step) = self.steps.get(&id) {
+            return Ok(Some(Source::Step(step)));
+        }
+        if node.seen.swap(true, Ordering::Relaxed) && Arc::strong_count(array.data()) > others {
+            return Ok(None);
+        }
+        let step = self.step(node, &axes)?;
+        self.steps.insert(id, step);
+        self.works.push((array.clone(), work.clone()));
+        Ok(Some(Source::Step(step)))
+    }
+
+    /// Returns the indices at which the kernel can compute an operand where it is needed: nothing but its shape is looked at in
+    /// another way, and the kernel computes no more elements than the operand has.
+    fn belongs(&self, node: &Node, array: &Array, shape: &[usize], axes: &[Along]) -> Option<Vec<Along>> {
+        let count = |shape: &[usize]| shape.iter().product::<usize>();
+        let fits = node.site.is(self.site) && array.scalar() == Some(node.scalar);
+        if fits && count(self.shape) <= count(&node.shape) { align(&node.shape, shape, axes) } else { None }
+    }
+
+    fn input(&mut self, array: &Array, shape: &[usize], axes: &[Along]) -> Outcome<Source> {
+        let structs = || Problem::new("E0999", "internal error: an array of structs in an expression");
+        let input = self.as_input(array, shape, axes).ok_or_else(structs)?;
+        if let Some(known) = self.plan.inputs.iter().position(|known| known.is(&input)) {
             return Ok(Source::Input(known));
         }
-        self.plan.inputs.push(Input { array: array.clone(), scalar, strides });
+        self.plan.inputs.push(input);
         Ok(Source::Input(self.plan.inputs.len() - 1))
+    }
+
+    /// Returns an array as an input that is read at these indices; `None` if it has structs.
+    fn as_input(&self, array: &Array, shape: &[usize], axes: &[Along]) -> Option<Input> {
+        let at = lattice(shape, axes, self.shape);
+        let kept = at.strides.iter().zip(self.shape).filter(|(_, len)| **len != 1);
+        let (mut next, mut in_order) = (1, at.offset == 0);
+        for (&stride, &len) in kept.clone().rev().filter(|(stride, _)| **stride != 0) {
+            in_order &= stride == next;
+            next *= len as isize;
+        }
+        let is_whole = in_order && next as usize == shape.iter().product::<usize>();
+        let strides = kept.map(|(stride, _)| *stride).collect();
+        let view = (!is_whole).then_some(at.offset);
+        Some(Input { array: array.clone(), scalar: array.scalar()?, strides, view })
+    }
+}
+
+/// How an array advances along an axis, as far as it is part of the kernel: by a stride that is a parameter in a view.
+fn advance(stride: isize, in_view: bool) -> u8 {
+    match (stride, in_view) {
+        (0, _) => 0,
+        (1, _) | (_, false) => 1,
+        _ => 2,
     }
 }
 

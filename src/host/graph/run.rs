@@ -10,9 +10,10 @@ use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, Fault
 use crate::host::array::broadcast::{Walk, strides};
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory, shape_text};
 use crate::host::graph::emit::{self, AXES};
-use crate::host::graph::node::{MOST, MOST_INPUTS, Node, Op, Operand};
-use crate::host::graph::plan::Plan;
+use crate::host::graph::node::{MOST, MOST_INPUTS, Node, Op, Operand, node_of};
+use crate::host::graph::plan::{Plan, Source};
 use crate::host::graph::site::{Held, Site};
+use crate::host::graph::view::{View, lattice, view_of};
 use crate::host::problem::{Outcome, Problem};
 use crate::ir::def::Module;
 use crate::lang::scalar::dynamic::Failure;
@@ -48,7 +49,10 @@ pub(crate) fn defer(
     }
     let count = |operand: &Operand| match operand {
         Operand::Scalar(_) => (0, 1),
-        Operand::Array(array, _) => Node::with(array, |node| (node.size, node.inputs)).unwrap_or((0, 1)),
+        Operand::Array(array, _) => match array.data().work() {
+            Some(work) => cost(&*work),
+            None => (0, 1),
+        },
     };
     // What would make the graph too large is computed first, the largest part first.
     let (size, inputs) = loop {
@@ -72,7 +76,13 @@ pub(crate) fn defer(
     Ok(result)
 }
 
-fn array_of(operand: &Operand) -> Option<&Array> {
+/// Returns the operations and inputs of a graph that reads what this work computes.
+fn cost(work: &dyn Work) -> (usize, usize) {
+    let node = node_of(work).map(|node| (node.size, node.inputs));
+    node.or_else(|| view_of(work).map(View::cost)).unwrap_or((0, 1))
+}
+
+pub(super) fn array_of(operand: &Operand) -> Option<&Array> {
     match operand {
         Operand::Array(array, _) => Some(array),
         Operand::Scalar(_) => None,
@@ -172,27 +182,99 @@ impl Work for Node {
             return Ok(Storage::of_bytes(bytes));
         }
         let plan = Plan::of(self)?;
-        let site = place(&self.site, &plan, len);
-        let executable =
-            site.kernels().get(site.name(), plan.key(), || load(site, emit::kernel(&plan, self.scalar)))?;
-        let mut storage = Storage::unset(len);
+        let last = Source::Step(plan.steps.len().saturating_sub(1));
         let wait = self.op.may_fault(&self.operands);
-        let control = Control { wait, ..site.control().clone() };
-        match launch(&plan, &*executable, &mut storage, &control)? {
-            Ok(()) => Ok(storage),
-            Err(fault) => Err(match fault.kind {
-                FaultKind::Device(DeviceError::NoHostMemory { .. }) => {
-                    no_memory(&Element::Scalar(self.scalar), &self.shape)
-                }
-                FaultKind::DivisionByZero { .. } => failed(Failure::DivisionByZero),
-                _ => problem(&fault),
-            }),
-        }
+        compute(&plan, last, (self.scalar, &self.shape), &self.site, len, wait)
     }
 
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// Copies the elements of a view; `alone` says whether nobody else has the array that it looks at.
+fn copy(view: &View, source: &Array, alone: bool, len: usize) -> Outcome<Storage> {
+    let storage = source.data().computed();
+    let far = storage.is_some_and(|storage| storage.remote().is_some());
+    if let Some(bytes) = storage.and_then(Storage::here).filter(|_| !(far && view.site.device().is_remote())) {
+        let new = AlignedBytes::unset(len);
+        let mut copy = new.ok_or_else(|| no_memory(&Element::Scalar(view.scalar), &view.shape))?;
+        lattice(&view.from, &view.axes, &view.shape).copy_out(bytes, view.scalar.size(), &mut copy);
+        return Ok(Storage::of_bytes(copy));
+    }
+    let (plan, element) = Plan::of_view(view, source, alone)?;
+    compute(&plan, element, (view.scalar, &view.shape), &view.site, len, false)
+}
+
+impl Work for View {
+    fn run(&self, len: usize) -> Outcome<Storage> {
+        match self.take() {
+            Some(Ok(storage)) => Ok(storage),
+            Some(Err(source)) => {
+                let copied = copy(self, &source, Arc::strong_count(source.data()) == 1, len);
+                if copied.is_err() {
+                    self.keep(source);
+                }
+                copied
+            }
+            None => Err(broken("a view that is copied twice")),
+        }
+    }
+
+    fn settle(&self, len: usize) -> Outcome<()> {
+        let Some(source) = self.source() else { return Ok(()) };
+        let copied = copy(self, &source, false, len)?;
+        self.release(copied);
+        Ok(())
+    }
+
+    fn unsettled(&self) -> usize {
+        self.source().map_or(0, |_| self.shape.iter().product::<usize>() * self.scalar.size())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Computes an array of this type and shape, which takes `len` bytes; `wait` says whether for faults is waited.
+pub(super) fn compute(
+    plan: &Plan,
+    element: Source,
+    (scalar, shape): (Scalar, &[usize]),
+    site: &Site,
+    len: usize,
+    wait: bool,
+) -> Outcome<Storage> {
+    let mut storage = Storage::unset(len);
+    let site = place(site, plan, len);
+    fill(plan, element, (scalar, shape), site, (&mut storage, &[]), wait)?;
+    Ok(storage)
+}
+
+/// Runs the kernel of a plan, which writes its result, or the part of an array with these extents, to a storage.
+pub(super) fn fill(
+    plan: &Plan,
+    element: Source,
+    (scalar, shape): (Scalar, &[usize]),
+    site: &Site,
+    into: (&mut Storage, &[u32]),
+    wait: bool,
+) -> Outcome<()> {
+    let mut key = plan.key();
+    key.extend(match element {
+        Source::Input(i) => [250, i as u8],
+        Source::Step(i) => [251, i as u8],
+        Source::Scalar(i) => [252, i as u8],
+        Source::Constant(_) => return Err(broken("an expression that is a constant")),
+    });
+    let executable = site.kernels().get(site.name(), key, || load(site, emit::kernel(plan, element, scalar)))?;
+    let control = Control { wait, ..site.control().clone() };
+    launch(plan, &*executable, into, &control)?.map_err(|fault| match fault.kind {
+        FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(&Element::Scalar(scalar), shape),
+        FaultKind::DivisionByZero { .. } => failed(Failure::DivisionByZero),
+        _ => problem(&fault),
+    })
 }
 
 /// Returns where a plan's result of so many bytes is computed.
@@ -220,6 +302,12 @@ pub(super) fn load(site: &Site, kernel: Option<Module>) -> Outcome<Arc<dyn Execu
 pub(super) fn inputs(plan: &Plan) -> Outcome<Vec<Arg<'_>>> {
     let mut args = Vec::with_capacity(plan.inputs.len() + plan.scalars.len() + 5);
     for input in &plan.inputs {
+        if let Some(offset) = input.view {
+            let storage = input.array.storage()?;
+            args.push(Arg::Array { storage, shape: vec![(storage.len() / input.scalar.size().max(1)) as u32] });
+            args.extend(steps(offset, &input.strides));
+            continue;
+        }
         let axes = plan.axes.iter().zip(&input.strides);
         let mut own: Vec<u32> = axes.filter(|(_, stride)| **stride != 0).map(|(n, _)| *n as u32).collect();
         if own.is_empty() {
@@ -230,6 +318,12 @@ pub(super) fn inputs(plan: &Plan) -> Outcome<Vec<Arg<'_>>> {
     Ok(args)
 }
 
+/// Returns the arguments of a view.
+fn steps<'a>(offset: usize, strides: &[isize]) -> Vec<Arg<'a>> {
+    let strides = strides.iter().filter(|stride| !matches!(stride, 0 | 1)).copied();
+    std::iter::once(offset as isize).chain(strides).map(|n| Arg::Value(vec![Value::of(n as i32)])).collect()
+}
+
 pub(super) fn extents(axes: &[usize]) -> Vec<u32> {
     axes.iter().map(|&n| n as u32).collect()
 }
@@ -238,11 +332,17 @@ pub(super) fn extents(axes: &[usize]) -> Vec<u32> {
 fn launch(
     plan: &Plan,
     executable: &dyn Executable,
-    storage: &mut Storage,
+    (storage, shape): (&mut Storage, &[u32]),
     control: &Control,
 ) -> Outcome<Result<(), Box<Fault>>> {
     let mut args = inputs(plan)?;
-    args.push(Arg::ArrayMut { storage, shape: extents(&plan.axes) });
+    match &plan.part {
+        None => args.push(Arg::ArrayMut { storage, shape: extents(&plan.axes) }),
+        Some(part) => {
+            args.push(Arg::ArrayMut { storage, shape: shape.to_vec() });
+            args.extend(steps(part.offset, &part.strides));
+        }
+    }
     args.extend(plan.scalars.iter().map(|value| Arg::Value(vec![*value])));
     let folded = emit::folded(plan.axes.len());
     args.extend(plan.axes.iter().take(folded).map(|&n| Arg::Value(vec![Value::of(n as i32)])));

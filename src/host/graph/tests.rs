@@ -1,6 +1,8 @@
 //! Random array expressions: computed fused, operation by operation, and by the most obvious code, on the interpreted and the
 //! compiled simulator.
 
+mod views;
+
 use super::*;
 use crate::device::Control;
 use crate::device::sim::{Isa, Jit, Simulator};

@@ -3,7 +3,9 @@
 use smol_str::SmolStr;
 
 use crate::base::stop;
+use crate::host::array::broadcast::repeats_to;
 use crate::host::array::{Array, Element, SliceSpec, leaf, slice};
+use crate::host::graph::{self, Along, Operand};
 use crate::host::ops::operand::{self, adapt, array, common_scalar, undefined};
 use crate::host::ops::text;
 use crate::host::problem::{Outcome, Problem};
@@ -44,6 +46,12 @@ pub fn swizzle(value: &Value, lanes: &[u8]) -> Outcome<Value> {
                 [one] => Ok(Value::Scalar(*one)),
                 many => Ok(Value::Vector(Vector::new(vector.ty(), many.iter().map(|lane| lane.bits)))),
             }
+        }
+        Value::Array(array)
+            if let ([lane], Element::Vector(ty, width)) = (lanes, array.element())
+                && lane < width =>
+        {
+            graph::component(array, *ty, usize::from(*lane)).map(Value::Array)
         }
         Value::Array(array) => Column::of_lanes(array, lanes).ok_or_else(missing)?.of(array).map(Value::Array),
         _ => Err(missing()),
@@ -254,7 +262,7 @@ pub fn keys(value: &Value) -> Outcome<Value> {
 /// characters of a text, or a component of a vector.
 pub fn index(value: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
     match (value, specs) {
-        (Value::Array(array), _) => array.pick(specs),
+        (Value::Array(array), _) => pick(array, specs),
         (Value::Strings(texts), [spec]) => text::pick_texts(texts, *spec),
         (Value::Str(text), [spec]) => text::pick(text, *spec).map(Value::Str),
         (Value::Strings(_) | Value::Str(_), specs) => {
@@ -280,6 +288,38 @@ pub fn index(value: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
     }
 }
 
+/// Returns an element if every axis has a single index, else a slice.
+fn pick(array: &Array, specs: &[SliceSpec]) -> Outcome<Value> {
+    let at = |spec: &SliceSpec| match spec {
+        SliceSpec::At(index) => Some(*index),
+        SliceSpec::Range { .. } => None,
+    };
+    match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
+        Some(indices) if indices.len() == array.rank() => array.get(&indices),
+        _ => {
+            let (axes, shape) = selected(array, specs)?;
+            graph::view(array, axes, &shape).map(Value::Array)
+        }
+    }
+}
+
+/// Returns where an array is read by these indices, and the shape of the result.
+fn selected(array: &Array, specs: &[SliceSpec]) -> Outcome<(Vec<Along>, Vec<usize>)> {
+    let mut shape = Vec::with_capacity(array.rank());
+    let mut axes = Vec::with_capacity(array.rank());
+    for picked in array.picked(specs)? {
+        if picked.single {
+            axes.push(Along::at(picked.start));
+        } else {
+            // One element may have any step; its axis has no second index.
+            let step = if picked.count > 1 { picked.step as isize } else { 1 };
+            axes.push(Along { start: picked.start, step, axis: shape.len() });
+            shape.push(picked.count);
+        }
+    }
+    Ok((axes, shape))
+}
+
 /// Executes `a[i, j] = value` or `a[0..4, ..] = value`.
 pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<()> {
     let at = |spec: &SliceSpec| match spec {
@@ -288,7 +328,21 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<
     };
     match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
         Some(indices) if indices.len() == array.rank() => array.set(&indices, value),
-        _ => array.assign(specs, value),
+        _ => {
+            let (axes, shape) = selected(array, specs)?;
+            let operand = match (value, array.element()) {
+                (Value::Array(value), own) if value.element() == own && repeats_to(value.shape(), &shape) => {
+                    let shape = graph::view::with_lanes(own, value.shape());
+                    Some(Operand::Array(value.clone(), shape))
+                }
+                (number, Element::Scalar(own)) => number.adapt(*own).filter(|n| n.ty == *own).map(Operand::Scalar),
+                _ => None,
+            };
+            match operand {
+                Some(operand) if graph::write_part(array, &axes, &shape, &operand)? => Ok(()),
+                _ => array.assign(specs, value),
+            }
+        }
     }
 }
 
@@ -333,4 +387,55 @@ fn replace(target: &mut Value, value: &Value) -> Outcome<()> {
     }
     *target = value;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counting(shape: &[usize]) -> Value {
+        let items: Vec<i32> = (0..shape.iter().product::<usize>() as i32).collect();
+        Value::Array(Array::from_shaped(&items, shape).unwrap())
+    }
+
+    fn by(start: Option<i64>, end: Option<i64>, inclusive: bool, step: i64) -> SliceSpec {
+        SliceSpec::Range { start, end, inclusive, step: Some(step) }
+    }
+
+    fn to(start: i64, end: i64) -> SliceSpec {
+        SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step: None }
+    }
+
+    fn check(shape: &[usize], specs: &[SliceSpec], result: &[usize], items: &[i32]) {
+        let Value::Array(slice) = index(&counting(shape), specs).unwrap() else { panic!("no array") };
+        assert_eq!(slice.shape(), result);
+        assert_eq!(slice.items::<i32>().unwrap(), items);
+    }
+
+    #[test]
+    fn slices_have_what_they_name() {
+        use SliceSpec::At;
+        check(&[6], &[to(1, 4)], &[3], &[1, 2, 3]);
+        check(&[6], &[to(4, 2)], &[0], &[]);
+        check(&[6], &[by(None, None, false, 2)], &[3], &[0, 2, 4]);
+        check(&[6], &[by(None, None, false, -2)], &[3], &[5, 3, 1]);
+        check(&[6], &[by(Some(3), Some(0), true, -1)], &[4], &[3, 2, 1, 0]);
+        check(&[3, 4], &[At(1)], &[4], &[4, 5, 6, 7]);
+        check(&[3, 4], &[SliceSpec::ALL, At(2)], &[3], &[2, 6, 10]);
+        check(&[3, 4], &[to(1, 3), to(1, 3)], &[2, 2], &[5, 6, 9, 10]);
+        check(&[2, 2, 3], &[At(1), SliceSpec::ALL, by(None, None, false, 2)], &[2, 2], &[6, 8, 9, 11]);
+        check(&[0, 4], &[SliceSpec::ALL, At(1)], &[0], &[]);
+        check(&[3], &[by(None, None, false, i64::MIN)], &[1], &[2]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        let a = counting(&[3, 4]);
+        assert!(index(&a, &[to(0, 4)]).is_err());
+        assert!(index(&a, &[to(-1, 2)]).is_err());
+        assert!(index(&a, &[by(None, None, false, 0)]).is_err());
+        assert!(index(&a, &[to(i64::MIN, i64::MAX)]).is_err());
+        assert!(index(&a, &[by(Some(i64::MAX), Some(i64::MIN), true, -1)]).is_err());
+        assert_eq!(index(&a, &[SliceSpec::ALL; 3]).unwrap_err().code, "E0503");
+    }
 }

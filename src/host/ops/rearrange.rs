@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use crate::base::stop::{self, Ticks};
-use crate::host::array::broadcast::Walk;
 use crate::host::array::{Array, Element, Item, SliceSpec, shape_text};
+use crate::host::graph::{self, Along};
 use crate::host::ops::operand::{self, array, undefined};
 use crate::host::ops::text;
 use crate::host::problem::{Outcome, Problem};
@@ -54,53 +54,8 @@ pub fn transpose(value: &Value) -> Outcome<Value> {
         return Ok(value.clone());
     }
     let shape: Vec<usize> = x.shape().iter().rev().copied().collect();
-    let mut result = Array::zeros(x.element().clone(), &shape)?;
-    let size = x.element().size().max(1);
-    let (from, to) = (x.bytes()?, result.bytes_mut()?);
-    match x.shape() {
-        [rows, columns] => transpose_matrix(from, to, *rows, *columns, size),
-        axes => transpose_any(from, to, axes, &shape, size),
-    }
-    Ok(Value::Array(result))
-}
-
-/// Transposes in blocks, so that source and destination stay in cache.
-fn transpose_matrix(from: &[u8], to: &mut [u8], rows: usize, columns: usize, size: usize) {
-    const BLOCK: usize = 32;
-    let ticks = Ticks::default();
-    for first_row in (0..rows).step_by(BLOCK) {
-        for first in (0..columns).step_by(BLOCK) {
-            ticks.pass(BLOCK * BLOCK);
-            for column in first..columns.min(first + BLOCK) {
-                for row in first_row..rows.min(first_row + BLOCK) {
-                    let (source, target) = ((row * columns + column) * size, (column * rows + row) * size);
-                    if let (Some(to), Some(from)) = (to.get_mut(target..target + size), from.get(source..source + size))
-                    {
-                        to.copy_from_slice(from);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Transposes an array with these axes to one of this shape.
-fn transpose_any(from: &[u8], to: &mut [u8], axes: &[usize], shape: &[usize], size: usize) {
-    // Strides of the source for the result's axes, which are in reverse order.
-    let mut strides = vec![];
-    let mut stride = 1;
-    for &len in axes.iter().rev() {
-        strides.push(stride);
-        stride *= len;
-    }
-    let mut walk = Walk::new(shape, [strides]);
-    for place in stop::polled(to.chunks_exact_mut(size)) {
-        let [at] = walk.offsets();
-        if let Some(from) = from.get(at * size..(at + 1) * size) {
-            place.copy_from_slice(from);
-        }
-        walk.advance();
-    }
+    let axes = (0..x.rank()).rev().map(Along::all).collect();
+    graph::view(x, axes, &shape).map(Value::Array)
 }
 
 /// Concatenates arrays along an axis; their other axes must agree.
@@ -124,6 +79,9 @@ pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
         total += part.shape().get(axis).copied().unwrap_or(0);
     }
     shape.iter_mut().skip(axis).take(1).for_each(|len| *len = total);
+    if let Some(joined) = graph::joined(&arrays, axis, &shape)? {
+        return Ok(Value::Array(joined));
+    }
     let mut result = Array::zeros(first.element().clone(), &shape)?;
     let inner = shape.iter().skip(axis + 1).product::<usize>() * first.element().size();
     let mut start = 0;
@@ -152,12 +110,16 @@ pub fn stack(parts: &[Value]) -> Outcome<Value> {
 fn join(element: &Element, shape: &[usize], arrays: &[&Array], what: &str) -> Outcome<Array> {
     let mut whole = vec![arrays.len()];
     whole.extend(shape);
+    if let Some((position, part)) = arrays.iter().enumerate().find(|(_, part)| part.shape() != shape) {
+        return Err(unlike(what, arrays.first().unwrap_or(part), part, position));
+    }
+    let rows = arrays.iter().map(|part| part.with_shape(&[&[1], shape].concat())).collect::<Outcome<Vec<Array>>>()?;
+    if let Some(joined) = graph::joined(&rows.iter().collect::<Vec<_>>(), 0, &whole)? {
+        return Ok(joined);
+    }
     let mut result = Array::zeros(element.clone(), &whole)?;
     let mut rest = result.bytes_mut()?;
-    for (position, part) in arrays.iter().enumerate() {
-        if part.shape() != shape {
-            return Err(unlike(what, arrays.first().unwrap_or(part), part, position));
-        }
+    for part in arrays {
         let (place, behind) = rest.split_at_mut(part.byte_len().min(rest.len()));
         stop::copy(place, part.bytes()?);
         rest = behind;
@@ -223,16 +185,17 @@ fn order<T: Number>(a: &T, b: &T) -> Ordering {
 
 /// Reverses the order along an axis.
 pub fn flip(value: &Value, axis: i64) -> Outcome<Value> {
-    let backward = SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) };
     if let Value::Strings(texts) = value {
         operand::axis(axis, 1, "`flip`")?;
+        let backward = SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) };
         return text::pick_texts(texts, backward);
     }
     let x = array(value, "`flip`")?;
     let axis = operand::axis(axis, x.rank(), "`flip`")?;
-    let mut specs = vec![SliceSpec::ALL; axis];
-    specs.push(backward);
-    x.slice(&specs).map(Value::Array)
+    let mut axes: Vec<Along> = (0..x.rank()).map(Along::all).collect();
+    let last = x.shape().get(axis).copied().unwrap_or(0).saturating_sub(1);
+    axes.iter_mut().skip(axis).take(1).for_each(|along| *along = Along { start: last, step: -1, axis });
+    graph::view(x, axes, x.shape()).map(Value::Array)
 }
 
 /// Evaluates an array literal: plain values form one axis, arrays of one shape get one more axis. Untyped literals take the

@@ -1,0 +1,377 @@
+//! Random programs of views, assignments to parts and operations, beside the most obvious code. Every value is looked at in the end:
+//! what a view shows must not change when its array is written.
+
+use super::*;
+use crate::host::array::SliceSpec;
+
+/// A value and its elements as the reference has them.
+struct Fuzz {
+    random: Random,
+    pool: Vec<Known>,
+    text: String,
+}
+
+/// A selection along an axis: its spec and the indices that it selects; `true` if it keeps the axis.
+type Pick = (SliceSpec, Vec<usize>, bool);
+
+impl Fuzz {
+    fn new(seed: u64) -> Fuzz {
+        let mut random = Random(seed);
+        let scalar = random.pick(&[Scalar::I32, Scalar::U8, Scalar::F32, Scalar::F64, Scalar::Bool, Scalar::I16]);
+        let shapes: &[&[usize]] = &[
+            &[700],
+            &[30, 40],
+            &[40, 30],
+            &[1, 40],
+            &[30, 1],
+            &[5, 12, 40],
+            &[40, 12, 5],
+            &[3, 1, 40],
+            &[2, 3, 9, 40],
+        ];
+        let leaf = |_| {
+            let shape = random.pick(shapes).to_vec();
+            let items: Vec<scalar::Value> = (0..shape.iter().product::<usize>())
+                .map(|_| scalar::Value::of(random.below(200) as i32).to_type(scalar))
+                .collect();
+            let bytes: Vec<u8> = items.iter().flat_map(|item| item.to_bytes()[..scalar.size()].to_vec()).collect();
+            Known { value: Value::Array(Array::from_bytes(scalar, &shape, &bytes).expect("memory")), shape, items }
+        };
+        let pool = (0..3).map(leaf).collect();
+        Fuzz { random, pool, text: format!("seed {seed}: {scalar}\n") }
+    }
+
+    fn some(&mut self) -> usize {
+        self.random.below(self.pool.len())
+    }
+
+    fn pick_along(&mut self, len: usize) -> Pick {
+        let all = |start: i64, end: i64, step: Option<i64>, indices: Vec<usize>| {
+            (SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step }, indices, true)
+        };
+        match self.random.below(8) {
+            0 if len > 0 => {
+                let at = self.random.below(len);
+                (SliceSpec::At(at as i64), vec![at], false)
+            }
+            1 | 2 => (SliceSpec::ALL, (0..len).collect(), true),
+            3 => {
+                let (start, step) = (self.random.below(len.min(3) + 1), 1 + self.random.below(3));
+                all(start as i64, len as i64, Some(step as i64), (start..len).step_by(step).collect())
+            }
+            4 if len > 0 => {
+                let (start, step) = (len - 1 - self.random.below(len.min(3)), 1 + self.random.below(3));
+                all(start as i64, -1, Some(-(step as i64)), (0..=start).rev().step_by(step).collect())
+            }
+            _ => {
+                let cut = self.random.below(len.min(3) + 1);
+                let end = len - self.random.below((len - cut).min(3) + 1);
+                all(cut as i64, end as i64, None, (cut..end).collect())
+            }
+        }
+    }
+
+    /// Returns random specs for an array, the positions that they select, and the shape of the selection.
+    fn picks(&mut self, shape: &[usize]) -> (Vec<SliceSpec>, Vec<usize>, Vec<usize>) {
+        let mut picks: Vec<Pick> = shape.iter().map(|&len| self.pick_along(len)).collect();
+        if picks.iter().all(|(_, _, kept)| !kept) {
+            // Not a single element.
+            let len = shape.first().copied().unwrap_or(0);
+            picks.iter_mut().take(1).for_each(|pick| *pick = (SliceSpec::ALL, (0..len).collect(), true));
+        }
+        let mut positions = vec![0];
+        for ((_, indices, _), &len) in picks.iter().zip(shape) {
+            positions = positions.iter().flat_map(|at| indices.iter().map(move |i| at * len + i)).collect();
+        }
+        let kept = picks.iter().filter(|(_, _, kept)| *kept).map(|(_, indices, _)| indices.len()).collect();
+        (picks.into_iter().map(|(spec, _, _)| spec).collect(), positions, kept)
+    }
+
+    fn push(&mut self, text: String, value: Value, shape: Vec<usize>, items: Vec<scalar::Value>) {
+        self.text += &format!("{}: {text} -> {shape:?}\n", self.pool.len());
+        self.pool.push(Known { value, shape, items });
+    }
+
+    fn slice(&mut self) {
+        let from = self.some();
+        let shape = self.pool[from].shape.clone();
+        let (specs, positions, kept) = self.picks(&shape);
+        let known = &self.pool[from];
+        let items = positions.iter().map(|&at| known.items[at]).collect();
+        let value = ops::index(&known.value, &specs).expect("a slice");
+        self.push(format!("{from}{specs:?}"), value, kept, items);
+    }
+
+    fn rearrange(&mut self) {
+        let from = self.some();
+        let known = self.pool[from].clone();
+        let (shape, rank) = (known.shape.clone(), known.shape.len());
+        let at = |indices: &[usize]| indices.iter().zip(&shape).fold(0, |at, (i, len)| at * len + i);
+        let elements = |result: &[usize], source: &dyn Fn(&[usize]) -> Vec<usize>| -> Vec<scalar::Value> {
+            let indices = |position: usize| {
+                let mut rest = position;
+                let mut all: Vec<usize> = result.iter().rev().map(|&len| (rest % len, rest /= len).0).collect();
+                all.reverse();
+                all
+            };
+            (0..result.iter().product()).map(|position| known.items[at(&source(&indices(position)))]).collect()
+        };
+        match self.random.below(3) {
+            0 => {
+                let turned: Vec<usize> = shape.iter().rev().copied().collect();
+                let items = elements(&turned, &|indices| indices.iter().rev().copied().collect());
+                let value = ops::transpose(&known.value).expect("a transpose");
+                self.push(format!("transpose {from}"), value, turned, items);
+            }
+            1 => {
+                let axis = self.random.below(rank);
+                let items = elements(&shape, &|indices| {
+                    let mut indices = indices.to_vec();
+                    indices[axis] = shape[axis] - 1 - indices[axis];
+                    indices
+                });
+                let value = ops::flip(&known.value, axis as i64).expect("a flip");
+                self.push(format!("flip {from} along {axis}"), value, shape.clone(), items);
+            }
+            _ => {
+                let mut other: Vec<usize> = match self.random.below(2) {
+                    0 => vec![known.items.len()],
+                    _ => vec![shape[0], known.items.len() / shape[0].max(1)],
+                };
+                other.insert(self.random.below(other.len() + 1), 1);
+                if other.iter().product::<usize>() != known.items.len() {
+                    return;
+                }
+                let dims: Vec<i64> = other.iter().map(|&n| n as i64).collect();
+                let value = ops::reshape(&known.value, &dims).expect("another shape");
+                self.push(format!("reshape {from}"), value, other, known.items.clone());
+            }
+        }
+    }
+
+    fn operation(&mut self) {
+        let first = self.some();
+        let fits = |known: &Known| {
+            let named = [("", self.pool[first].shape.as_slice()), ("", known.shape.as_slice())];
+            common_shape(&named).is_ok_and(|shape| shape.iter().product::<usize>() < 20_000)
+        };
+        let others: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k])).collect();
+        let second = self.random.pick(&others);
+        let (a, b) = (self.pool[first].clone(), self.pool[second].clone());
+        let op = match a.scalar() {
+            Scalar::Bool => self.random.pick(&[BinaryOp::BitXor, BinaryOp::BitAnd]),
+            _ => self.random.pick(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul]),
+        };
+        let value = ops::binary(op, &a.value, &b.value).expect("an operator");
+        let (shape, items) = reference(&[&a, &b], |v| dynamic::binary(op, v[0], v[1]));
+        self.push(format!("{op:?} of {first} and {second}"), value, shape, items);
+    }
+
+    fn join(&mut self) {
+        let first = self.some();
+        let shape = self.pool[first].shape.clone();
+        let axis = self.random.below(shape.len());
+        let fits =
+            |other: &[usize]| other.len() == shape.len() && (0..shape.len()).all(|k| k == axis || other[k] == shape[k]);
+        let others: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k].shape)).collect();
+        let parts: Vec<usize> = (0..1 + self.random.below(3)).map(|_| self.random.pick(&others)).collect();
+        let total = parts.iter().map(|&k| self.pool[k].shape[axis]).sum();
+        let outer: usize = shape[..axis].iter().product();
+        let inner: usize = shape[axis + 1..].iter().product();
+        let run = |k: usize, row: usize| {
+            let len = self.pool[k].shape[axis] * inner;
+            self.pool[k].items[row * len..(row + 1) * len].to_vec()
+        };
+        let items: Vec<scalar::Value> =
+            (0..outer).flat_map(|row| parts.iter().flat_map(move |&k| run(k, row))).collect();
+        if items.len() > 20_000 {
+            return;
+        }
+        let values: Vec<Value> = parts.iter().map(|&k| self.pool[k].value.clone()).collect();
+        let value = ops::concat(&values, axis as i64).expect("one array");
+        let mut whole = shape.clone();
+        whole[axis] = total;
+        self.push(format!("concat {parts:?} along {axis}"), value, whole, items);
+        if parts.iter().all(|&k| self.pool[k].shape == shape) {
+            let items: Vec<scalar::Value> = parts.iter().flat_map(|&k| self.pool[k].items.clone()).collect();
+            let value = ops::stack(&values).expect("one array");
+            let stacked = [&[parts.len()], shape.as_slice()].concat();
+            self.push(format!("stack {parts:?}"), value, stacked, items);
+        }
+    }
+
+    /// Writes a part of an array in place: by an array that broadcasts to it, possibly of its own elements, or by a number.
+    fn assign(&mut self) {
+        let target = self.some();
+        let shape = self.pool[target].shape.clone();
+        let (specs, positions, kept) = self.picks(&shape);
+        let fits = |known: &Known| {
+            known.shape.len() <= kept.len()
+                && common_shape(&[("", kept.as_slice()), ("", known.shape.as_slice())]).is_ok_and(|all| all == kept)
+        };
+        let sources: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k])).collect();
+        let scalar = self.pool[target].scalar();
+        let own = ops::index(&self.pool[target].value, &specs).expect("a slice");
+        let own = Known {
+            value: own,
+            shape: kept.clone(),
+            items: positions.iter().map(|&at| self.pool[target].items[at]).collect(),
+        };
+        let number = scalar::Value::of(self.random.below(100) as i32).to_type(scalar);
+        let plain = Known { value: Value::Scalar(number), shape: vec![], items: vec![number] };
+        let source = match self.random.below(4) {
+            0 => plain,
+            1 => {
+                // The part itself in another order, and with something else done to it.
+                let op = if scalar == Scalar::Bool { BinaryOp::BitXor } else { BinaryOp::Add };
+                let value = ops::binary(op, &own.value, &plain.value).expect("an operator");
+                let (shape, items) = reference(&[&own, &plain], |v| dynamic::binary(op, v[0], v[1]));
+                let value = ops::flip(&value, 0).expect("a flip");
+                let row = items.len() / shape[0].max(1);
+                let items = items.chunks(row.max(1)).rev().flatten().copied().collect();
+                Known { value, shape, items }
+            }
+            _ if sources.is_empty() => return,
+            _ => self.pool[self.random.pick(&sources)].clone(),
+        };
+        drop(own);
+        let all = Known { value: Value::Unit, shape: kept, items: vec![number; positions.len()] };
+        let (_, items) = reference(&[&all, &source], |v| Ok(v[1]));
+        self.text += &format!("{target}{specs:?} = {:?}\n", source.shape);
+        // Often, other arrays share the bytes; sometimes none does.
+        let mut array = match std::mem::replace(&mut self.pool[target].value, Value::Unit) {
+            Value::Array(array) => array,
+            other => panic!("{other:?}"),
+        };
+        ops::assign(&mut array, &specs, &source.value).expect("an assignment");
+        let known = &mut self.pool[target];
+        known.value = Value::Array(array);
+        for (at, item) in positions.into_iter().zip(items) {
+            known.items[at] = item;
+        }
+    }
+
+    fn run(mut self, steps: usize) {
+        for _ in 0..steps {
+            match self.random.below(16) {
+                0..=3 => self.slice(),
+                4..=6 => self.rearrange(),
+                7..=9 => self.operation(),
+                10 => self.join(),
+                11..=13 => self.assign(),
+                14 => {
+                    let at = self.some();
+                    self.pool[at].check(&self.text);
+                }
+                _ if self.pool.len() > 4 => {
+                    // Later numbers in the text count from here on.
+                    let at = self.some();
+                    self.text += &format!("without {at}\n");
+                    self.pool.remove(at);
+                }
+                _ => {}
+            }
+        }
+        while !self.pool.is_empty() {
+            let at = self.some();
+            self.pool.remove(at).check(&self.text);
+        }
+    }
+}
+
+/// How many random programs run: `CLK_VIEWS`, or a few.
+fn count() -> u64 {
+    std::env::var("CLK_VIEWS").ok().and_then(|count| count.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of kernels")]
+fn random_views_agree() {
+    for device in simulators() {
+        within(device, || (0..count()).for_each(|seed| Fuzz::new(seed).run(25)));
+    }
+}
+
+fn index(value: &Value, specs: &[SliceSpec]) -> Value {
+    ops::index(value, specs).expect("a slice")
+}
+
+fn span(start: i64, end: i64) -> SliceSpec {
+    SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step: None }
+}
+
+#[test]
+fn slices_and_transposes_are_read_where_they_are() {
+    let x = ops::reshape(&numbers(50 * 50), &[50, 50]).expect("a table");
+    let work = || {
+        let inner = index(&x, &[span(1, 50), span(0, 49)]);
+        let turned = ops::transpose(&x).expect("a transpose");
+        let sum = add(&inner, &index(&turned, &[span(0, 49), span(1, 50)]));
+        let sum = array(&sum);
+        assert_eq!(sum.shape(), [49, 49]);
+        assert_eq!(sum.items::<f32>().expect("numbers")[49 * 3 + 5], (4 * 50 + 5) as f32 + (6 * 50 + 3) as f32);
+    };
+    assert_eq!(launches(work), 1);
+}
+
+#[test]
+fn operations_below_a_view_are_computed_where_it_looks() {
+    let x = numbers(5000);
+    let work = || {
+        let sum = add(&x, &x);
+        let part = add(&index(&sum, &[span(100, 1000)]), &Value::Float(1.0));
+        drop(sum);
+        assert_eq!(array(&part).items::<f32>().expect("numbers")[7], 215.0);
+        // Neighbors of a sum that is stored once.
+        let sum = add(&x, &x);
+        let step = ops::binary(BinaryOp::Sub, &index(&sum, &[span(1, 5000)]), &index(&sum, &[span(0, 4999)]));
+        assert_eq!(array(&step.expect("a difference")).items::<f32>().expect("numbers")[4000], 2.0);
+    };
+    assert_eq!(launches(work), 3);
+}
+
+#[test]
+fn a_part_is_computed_where_it_belongs() {
+    let x = numbers(5000);
+    let work = || {
+        let Value::Array(mut y) = numbers(6000) else { panic!("no array") };
+        let before = Value::Array(y.clone());
+        ops::assign(&mut y, &[span(500, 5500)], &add(&x, &x)).expect("an assignment");
+        let y = Value::Array(y);
+        assert_eq!(array(&y).items::<f32>().expect("numbers")[499..503], [499.0, 0.0, 2.0, 4.0]);
+        assert_eq!(array(&before).items::<f32>().expect("numbers")[500], 500.0);
+        let joined = ops::concat(&[x.clone(), add(&x, &x)], 0).expect("one array");
+        assert_eq!(array(&joined).items::<f32>().expect("numbers")[4999..5002], [4999.0, 0.0, 2.0]);
+    };
+    assert_eq!(launches(work), 3);
+}
+
+#[test]
+fn a_small_view_does_not_make_its_array_be_copied() {
+    let Value::Array(mut x) = numbers(100_000) else { panic!("no array") };
+    let row = index(&Value::Array(x.clone()), &[span(10, 1010)]);
+    let place = x.bytes().expect("numbers").as_ptr();
+    ops::assign(&mut x, &[span(0, 50_000)], &Value::Float(-1.0)).expect("an assignment");
+    assert_eq!(x.bytes().expect("numbers").as_ptr(), place);
+    assert_eq!(array(&row).items::<f32>().expect("numbers")[..2], [10.0, 11.0]);
+    let most = index(&Value::Array(x.clone()), &[span(0, 99_000)]);
+    ops::assign(&mut x, &[span(0, 2)], &Value::Float(5.0)).expect("an assignment");
+    assert_eq!(x.bytes().expect("numbers").as_ptr(), place, "a view smaller than the array");
+    assert_eq!(array(&most).items::<f32>().expect("numbers")[..2], [-1.0, -1.0]);
+    assert_eq!(x.items::<f32>().expect("numbers")[..3], [5.0, 5.0, -1.0]);
+}
+
+#[test]
+fn components_of_vectors_are_views() {
+    let bytes: Vec<u8> = (0..3000).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let points = Value::Array(Array::from_bytes(Element::Vector(Scalar::F32, 3), &[1000], &bytes).expect("points"));
+    let work = || {
+        let x = ops::swizzle(&points, &[0]).expect("a component");
+        let z = ops::swizzle(&index(&points, &[span(0, 1000)]), &[2]).expect("a component");
+        let sum = add(&x, &z);
+        assert_eq!(array(&sum).items::<f32>().expect("numbers")[..3], [2.0, 8.0, 14.0]);
+        let turned = ops::flip(&points, 0).expect("a flip");
+        assert_eq!(array(&turned).items::<f32>().expect("numbers")[..3], [2997.0, 2998.0, 2999.0]);
+    };
+    assert_eq!(launches(work), 1);
+}

@@ -1,0 +1,85 @@
+//! Writing the elements of an expression into a part of an array, where the array is: assignments to slices, and joining arrays.
+
+use std::sync::Arc;
+
+use crate::device::storage::Storage;
+use crate::host::array::{Array, MAX_EXTENT, byte_count};
+use crate::host::graph::node::Operand;
+use crate::host::graph::plan::{Part, Plan};
+use crate::host::graph::run::{array_of, fill};
+use crate::host::graph::site::Site;
+use crate::host::graph::view::{Along, lattice, with_lanes};
+use crate::host::problem::Outcome;
+
+/// Bytes from which a part that has yet to be computed is computed where it belongs, rather than by itself and copied.
+const WORTH_A_KERNEL: usize = 1 << 12;
+
+/// Writes an operand of an array's element type, which broadcasts to `shape`, into the part of the array that a view of this shape
+/// would show. Returns false if it has done nothing, as the bytes are on the host anyway: the caller copies them.
+pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], operand: &Operand) -> Outcome<bool> {
+    let Some(scalar) = array.scalar() else { return Ok(false) };
+    let far = array.data().computed().is_some_and(|storage| storage.here().is_none() && storage.remote().is_some());
+    let lanes = array.element().lanes();
+    let bytes = shape.iter().product::<usize>() * array.element().size();
+    let site = Site::current();
+    let is_pending = array_of(operand).is_some_and(|value| value.data().computed().is_none())
+        && bytes >= WORTH_A_KERNEL
+        && !site.device().is_remote();
+    if bytes == 0 || array.count() * lanes > MAX_EXTENT || !(far && site.device().is_remote() || is_pending) {
+        return Ok(false);
+    }
+    let (own, whole) = (with_lanes(array.element(), array.shape()), with_lanes(array.element(), shape));
+    let mut axes = axes.to_vec();
+    if lanes > 1 {
+        axes.push(Along::all(shape.len()));
+    }
+    let at = lattice(&own, &axes, &whole);
+    let kept = at.strides.iter().zip(&whole).filter(|(_, len)| **len != 1);
+    let strides: Vec<isize> = kept.map(|(stride, _)| *stride).collect();
+    let part = || Part { offset: at.offset, strides: strides.clone() };
+    let (mut plan, mut element) = Plan::into_part(operand, &whole, part(), &site)?;
+    if plan.inputs.iter().any(|input| Arc::ptr_eq(input.array.data(), array.data())) {
+        // What is read must not change meanwhile.
+        let Some(value) = array_of(operand) else { return Ok(false) };
+        value.storage()?;
+        if !far || Arc::ptr_eq(value.data(), array.data()) {
+            return Ok(false);
+        }
+        (plan, element) = Plan::into_part(operand, &whole, part(), &site)?;
+    }
+    let extent = [array.count() as u32 * lanes as u32];
+    let storage = array.storage_mut()?;
+    fill(&plan, element, (scalar, &whole), &site, (storage, &extent), false)?;
+    Ok(true)
+}
+
+/// Joins arrays along an axis to one of this shape; `None` if their bytes are on the host anyway: the caller copies them.
+pub(crate) fn joined(parts: &[&Array], axis: usize, shape: &[usize]) -> Outcome<Option<Array>> {
+    let Some(first) = parts.first() else { return Ok(None) };
+    let here = |part: &&Array| part.data().computed().is_some_and(|storage| storage.here().is_some());
+    let Some(scalar) = first.scalar().filter(|_| !parts.iter().all(here)) else { return Ok(None) };
+    let bytes = byte_count(first.element(), shape)?;
+    if bytes < WORTH_A_KERNEL || bytes / scalar.size() > MAX_EXTENT {
+        return Ok(None);
+    }
+    let site = Site::current();
+    let mut storage = Storage::unset(bytes);
+    let whole = with_lanes(first.element(), shape);
+    let mut start = 0;
+    for part in parts {
+        let own = with_lanes(part.element(), part.shape());
+        let mut axes: Vec<Along> = (0..own.len()).map(Along::all).collect();
+        axes[axis].start = start;
+        start += own[axis];
+        if own.contains(&0) {
+            continue;
+        }
+        let at = lattice(&whole, &axes, &own);
+        let kept = at.strides.iter().zip(&own).filter(|(_, len)| **len != 1);
+        let place = Part { offset: at.offset, strides: kept.map(|(stride, _)| *stride).collect() };
+        let (plan, element) = Plan::into_part(&Operand::Array((*part).clone(), own.clone()), &own, place, &site)?;
+        let extent = [(bytes / scalar.size()) as u32];
+        fill(&plan, element, (scalar, &own), &site, (&mut storage, &extent), false)?;
+    }
+    Array::with_storage(first.element().clone(), shape, storage).map(Some)
+}
