@@ -2,9 +2,8 @@
 
 use crate::ir::def::{BinOp, Place, Ty};
 use crate::ir::def::{Function, Layout};
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
-use crate::lang::scalar::{Scalar, dynamic};
+use crate::lang::ops::{AtomicOp, BarrierKind, Family, MathFn, Row, UnaryOp, WarpOp};
+use crate::lang::scalar::Scalar;
 
 pub const BOOL: Ty = Ty::Scalar(Scalar::Bool);
 pub const I32: Ty = Ty::Scalar(Scalar::I32);
@@ -62,28 +61,22 @@ pub(crate) fn binary(op: BinOp, left: Ty, right: Ty) -> Result<Ty, String> {
     Ok(if op.is_comparison() { left.with_scalar(Scalar::Bool) } else { left })
 }
 
-fn math_takes(function: MathFn, s: Scalar) -> bool {
-    use MathFn::*;
-    match function {
-        Min | Max | Abs | Clamp | Sign => s.is_num(),
-        Popcount | Clz | Ctz | ReverseBits | MulHi | WrappingAdd | WrappingSub | WrappingMul | WrappingNeg
-        | SaturatingAdd | SaturatingSub => s.is_int(),
-        _ => s.is_float(),
+fn family_takes(family: Family, s: Scalar) -> bool {
+    match family {
+        Family::Numbers => s.is_num(),
+        Family::Integers => s.is_int(),
+        Family::Floats | Family::Tests | Family::Approximations | Family::Powers => s.is_float(),
     }
 }
 
 pub(crate) fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
-    let called = Builtin::Math(function).name();
-    let arity = dynamic::arity(function);
+    let &Row { name: called, arity, family, .. } = function.row();
     need(args.len() == arity, || format!("{called} takes {arity} arguments, not {}", args.len()))?;
     let Some(&first) = args.first() else { return Err(format!("{called} without arguments")) };
-    need(args.iter().all(|&a| a == first) && math_takes(function, first.scalar()), || {
+    need(args.iter().all(|&a| a == first) && family_takes(family, first.scalar()), || {
         format!("{called} of {}", args.iter().map(|&a| name(a)).collect::<Vec<_>>().join(", "))
     })?;
-    Ok(match function {
-        MathFn::IsNan | MathFn::IsInf | MathFn::IsFinite => first.with_scalar(Scalar::Bool),
-        _ => first,
-    })
+    Ok(if family == Family::Tests { first.with_scalar(Scalar::Bool) } else { first })
 }
 
 pub(crate) fn select(cond: Ty, then: Ty, other: Ty) -> Result<Ty, String> {

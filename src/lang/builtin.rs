@@ -4,7 +4,7 @@
 //! Signatures use the language's own syntax: `T: Num` is a scalar type parameter. If [`Entry::elementwise`] is set, parameters
 //! of type `T` also accept vectors, and on the host arrays (elementwise, with broadcasting).
 
-use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, TextFn, WarpOp};
+use crate::lang::ops::{AtomicOp, BarrierKind, Family, MathFn, Row, TextFn, WarpOp};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
@@ -107,6 +107,7 @@ pub(crate) enum Group {
     Script,
 }
 
+#[derive(Clone, Copy)]
 pub struct Entry {
     pub builtin: Builtin,
     pub name: &'static str,
@@ -135,15 +136,9 @@ impl Builtin {
     }
 }
 
-use Builtin::Math;
 use Group::*;
-use MathFn as F;
 use TextFn as T;
 use Worlds::*;
-
-const fn math(f: MathFn, name: &'static str, group: Group, signature: &'static str, doc: &'static str) -> Entry {
-    Entry { builtin: Math(f), name, group, worlds: Both, elementwise: true, signature, doc }
-}
 
 const fn item(
     b: Builtin,
@@ -160,10 +155,6 @@ const fn text(f: TextFn, name: &'static str, signature: &'static str, doc: &'sta
     item(Builtin::Text(f), name, Group::Text, Host, signature, doc)
 }
 
-const FLOAT: &str = "<T: Float>(x: T) -> T";
-const FLOAT2: &str = "<T: Float>(x: T, y: T) -> T";
-const INT: &str = "<T: Int>(x: T) -> T";
-const INT2: &str = "<T: Int>(x: T, y: T) -> T";
 const IDX3: &str = ": i32x3";
 const ATOMIC_NUM: &str = "<T: Num>(place: T, value: T) -> T";
 const ATOMIC_INT: &str = "<T: Int>(place: T, value: T) -> T";
@@ -172,68 +163,32 @@ const VOTE: &str = "(p: bool, among: u32 = all) -> bool";
 const REDUCE_NUM: &str = "<T: Num>(v: T, among: u32 = all) -> T";
 const REDUCE_INT: &str = "<T: Int>(v: T, among: u32 = all) -> T";
 
+/// All builtins: the mathematical functions, then the others.
+pub static TABLE: &[Entry] = &table();
+
+const fn table() -> [Entry; MathFn::TABLE.len() + OTHERS.len()] {
+    let functions = MathFn::TABLE.len();
+    let mut all = [OTHERS[0]; MathFn::TABLE.len() + OTHERS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < functions { math(&MathFn::TABLE[at]) } else { OTHERS[at - functions] };
+        at += 1;
+    }
+    all
+}
+
+const fn math(row: &Row) -> Entry {
+    let group = match row.family {
+        Family::Numbers => Arithmetic,
+        Family::Integers => Integer,
+        Family::Floats | Family::Tests | Family::Approximations | Family::Powers => Float,
+    };
+    let Row { function, name, signature, doc, .. } = *row;
+    Entry { builtin: Builtin::Math(function), name, group, worlds: Both, elementwise: true, signature, doc }
+}
+
 #[rustfmt::skip]
-pub static TABLE: &[Entry] = &[
-    // Arithmetic on every number
-    math(F::Min, "min", Arithmetic, "<T: Num>(x: T, y: T) -> T", "The smaller one; of a NaN and a number, the number. On the host `min(x)` is the smallest element of an array, `min(x, axis = k)` along one axis."),
-    math(F::Max, "max", Arithmetic, "<T: Num>(x: T, y: T) -> T", "The larger one; of a NaN and a number, the number. On the host `max(x)` is the largest element of an array, `max(x, axis = k)` along one axis."),
-    math(F::Abs, "abs", Arithmetic, "<T: Num>(x: T) -> T", "The absolute value. Of the smallest signed integer: itself."),
-    math(F::Clamp, "clamp", Arithmetic, "<T: Num>(x: T, low: T, high: T) -> T", "`min(max(x, low), high)`."),
-    math(F::Sign, "sign", Arithmetic, "<T: Num>(x: T) -> T", "-1, 0 or 1 with the sign of `x`; NaN and signed zeros stay."),
-    // Float, exact
-    math(F::Sqrt, "sqrt", Float, FLOAT, "The square root, correctly rounded."),
-    math(F::Fma, "fma", Float, "<T: Float>(x: T, y: T, z: T) -> T", "`x * y + z` with one rounding."),
-    math(F::Floor, "floor", Float, FLOAT, "The largest integer that is not above `x`."),
-    math(F::Ceil, "ceil", Float, FLOAT, "The smallest integer that is not below `x`."),
-    math(F::Round, "round", Float, FLOAT, "The nearest integer; halves go to the even one."),
-    math(F::Trunc, "trunc", Float, FLOAT, "`x` without its fraction."),
-    math(F::Fract, "fract", Float, FLOAT, "`x - floor(x)`."),
-    math(F::Copysign, "copysign", Float, FLOAT2, "`x` with the sign of `y`."),
-    math(F::IsNan, "isnan", Float, "<T: Float>(x: T) -> bool", "Whether `x` is not a number."),
-    math(F::IsInf, "isinf", Float, "<T: Float>(x: T) -> bool", "Whether `x` is an infinity."),
-    math(F::IsFinite, "isfinite", Float, "<T: Float>(x: T) -> bool", "Whether `x` is neither NaN nor an infinity."),
-    // Float, within documented ULPs
-    math(F::Rsqrt, "rsqrt", Float, FLOAT, "`1 / sqrt(x)`."),
-    math(F::Cbrt, "cbrt", Float, FLOAT, "The cube root."),
-    math(F::Exp, "exp", Float, FLOAT, "e to the power of `x`."),
-    math(F::Exp2, "exp2", Float, FLOAT, "2 to the power of `x`."),
-    math(F::Exp10, "exp10", Float, FLOAT, "10 to the power of `x`."),
-    math(F::Expm1, "expm1", Float, FLOAT, "`exp(x) - 1`, exact near 0."),
-    math(F::Log, "log", Float, FLOAT, "The natural logarithm."),
-    math(F::Log2, "log2", Float, FLOAT, "The logarithm to base 2."),
-    math(F::Log10, "log10", Float, FLOAT, "The logarithm to base 10."),
-    math(F::Log1p, "log1p", Float, FLOAT, "`log(1 + x)`, exact near 0."),
-    math(F::Sin, "sin", Float, FLOAT, "The sine of an angle in radians."),
-    math(F::Cos, "cos", Float, FLOAT, "The cosine of an angle in radians."),
-    math(F::Tan, "tan", Float, FLOAT, "The tangent of an angle in radians."),
-    math(F::Asin, "asin", Float, FLOAT, "The angle whose sine is `x`."),
-    math(F::Acos, "acos", Float, FLOAT, "The angle whose cosine is `x`."),
-    math(F::Atan, "atan", Float, FLOAT, "The angle whose tangent is `x`."),
-    math(F::Atan2, "atan2", Float, "<T: Float>(y: T, x: T) -> T", "The angle of the point (x, y), from -pi to pi."),
-    math(F::Sinh, "sinh", Float, FLOAT, "The hyperbolic sine."),
-    math(F::Cosh, "cosh", Float, FLOAT, "The hyperbolic cosine."),
-    math(F::Tanh, "tanh", Float, FLOAT, "The hyperbolic tangent."),
-    math(F::Asinh, "asinh", Float, FLOAT, "The inverse of `sinh`."),
-    math(F::Acosh, "acosh", Float, FLOAT, "The inverse of `cosh`."),
-    math(F::Atanh, "atanh", Float, FLOAT, "The inverse of `tanh`."),
-    math(F::Hypot, "hypot", Float, FLOAT2, "`sqrt(x*x + y*y)` without overflow."),
-    math(F::Pow, "pow", Float, FLOAT2, "`x` to the power of `y`."),
-    math(F::Erf, "erf", Float, FLOAT, "The error function."),
-    math(F::Erfc, "erfc", Float, FLOAT, "`1 - erf(x)`, exact for large `x`."),
-    math(F::Lgamma, "lgamma", Float, FLOAT, "The logarithm of the absolute value of the gamma function."),
-    math(F::Tgamma, "tgamma", Float, FLOAT, "The gamma function."),
-    // Integers
-    math(F::Popcount, "popcount", Integer, INT, "How many bits are set."),
-    math(F::Clz, "clz", Integer, INT, "How many zero bits lead."),
-    math(F::Ctz, "ctz", Integer, INT, "How many zero bits trail."),
-    math(F::ReverseBits, "reverse_bits", Integer, INT, "The bits in reverse order."),
-    math(F::MulHi, "mul_hi", Integer, INT2, "The high half of the double-width product."),
-    math(F::WrappingAdd, "wrapping_add", Integer, INT2, "Addition modulo 2^bits; never an overflow fault."),
-    math(F::WrappingSub, "wrapping_sub", Integer, INT2, "Subtraction modulo 2^bits."),
-    math(F::WrappingMul, "wrapping_mul", Integer, INT2, "Multiplication modulo 2^bits."),
-    math(F::WrappingNeg, "wrapping_neg", Integer, INT, "Negation modulo 2^bits."),
-    math(F::SaturatingAdd, "saturating_add", Integer, INT2, "Addition that stops at the type's limits."),
-    math(F::SaturatingSub, "saturating_sub", Integer, INT2, "Subtraction that stops at the type's limits."),
+const OTHERS: &[Entry] = &[
     // Values and shapes
     Entry { builtin: Builtin::Select, name: "select", group: Value, worlds: Both, elementwise: true, signature: "<T: Any>(cond: bool, then: T, other: T) -> T", doc: "`then` where `cond` holds, else `other`; both are evaluated." },
     item(Builtin::CeilDiv, "ceil_div", Integer, Both, "<T: Int>(x: T, y: T) -> T", "`x / y` rounded up, for `x >= 0` and `y > 0`: how many blocks of `y` cover `x`."),

@@ -1,5 +1,7 @@
 //! Operators and functions by name. Their semantics is in [`scalar`](super::scalar).
 
+use super::functions::math_functions;
+
 /// A binary operator as written in source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinaryOp {
@@ -80,109 +82,88 @@ pub enum UnaryOp {
     Not,
 }
 
-/// Pure functions of one to three scalars (or vectors, elementwise), available on host and device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MathFn {
-    // Num
-    Min,
-    Max,
-    Abs,
-    Clamp,
-    Sign,
-    // Float, exact (correctly rounded)
-    Sqrt,
-    Fma,
-    Floor,
-    Ceil,
-    Round,
-    Trunc,
-    Fract,
-    Copysign,
-    IsNan,
-    IsInf,
-    IsFinite,
-    // Float, within a documented number of ULPs
-    Rsqrt,
-    Cbrt,
-    Exp,
-    Exp2,
-    Exp10,
-    Expm1,
-    Log,
-    Log2,
-    Log10,
-    Log1p,
-    Sin,
-    Cos,
-    Tan,
-    Asin,
-    Acos,
-    Atan,
-    Atan2,
-    Sinh,
-    Cosh,
-    Tanh,
-    Asinh,
-    Acosh,
-    Atanh,
-    Hypot,
-    Pow,
-    Erf,
-    Erfc,
-    Lgamma,
-    Tgamma,
-    // Int
-    Popcount,
-    Clz,
-    Ctz,
-    ReverseBits,
-    /// The high half of the product.
-    MulHi,
-    WrappingAdd,
-    WrappingSub,
-    WrappingMul,
-    WrappingNeg,
-    SaturatingAdd,
-    SaturatingSub,
+/// Which operands a [`MathFn`] takes, and what it gives: the sections of the table in [`functions`](super::functions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Of numbers, exact.
+    Numbers,
+    /// Of floats, correctly rounded.
+    Floats,
+    /// Of floats, with a `bool` as result.
+    Tests,
+    /// Of floats, within a documented number of ULPs.
+    Approximations,
+    /// As [`Family::Approximations`]; as an operator also of integers.
+    Powers,
+    /// Of integers.
+    Integers,
 }
 
+/// What is known of a [`MathFn`], apart from its arithmetic.
+pub struct Row {
+    pub function: MathFn,
+    pub name: &'static str,
+    pub family: Family,
+    /// The number of operands, which all have one type.
+    pub arity: usize,
+    /// The text after the name, in the language's own syntax.
+    pub(crate) signature: &'static str,
+    /// In simple operations: 1, 6 (about a division) or 100 (many).
+    pub(crate) cost: usize,
+    /// CUDA's name of a function of `double`, or its names of functions of 32 and 64 bits; empty where there are none.
+    pub(crate) cuda: &'static [&'static str],
+    pub(crate) doc: &'static str,
+}
+
+/// Writes the signature of a function.
+macro_rules! signature {
+    (Numbers $params:tt) => { signature!("Num", "T", $params) };
+    (Integers $params:tt) => { signature!("Int", "T", $params) };
+    (Tests $params:tt) => { signature!("Float", "bool", $params) };
+    ($floats:ident $params:tt) => { signature!("Float", "T", $params) };
+    ($class:literal, $result:literal, ($first:ident $(, $more:ident)*)) => {
+        concat!("<T: ", $class, ">(", stringify!($first), ": T" $(, ", ", stringify!($more), ": T")*, ") -> ", $result)
+    };
+}
+
+/// Declares the functions and their rows.
+macro_rules! declare {
+    ([] $($family:ident { $(
+        $variant:ident $name:literal ($($param:ident),*) $method:ident {$($by:tt)*} $cost:literal [$($cuda:literal),*] $doc:literal;
+    )* })*) => {
+        /// Pure functions of one to three scalars (or vectors, elementwise), available on host and device.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum MathFn {
+            $($(#[doc = $doc] $variant,)*)*
+        }
+
+        impl MathFn {
+            /// The functions with what is known of them, in the order of their declaration.
+            pub const TABLE: &[Row] = &[$($(Row {
+                function: MathFn::$variant,
+                name: $name,
+                family: Family::$family,
+                arity: [$(stringify!($param)),*].len(),
+                signature: signature!($family ($($param),*)),
+                cost: $cost,
+                cuda: &[$($cuda),*],
+                doc: $doc,
+            },)*)*];
+        }
+    };
+}
+
+math_functions!(declare);
+
 impl MathFn {
+    pub fn row(self) -> &'static Row {
+        &MathFn::TABLE[self as usize]
+    }
+
     /// Whether the result is correctly rounded (or not rounded) on every device; other functions may differ by some ULPs between
     /// devices.
     pub(crate) fn is_exact(self) -> bool {
-        use MathFn::*;
-        !matches!(
-            self,
-            Rsqrt
-                | Cbrt
-                | Exp
-                | Exp2
-                | Exp10
-                | Expm1
-                | Log
-                | Log2
-                | Log10
-                | Log1p
-                | Sin
-                | Cos
-                | Tan
-                | Asin
-                | Acos
-                | Atan
-                | Atan2
-                | Sinh
-                | Cosh
-                | Tanh
-                | Asinh
-                | Acosh
-                | Atanh
-                | Hypot
-                | Pow
-                | Erf
-                | Erfc
-                | Lgamma
-                | Tgamma
-        )
+        !matches!(self.row().family, Family::Approximations | Family::Powers)
     }
 }
 

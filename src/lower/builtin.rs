@@ -9,7 +9,7 @@ use crate::check::typed::{self, Expr, Type};
 use crate::ir::def::{Axis, BinOp, ExprId, ExprKind, Id3, Scalar, Scope, StmtKind, Ty};
 use crate::ir::typing;
 use crate::lang::builtin::Builtin;
-use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, WarpOp};
+use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, Family, MathFn, WarpOp};
 use crate::lang::scalar::{Value, dynamic};
 
 const I32: Ty = Ty::Scalar(Scalar::I32);
@@ -300,7 +300,7 @@ struct WarpAt {
 pub(crate) fn result_type(builtin: Builtin, args: &[Type]) -> Option<Type> {
     let widest = || args.iter().find(|ty| matches!(ty, Type::Vector(..))).or(args.first()).cloned();
     match builtin {
-        Builtin::Math(MathFn::IsNan | MathFn::IsInf | MathFn::IsFinite) => match args.first()? {
+        Builtin::Math(function) if function.row().family == Family::Tests => match args.first()? {
             Type::Scalar(_) => Some(Type::Scalar(Scalar::Bool)),
             Type::Vector(_, n) => Some(Type::Vector(Scalar::Bool, *n)),
             _ => None,

@@ -91,13 +91,8 @@ fn spend(budget: &mut u32, cost: u32) -> bool {
 
 /// Returns the cost of a builtin that never faults and is cheap.
 fn cheap(builtin: Builtin) -> Option<u32> {
-    use MathFn::*;
     match builtin {
-        Builtin::Math(
-            Min | Max | Abs | Clamp | Sign | Fma | Floor | Ceil | Round | Trunc | Fract | Copysign | IsNan | IsInf
-            | IsFinite | Popcount | Clz | Ctz | ReverseBits | MulHi | WrappingAdd | WrappingSub | WrappingMul
-            | WrappingNeg | SaturatingAdd | SaturatingSub,
-        ) => Some(1),
+        Builtin::Math(function) => (function.row().cost == 1).then_some(1),
         Builtin::Select => Some(1),
         Builtin::Bitcast | Builtin::Len | Builtin::Shape => Some(0),
         Builtin::Dot => Some(3),

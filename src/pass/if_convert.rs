@@ -9,7 +9,6 @@ use super::edit::{self, Faults, may_fault, may_fault_checked};
 use crate::base::source::Span;
 use crate::base::stop;
 use crate::ir::def::*;
-use crate::lang::ops::MathFn;
 
 /// The largest cost of both sides together.
 const MAX_OPERATIONS: usize = 12;
@@ -104,13 +103,7 @@ fn cost(function: &Function, id: ExprId) -> usize {
         ExprKind::Read(_) | ExprKind::Extract { .. } | ExprKind::Compose(_) | ExprKind::Bitcast(_) => 0,
         ExprKind::Binary { op: BinOp::Div | BinOp::Rem, .. } => 6 * lanes,
         ExprKind::Binary { op: BinOp::Pow, .. } => 100,
-        ExprKind::Math { function, .. } => match function {
-            MathFn::Min | MathFn::Max | MathFn::Abs | MathFn::Clamp | MathFn::Fma | MathFn::Copysign => lanes,
-            MathFn::IsNan | MathFn::IsInf | MathFn::IsFinite | MathFn::Floor | MathFn::Ceil | MathFn::Trunc => lanes,
-            MathFn::WrappingAdd | MathFn::WrappingSub | MathFn::WrappingMul | MathFn::WrappingNeg => lanes,
-            MathFn::Sqrt => 6 * lanes,
-            _ => 100,
-        },
+        ExprKind::Math { function, .. } => function.row().cost * lanes,
         _ => lanes,
     }
 }

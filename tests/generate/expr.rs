@@ -2,7 +2,7 @@
 
 use clk_lang::ir::def::*;
 use clk_lang::ir::typing;
-use clk_lang::lang::ops::{MathFn, UnaryOp};
+use clk_lang::lang::ops::{Family, MathFn, UnaryOp};
 use clk_lang::lang::scalar::{Scalar, Value, dynamic};
 
 use super::{Generator, Readable};
@@ -12,59 +12,12 @@ const COMPARISONS: [BinOp; 6] = [BinOp::Eq, BinOp::Ne, BinOp::Lt, BinOp::Le, Bin
 const BITWISE: [BinOp; 3] = [BinOp::And, BinOp::Or, BinOp::Xor];
 const SHIFTS: [BinOp; 2] = [BinOp::Shl, BinOp::Shr];
 
-const NUMBER_FUNCTIONS: [MathFn; 5] = [MathFn::Min, MathFn::Max, MathFn::Abs, MathFn::Clamp, MathFn::Sign];
-const INTEGER_FUNCTIONS: [MathFn; 11] = [
-    MathFn::Popcount,
-    MathFn::Clz,
-    MathFn::Ctz,
-    MathFn::ReverseBits,
-    MathFn::MulHi,
-    MathFn::WrappingAdd,
-    MathFn::WrappingSub,
-    MathFn::WrappingMul,
-    MathFn::WrappingNeg,
-    MathFn::SaturatingAdd,
-    MathFn::SaturatingSub,
-];
-const FLOAT_FUNCTIONS: [MathFn; 37] = [
-    MathFn::Sqrt,
-    MathFn::Fma,
-    MathFn::Floor,
-    MathFn::Ceil,
-    MathFn::Round,
-    MathFn::Trunc,
-    MathFn::Fract,
-    MathFn::Copysign,
-    MathFn::Rsqrt,
-    MathFn::Cbrt,
-    MathFn::Exp,
-    MathFn::Exp2,
-    MathFn::Exp10,
-    MathFn::Expm1,
-    MathFn::Log,
-    MathFn::Log2,
-    MathFn::Log10,
-    MathFn::Log1p,
-    MathFn::Sin,
-    MathFn::Cos,
-    MathFn::Tan,
-    MathFn::Asin,
-    MathFn::Acos,
-    MathFn::Atan,
-    MathFn::Atan2,
-    MathFn::Sinh,
-    MathFn::Cosh,
-    MathFn::Tanh,
-    MathFn::Asinh,
-    MathFn::Acosh,
-    MathFn::Atanh,
-    MathFn::Hypot,
-    MathFn::Pow,
-    MathFn::Erf,
-    MathFn::Erfc,
-    MathFn::Lgamma,
-    MathFn::Tgamma,
-];
+const OF_FLOATS: [Family; 3] = [Family::Floats, Family::Approximations, Family::Powers];
+
+/// Returns the functions of some families.
+fn functions(of: &[Family]) -> Vec<MathFn> {
+    MathFn::TABLE.iter().filter(|row| of.contains(&row.family)).map(|row| row.function).collect()
+}
 
 impl Generator {
     pub(super) fn constant(&mut self, ty: Ty) -> ExprId {
@@ -173,8 +126,8 @@ impl Generator {
                     self.b.binary(op, x, amount)
                 }
                 2 => self.divide(ty, x, depth, uniform),
-                3 => self.function_of(&INTEGER_FUNCTIONS, ty, x, depth, uniform),
-                4 => self.function_of(&NUMBER_FUNCTIONS, ty, x, depth, uniform),
+                3 => self.function_of(&functions(&[Family::Integers]), ty, x, depth, uniform),
+                4 => self.function_of(&functions(&[Family::Numbers]), ty, x, depth, uniform),
                 _ => {
                     let y = self.expr(ty, depth, uniform);
                     let op = match self.random.below(10) {
@@ -188,8 +141,8 @@ impl Generator {
         } else {
             match self.random.below(6) {
                 0 => self.b.unary(UnaryOp::Neg, x),
-                1 => self.function_of(&FLOAT_FUNCTIONS, ty, x, depth, uniform),
-                2 => self.function_of(&NUMBER_FUNCTIONS, ty, x, depth, uniform),
+                1 => self.function_of(&functions(&OF_FLOATS), ty, x, depth, uniform),
+                2 => self.function_of(&functions(&[Family::Numbers]), ty, x, depth, uniform),
                 _ => {
                     let y = self.expr(ty, depth, uniform);
                     let op = match self.random.below(8) {
@@ -248,7 +201,7 @@ impl Generator {
     fn function_of(&mut self, functions: &[MathFn], ty: Ty, x: ExprId, depth: usize, uniform: bool) -> ExprId {
         let function = self.random.pick(functions);
         let mut args = vec![x];
-        while args.len() < dynamic::arity(function) {
+        while args.len() < function.row().arity {
             let arg = self.expr(ty, depth, uniform);
             // The sign of a NaN is unspecified.
             args.push(if function == MathFn::Copysign { self.no_nan(arg) } else { arg });

@@ -9,21 +9,21 @@ use crate::host::ops::operand::{Operands, common_scalar, undefined};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
-use crate::lang::ops::MathFn;
-use crate::lang::scalar::{Scalar, dynamic};
+use crate::lang::ops::{Family, MathFn};
+use crate::lang::scalar::Scalar;
 
 /// Applies a function of scalars elementwise. (`min` and `max` of one array are [`reduce`](mod@super::reduce).)
 pub fn math(function: MathFn, args: &[Value]) -> Outcome<Value> {
     let what = format!("`{}`", Builtin::Math(function).name());
     let values: Vec<&Value> = args.iter().collect();
-    let arity = dynamic::arity(function);
+    let arity = function.row().arity;
     if values.len() != arity {
         return Err(Problem::new("E0541", format!("{what} takes {arity} arguments, not {}", values.len())));
     }
     // If all arguments are untyped literals, a function of floats takes them as floats.
     let settled;
     let values = match common_scalar(&values) {
-        None if is_float_only(function) => {
+        None if !matches!(function.row().family, Family::Numbers | Family::Integers) => {
             settled = args.iter().map(float_default).collect::<Vec<_>>();
             settled.iter().collect()
         }
@@ -31,11 +31,6 @@ pub fn math(function: MathFn, args: &[Value]) -> Outcome<Value> {
     };
     let operands = Operands::new(&values, &what)?;
     apply(Op::Math(function), operands, &ARGUMENTS, || undefined(&what, &values))
-}
-
-fn is_float_only(function: MathFn) -> bool {
-    let entry = Builtin::Math(function).entry();
-    entry.signature.starts_with("<T: Float>")
 }
 
 fn float_default(value: &Value) -> Value {

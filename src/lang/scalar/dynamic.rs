@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::{Element, Float, Integer, Logic, Number, Scalar, Value};
+use crate::lang::functions::math_functions;
 use crate::lang::ops::{AtomicOp, BinaryOp, MathFn, UnaryOp};
 use crate::{with_element, with_float, with_integer, with_logic, with_number};
 
@@ -105,115 +106,51 @@ pub fn unary(op: UnaryOp, value: Value) -> Outcome {
 /// Evaluates a mathematical function on scalars of one type.
 pub fn math(function: MathFn, args: &[Value]) -> Outcome {
     let (first, rest) = args.split_first().ok_or(Failure::Undefined)?;
-    if args.len() != arity(function) || rest.iter().any(|v| v.ty != first.ty) {
+    if args.len() != function.row().arity || rest.iter().any(|v| v.ty != first.ty) {
         return Err(Failure::Undefined);
     }
     // Unused arguments are filled with the first one.
     let at = |i: usize| args.get(i).unwrap_or(first).bits;
-    let (x, y, z) = (at(0), at(1), at(2));
-    with_number!(first.ty, T => {
-        if let Some(value) = number_function(function, T::from_raw(x), T::from_raw(y), T::from_raw(z)) {
-            return Ok(Value::of(value));
-        }
-    }, bool => return Err(Failure::Undefined));
-    let value = with_float!(first.ty,
-        T => float_function(function, T::from_raw(x), T::from_raw(y), T::from_raw(z)),
-        _ => with_integer!(first.ty, T => integer_function(function, T::from_raw(x), T::from_raw(y)), _ => None));
+    let bits = [at(0), at(1), at(2)];
+    let value = with_number!(first.ty, T => {
+        let args = &bits.map(T::from_raw)[..args.len()];
+        numbers(function, args).or_else(|| powers(function, args))
+    }, bool => None);
+    let value = value.or_else(|| {
+        with_float!(first.ty,
+            T => {
+                let args = &bits.map(T::from_raw)[..args.len()];
+                floats(function, args).or_else(|| tests(function, args)).or_else(|| approximations(function, args))
+            },
+            _ => with_integer!(first.ty, T => integers(function, &bits.map(T::from_raw)[..args.len()]), _ => None))
+    });
     value.ok_or(Failure::Undefined)
 }
 
-/// Returns the number of arguments of a function.
-pub fn arity(function: MathFn) -> usize {
-    use MathFn::*;
-    match function {
-        Clamp | Fma => 3,
-        Min | Max | Copysign | Atan2 | Hypot | Pow => 2,
-        MulHi | WrappingAdd | WrappingSub | WrappingMul | SaturatingAdd | SaturatingSub => 2,
-        Abs | Sign | Sqrt | Floor | Ceil | Round | Trunc | Fract | IsNan | IsInf | IsFinite => 1,
-        Rsqrt | Cbrt | Exp | Exp2 | Exp10 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan => 1,
-        Asin | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh => 1,
-        Erf | Erfc | Lgamma | Tgamma | Popcount | Clz | Ctz | ReverseBits | WrappingNeg => 1,
-    }
+/// Writes the functions that evaluate the families of the table.
+macro_rules! evaluate {
+    ([] $($family:ident $rows:tt)*) => {
+        $(evaluate!(@ $family $rows);)*
+    };
+    (@ Numbers $rows:tt) => { evaluate!(numbers Number $rows); };
+    (@ Powers $rows:tt) => { evaluate!(powers Number $rows); };
+    (@ Floats $rows:tt) => { evaluate!(floats Float $rows); };
+    (@ Tests $rows:tt) => { evaluate!(tests Float $rows); };
+    (@ Approximations $rows:tt) => { evaluate!(approximations Float $rows); };
+    (@ Integers $rows:tt) => { evaluate!(integers Integer $rows); };
+    ($name:ident $trait:ident { $(
+        $variant:ident $n:literal ($first:ident $(, $more:ident)*) $method:ident $by:tt $cost:literal $cuda:tt $doc:literal;
+    )* }) => {
+        fn $name<T: $trait>(function: MathFn, args: &[T]) -> Option<Value> {
+            Some(match (function, args) {
+                $((MathFn::$variant, &[$first $(, $more)*]) => Value::of($first.$method($($more),*)),)*
+                _ => return None,
+            })
+        }
+    };
 }
 
-fn number_function<T: Number>(function: MathFn, x: T, y: T, z: T) -> Option<T> {
-    use MathFn::*;
-    Some(match function {
-        Min => x.op_min(y),
-        Max => x.op_max(y),
-        Abs => x.op_abs(),
-        Clamp => x.op_clamp(y, z),
-        Sign => x.op_sign(),
-        Pow => x.op_pow(y),
-        _ => return None,
-    })
-}
-
-fn float_function<T: Float>(function: MathFn, x: T, y: T, z: T) -> Option<Value> {
-    use MathFn::*;
-    Some(Value::of(match function {
-        IsNan => return Some(Value::of(x.op_isnan())),
-        IsInf => return Some(Value::of(x.op_isinf())),
-        IsFinite => return Some(Value::of(x.op_isfinite())),
-        Sqrt => x.op_sqrt(),
-        Fma => x.op_fma(y, z),
-        Floor => x.op_floor(),
-        Ceil => x.op_ceil(),
-        Round => x.op_round(),
-        Trunc => x.op_trunc(),
-        Fract => x.op_fract(),
-        Copysign => x.op_copysign(y),
-        Rsqrt => x.op_rsqrt(),
-        Cbrt => x.op_cbrt(),
-        Exp => x.op_exp(),
-        Exp2 => x.op_exp2(),
-        Exp10 => x.op_exp10(),
-        Expm1 => x.op_expm1(),
-        Log => x.op_log(),
-        Log2 => x.op_log2(),
-        Log10 => x.op_log10(),
-        Log1p => x.op_log1p(),
-        Sin => x.op_sin(),
-        Cos => x.op_cos(),
-        Tan => x.op_tan(),
-        Asin => x.op_asin(),
-        Acos => x.op_acos(),
-        Atan => x.op_atan(),
-        Atan2 => x.op_atan2(y),
-        Sinh => x.op_sinh(),
-        Cosh => x.op_cosh(),
-        Tanh => x.op_tanh(),
-        Asinh => x.op_asinh(),
-        Acosh => x.op_acosh(),
-        Atanh => x.op_atanh(),
-        Hypot => x.op_hypot(y),
-        Erf => x.op_erf(),
-        Erfc => x.op_erfc(),
-        Lgamma => x.op_lgamma(),
-        Tgamma => x.op_tgamma(),
-        Min | Max | Abs | Clamp | Sign | Pow => return None,
-        Popcount | Clz | Ctz | ReverseBits | MulHi => return None,
-        WrappingAdd | WrappingSub | WrappingMul | WrappingNeg | SaturatingAdd | SaturatingSub => return None,
-    }))
-}
-
-fn integer_function<T: Integer>(function: MathFn, x: T, y: T) -> Option<Value> {
-    use MathFn::*;
-    Some(Value::of(match function {
-        Popcount => x.op_popcount(),
-        Clz => x.op_clz(),
-        Ctz => x.op_ctz(),
-        ReverseBits => x.op_reverse_bits(),
-        MulHi => x.op_mul_hi(y),
-        WrappingAdd => x.op_add(y),
-        WrappingSub => x.op_sub(y),
-        WrappingMul => x.op_mul(y),
-        WrappingNeg => x.op_neg(),
-        SaturatingAdd => x.op_saturating_add(y),
-        SaturatingSub => x.op_saturating_sub(y),
-        _ => return None,
-    }))
-}
+math_functions!(evaluate);
 
 /// Converts a value by the rules of [`super::Convert`].
 pub fn convert(to: Scalar, value: Value) -> Value {

@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 
 use super::{Convert, Scalar};
+use crate::lang::functions::math_functions;
 
 /// A scalar.
 pub trait Element: Convert + Copy + Default + PartialEq + Debug + Send + Sync + 'static {
@@ -106,6 +107,15 @@ pub trait Integer: Number + Logic {
     fn op_saturating_sub(self, other: Self) -> Self;
 }
 
+/// Declares the methods of the approximations of the table.
+macro_rules! approximations {
+    ([] $numbers:ident $_n:tt $floats:ident $_f:tt $tests:ident $_t:tt Approximations { $(
+        $variant:ident $name:literal ($first:ident $(, $more:ident)*) $method:ident $by:tt $cost:literal $cuda:tt $doc:literal;
+    )* } $($other:tt)*) => {
+        $(#[doc = $doc] fn $method(self $(, $more: Self)*) -> Self;)*
+    };
+}
+
 /// The floats. The accuracy of each function is documented in `math32` and `math64`; `f16` and `bf16` round the `f32` result.
 pub trait Float: Number {
     fn op_sqrt(self) -> Self;
@@ -126,37 +136,7 @@ pub trait Float: Number {
         self.op_sub(self.op_floor())
     }
 
-    fn op_rsqrt(self) -> Self;
-    fn op_cbrt(self) -> Self;
-    fn op_exp(self) -> Self;
-    fn op_exp2(self) -> Self;
-    fn op_exp10(self) -> Self;
-    fn op_expm1(self) -> Self;
-    fn op_log(self) -> Self;
-    fn op_log2(self) -> Self;
-    fn op_log10(self) -> Self;
-    fn op_log1p(self) -> Self;
-    fn op_sin(self) -> Self;
-    fn op_cos(self) -> Self;
-    fn op_tan(self) -> Self;
-    fn op_asin(self) -> Self;
-    fn op_acos(self) -> Self;
-    fn op_atan(self) -> Self;
-    /// `self` is y.
-    fn op_atan2(self, x: Self) -> Self;
-    fn op_sinh(self) -> Self;
-    fn op_cosh(self) -> Self;
-    fn op_tanh(self) -> Self;
-    fn op_asinh(self) -> Self;
-    fn op_acosh(self) -> Self;
-    fn op_atanh(self) -> Self;
-    fn op_hypot(self, other: Self) -> Self;
-    fn op_erf(self) -> Self;
-    fn op_erfc(self) -> Self;
-    /// Uses loops and tables, so it is not vectorized.
-    fn op_lgamma(self) -> Self;
-    /// Uses loops and tables, so it is not vectorized.
-    fn op_tgamma(self) -> Self;
+    math_functions!(approximations);
 }
 
 /// `with_element!(scalar, T => body)`: evaluates the body with `T` as an alias of the Rust type of a [`Scalar`].

@@ -1,20 +1,26 @@
 //! `f32` and `f64`: the exact operations; the others are in `math32`, `trig32` and `math64`.
 
 use super::{Convert, Element, Float, Number, Scalar, math32, math64, trig32};
+use crate::lang::functions::math_functions;
 
+/// Defines the methods of the approximations of the table, by the functions for one of the types.
 macro_rules! by_module {
-    ($($name:ident $(($other:ident))? => $function:path,)*) => {
+    ([$ty:ident] $numbers:ident $_n:tt $floats:ident $_f:tt $tests:ident $_t:tt Approximations { $(
+        $variant:ident $name:literal ($first:ident $(, $more:ident)*) $method:ident {$f32:path, $f64:path} $cost:literal $cuda:tt $doc:literal;
+    )* } $($other:tt)*) => {
         $(
             #[inline(always)]
-            fn $name(self $(, $other: Self)?) -> Self {
-                $function(self $(, $other)?)
+            fn $method(self $(, $more: Self)*) -> Self {
+                by_module!($ty $f32, $f64)(self $(, $more)*)
             }
         )*
     };
+    (f32 $f32:path, $f64:path) => { $f32 };
+    (f64 $f32:path, $f64:path) => { $f64 };
 }
 
 macro_rules! float {
-    ($ty:ident, $signed:ident, $scalar:ident, $from:ident, $pow:path, { $($functions:tt)* }) => {
+    ($ty:ident, $signed:ident, $scalar:ident, $from:ident, $pow:path) => {
         impl Element for $ty {
             const SCALAR: Scalar = Scalar::$scalar;
 
@@ -162,69 +168,10 @@ macro_rules! float {
                 self.is_finite()
             }
 
-            by_module! { $($functions)* }
+            math_functions!(by_module $ty);
         }
     };
 }
 
-float!(f32, i32, F32, from_f32, math32::pow, {
-    op_rsqrt => math32::rsqrt,
-    op_cbrt => math32::cbrt,
-    op_exp => math32::exp,
-    op_exp2 => math32::exp2,
-    op_exp10 => math32::exp10,
-    op_expm1 => math32::expm1,
-    op_log => math32::log,
-    op_log2 => math32::log2,
-    op_log10 => math32::log10,
-    op_log1p => math32::log1p,
-    op_sin => trig32::sin,
-    op_cos => trig32::cos,
-    op_tan => trig32::tan,
-    op_asin => trig32::asin,
-    op_acos => trig32::acos,
-    op_atan => trig32::atan,
-    op_atan2(x) => trig32::atan2,
-    op_sinh => math32::sinh,
-    op_cosh => math32::cosh,
-    op_tanh => math32::tanh,
-    op_asinh => math32::asinh,
-    op_acosh => math32::acosh,
-    op_atanh => math32::atanh,
-    op_hypot(other) => math32::hypot,
-    op_erf => math32::erf,
-    op_erfc => math32::erfc,
-    op_lgamma => math32::lgamma,
-    op_tgamma => math32::tgamma,
-});
-
-float!(f64, i64, F64, from_f64, libm::pow, {
-    op_rsqrt => math64::rsqrt,
-    op_cbrt => libm::cbrt,
-    op_exp => libm::exp,
-    op_exp2 => libm::exp2,
-    op_exp10 => libm::exp10,
-    op_expm1 => libm::expm1,
-    op_log => libm::log,
-    op_log2 => libm::log2,
-    op_log10 => libm::log10,
-    op_log1p => libm::log1p,
-    op_sin => libm::sin,
-    op_cos => libm::cos,
-    op_tan => libm::tan,
-    op_asin => libm::asin,
-    op_acos => libm::acos,
-    op_atan => libm::atan,
-    op_atan2(x) => libm::atan2,
-    op_sinh => libm::sinh,
-    op_cosh => libm::cosh,
-    op_tanh => libm::tanh,
-    op_asinh => libm::asinh,
-    op_acosh => math64::acosh,
-    op_atanh => libm::atanh,
-    op_hypot(other) => libm::hypot,
-    op_erf => libm::erf,
-    op_erfc => libm::erfc,
-    op_lgamma => libm::lgamma,
-    op_tgamma => libm::tgamma,
-});
+float!(f32, i32, F32, from_f32, math32::pow);
+float!(f64, i64, F64, from_f64, libm::pow);

@@ -5,7 +5,8 @@
 
 use super::narrow::f64_to_odd_f32;
 pub use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-use super::{Convert, Element, Float, Number, Scalar, bf16, f16, math32};
+use super::{Convert, Element, Float, Number, Scalar, bf16, f16};
+use crate::lang::functions::math_functions;
 
 /// Returns the sum rounded to odd, for operands that do not overflow.
 #[inline(always)]
@@ -33,6 +34,15 @@ macro_rules! by_f32 {
                 $round($widen(self).$name($($widen($other))?))
             }
         )*
+    };
+}
+
+/// Defines the methods of the approximations of the table.
+macro_rules! approximations {
+    ([$widen:path, $round:path] $numbers:ident $_n:tt $floats:ident $_f:tt $tests:ident $_t:tt Approximations { $(
+        $variant:ident $name:literal ($first:ident $(, $more:ident)*) $method:ident $by:tt $cost:literal $cuda:tt $doc:literal;
+    )* } $($other:tt)*) => {
+        by_f32! { $widen, $round; $($method $(($more))*,)* }
     };
 }
 
@@ -90,18 +100,9 @@ macro_rules! half_float {
         }
 
         impl Float for $ty {
-            by_f32! { $widen, $round;
-                op_sqrt, op_floor, op_ceil, op_round, op_trunc, op_fract,
-                op_cbrt, op_exp, op_exp2, op_exp10, op_expm1, op_log, op_log2, op_log10, op_log1p,
-                op_sin, op_cos, op_tan, op_asin, op_acos, op_atan, op_atan2(x),
-                op_sinh, op_cosh, op_tanh, op_asinh, op_acosh, op_atanh,
-                op_hypot(other), op_erf, op_erfc, op_lgamma, op_tgamma,
-            }
+            by_f32! { $widen, $round; op_sqrt, op_floor, op_ceil, op_round, op_trunc, op_fract, }
 
-            #[inline(always)]
-            fn op_rsqrt(self) -> Self {
-                $round(math32::rsqrt($widen(self)))
-            }
+            math_functions!(approximations $widen, $round);
 
             #[inline(always)]
             fn op_fma(self, factor: Self, addend: Self) -> Self {

@@ -15,7 +15,7 @@ use super::helpers::{COMPONENTS, FUNCTION, Helpers};
 use super::print;
 use super::tree::Expr;
 use crate::ir::def::{BinOp, Scalar, Ty};
-use crate::lang::ops::{MathFn, UnaryOp};
+use crate::lang::ops::{Family, MathFn, UnaryOp};
 use crate::lang::scalar::{Value, format};
 
 fn is_half(s: Scalar) -> bool {
@@ -197,7 +197,7 @@ impl Helpers {
                 let bits = Expr::binary("|", magnitude, Expr::binary("&", y, Expr::atom("0x8000")));
                 Expr::Braces(self.scalar(s).into(), vec![Expr::call("u16", [bits])])
             }
-            (MathFn::IsNan | MathFn::IsInf | MathFn::IsFinite, _) => {
+            _ if function.row().family == Family::Tests => {
                 let args = args.into_iter().map(|x| self.widened(s, x)).collect();
                 self.float_math(function, s, args)
             }
@@ -219,6 +219,7 @@ impl Helpers {
     /// Returns a function of f32 or f64.
     fn float_math(&mut self, function: MathFn, s: Scalar, args: Vec<Expr>) -> Expr {
         use MathFn::*;
+        let row = function.row();
         let name = |name: &str| if s == Scalar::F64 { name.to_string() } else { format!("{name}f") };
         match function {
             Clamp => {
@@ -235,10 +236,10 @@ impl Helpers {
                 Some(x) => Expr::binary("-", x.clone(), Expr::call(name("floor"), [x])),
                 None => Expr::int(0),
             },
-            IsNan => Expr::call("isnan", args),
-            IsInf => Expr::call("isinf", args),
-            IsFinite => Expr::call("isfinite", args),
-            _ => Expr::call(name(float_name(function)), args),
+            _ => match (row.family, row.cuda.first()) {
+                (Family::Tests, Some(&own)) => Expr::call(own, args),
+                (_, own) => Expr::call(name(own.unwrap_or(&row.name)), args),
+            },
         }
     }
 
@@ -288,7 +289,6 @@ impl Helpers {
                 back(Expr::binary("-", Expr::binary(">", x.clone(), zero()), Expr::binary("<", x, zero())))
             }
             Sign => back(Expr::binary("!=", x, Expr::int(0))),
-            Popcount => back(Expr::call(name("__popc", "__popcll"), [raw(x)])),
             Clz if is_narrow(s) => back(Expr::binary("-", Expr::call("__clz", [raw(x)]), Expr::int(32 - bits))),
             Clz => back(Expr::call(name("__clz", "__clzll"), [x])),
             Ctz if is_narrow(s) => {
@@ -302,7 +302,6 @@ impl Helpers {
             ReverseBits if is_narrow(s) => {
                 back(Expr::binary(">>", Expr::call("__brev", [raw(x)]), Expr::int(32 - bits)))
             }
-            ReverseBits => back(Expr::call(name("__brev", "__brevll"), [raw(x)])),
             MulHi if is_narrow(s) => {
                 let (x, y) = if s == Scalar::U16 { (Expr::call("unsigned", [x]), y) } else { (x, y) };
                 back(Expr::binary(">>", Expr::binary("*", x, y), Expr::int(bits)))
@@ -321,7 +320,10 @@ impl Helpers {
             WrappingMul => self.binary(BinOp::Mul, s, x, y, known),
             WrappingNeg => self.unary(UnaryOp::Neg, s, x, known),
             SaturatingAdd | SaturatingSub => self.saturating(function, s, x, y),
-            _ => Expr::int(0),
+            _ => match *function.row().cuda {
+                [narrow, long] => back(Expr::call(name(narrow, long), [raw(x)])),
+                _ => Expr::int(0),
+            },
         }
     }
 
@@ -501,54 +503,4 @@ fn float_literal(value: Value) -> Expr {
     }
     let text = format::plain(value);
     Expr::atom(if single { format!("{text}f") } else { text })
-}
-
-/// Returns CUDA's name of a function of f64; that of f32 has the suffix `f`.
-fn float_name(function: MathFn) -> &'static str {
-    use MathFn::*;
-    match function {
-        Min => "fmin",
-        Max => "fmax",
-        Abs => "fabs",
-        Sqrt => "sqrt",
-        Fma => "fma",
-        Floor => "floor",
-        Ceil => "ceil",
-        // Rounds half to even.
-        Round => "rint",
-        Trunc => "trunc",
-        Copysign => "copysign",
-        Rsqrt => "rsqrt",
-        Cbrt => "cbrt",
-        Exp => "exp",
-        Exp2 => "exp2",
-        Exp10 => "exp10",
-        Expm1 => "expm1",
-        Log => "log",
-        Log2 => "log2",
-        Log10 => "log10",
-        Log1p => "log1p",
-        Sin => "sin",
-        Cos => "cos",
-        Tan => "tan",
-        Asin => "asin",
-        Acos => "acos",
-        Atan => "atan",
-        Atan2 => "atan2",
-        Sinh => "sinh",
-        Cosh => "cosh",
-        Tanh => "tanh",
-        Asinh => "asinh",
-        Acosh => "acosh",
-        Atanh => "atanh",
-        Hypot => "hypot",
-        Pow => "pow",
-        Erf => "erf",
-        Erfc => "erfc",
-        Lgamma => "lgamma",
-        Tgamma => "tgamma",
-        // Those without a CUDA function are handled elsewhere.
-        Clamp | Sign | Fract | IsNan | IsInf | IsFinite | Popcount | Clz | Ctz | ReverseBits | MulHi | WrappingAdd
-        | WrappingSub | WrappingMul | WrappingNeg | SaturatingAdd | SaturatingSub => "",
-    }
 }

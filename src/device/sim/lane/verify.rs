@@ -38,7 +38,6 @@ use rustc_hash::FxHashSet;
 use super::bounds::Definitions;
 use super::*;
 use crate::lang::ops::WarpOp;
-use crate::lang::scalar::dynamic::arity;
 
 /// Returns the first violation, as text.
 pub(crate) fn verify(region: &Region) -> Result<(), String> {
@@ -216,7 +215,7 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::Convert(from, to) => Of(vec![from.vector()], Some(to.vector())),
         Op::FromHalf | Op::ToHalf => Of(vec![V32], Some(V32)),
         Op::Call(_, e) if e != Elem::F32 => Wrong("a function of this type"),
-        Op::Call(function, e) => Of(vec![e.vector(); arity(function)], Some(e.vector())),
+        Op::Call(function, e) => Of(vec![e.vector(); function.row().arity], Some(e.vector())),
         Op::Select => Of(vec![Mask, vector(b), vector(b)], Some(vector(b))),
         Op::Compare(_, e) => Of(vec![e.vector(); 2], Some(Mask)),
         Op::MaskConst(_) | Op::Entered => Of(vec![], Some(Mask)),

@@ -55,7 +55,7 @@ impl Builder<'_> {
                 let Some(of) = scalar(first) else { return false };
                 let may_fail = self.checked && of.is_int() && matches!(function, MathFn::Pow | MathFn::Abs);
                 let zeros = [Value::zero(of); 3];
-                args.len() == dynamic::arity(function)
+                args.len() == function.row().arity
                     && !may_fail
                     && rest.iter().all(|arg| scalar(arg) == Some(of))
                     && dynamic::math(function, &zeros[..args.len()]).is_ok_and(|result| result.ty == ty)

@@ -323,7 +323,7 @@ impl World<'_> {
             Op::Convert(from, to) => dynamic::convert(scalar_of(to), typed(from, a)).bits,
             Op::Call(function, elem) => {
                 let args = [typed(elem, a), typed(elem, b)];
-                dynamic::math(function, &args[..dynamic::arity(function)]).unwrap().bits
+                dynamic::math(function, &args[..function.row().arity]).unwrap().bits
             }
             Op::MaskConst(all) => mask(all),
             Op::LanesOfMask => {
