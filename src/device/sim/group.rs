@@ -427,6 +427,33 @@ impl Group {
         lane < self.lanes && (info.full || in_range && unsafe { *lanes.add(lane) != 0 })
     }
 
+    /// Returns the lanes of a chunk of a mask, not 0 where they are in it.
+    #[inline(always)]
+    pub fn lanes_of(&self, mask: MaskId, chunk: usize) -> [u32; CHUNK] {
+        let info = self.masks[mask as usize];
+        // SAFETY: C2: the caller's mask is one of the code's, whose register exists.
+        let lanes: *const u32 = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
+        self.chunk_of(lanes, (info.lo as usize, info.hi as usize), info.full, chunk)
+    }
+
+    /// As [`Group::lanes_of`], of the current mask.
+    #[inline(always)]
+    pub fn active_lanes(&self, chunk: usize) -> [u32; CHUNK] {
+        self.chunk_of(self.mask, (self.lo, self.hi), self.full, chunk)
+    }
+
+    #[inline(always)]
+    fn chunk_of(&self, lanes: *const u32, (lo, hi): (usize, usize), full: bool, chunk: usize) -> [u32; CHUNK] {
+        if full {
+            return std::array::from_fn(|i| if chunk * CHUNK + i < self.lanes { !0 } else { 0 });
+        }
+        if !(lo..hi).contains(&chunk) {
+            return [0; CHUNK];
+        }
+        // SAFETY: G2: the chunk is one of the mask's, whose lanes that do not exist are 0.
+        unsafe { lanes.add(chunk * CHUNK).cast::<[u32; CHUNK]>().read_unaligned() }
+    }
+
     /// Returns the active lanes in ascending order.
     pub fn active(&self) -> impl Iterator<Item = usize> + '_ {
         (self.lo * CHUNK..(self.hi * CHUNK).min(self.lanes)).filter(|&l| self.is_active(l))

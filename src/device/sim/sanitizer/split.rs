@@ -29,12 +29,20 @@ impl Splits {
     }
 
     pub fn parted(&mut self, g: &Group, from: MaskId, span: u32, first: bool) {
+        if g.full {
+            return;
+        }
         let info = g.masks[from as usize];
-        for lane in info.lo as usize * CHUNK..(info.hi as usize * CHUNK).min(g.lanes) {
-            if g.has(from, lane) && !g.is_active(lane) && !(first && self.at[lane] != 0) {
-                self.at[lane] = span + 1;
-                self.any = true;
+        for chunk in info.lo as usize..info.hi as usize {
+            let (members, active) = (g.lanes_of(from, chunk), g.active_lanes(chunk));
+            let Some(at) = self.at.get_mut(chunk * CHUNK..(chunk + 1) * CHUNK) else { break };
+            let mut gone = false;
+            for i in 0..CHUNK {
+                let parts = members[i] != 0 && active[i] == 0 && !(first && at[i] != 0);
+                at[i] = if parts { span + 1 } else { at[i] };
+                gone |= parts;
             }
+            self.any |= gone;
         }
     }
 
@@ -44,9 +52,15 @@ impl Splits {
     }
 
     pub fn gathered(&mut self, g: &Group) {
-        if self.any {
-            g.active().for_each(|lane| self.at[lane] = 0);
+        if !self.any {
+            return;
         }
+        if g.full {
+            self.at.fill(0);
+            self.any = false;
+            return;
+        }
+        g.active().for_each(|lane| self.at[lane] = 0);
     }
 
     pub fn at(&self, lane: usize) -> Option<u32> {
