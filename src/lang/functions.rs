@@ -15,8 +15,8 @@
 //! - CUDA: of floats, the name of the function of doubles, to which that of floats adds an `f`; of integers, the names of the
 //!   functions of 32 and of 64 bits. Nothing for those that `device::cuda` writes otherwise.
 //!
-//! So a new function is a row, its method, and its test; simulators compute it by the method, slowly until `device::sim::lanes` gets
-//! a loop for it.
+//! So a new function is a row, its method, and its test; the simulator computes it by the method, one lane at a time until
+//! `device::sim::lanes` has a loop for it.
 
 /// Calls a macro with what is given behind its name, in brackets, and the table: `math_functions!(with a b)` is
 /// `with! { [a b] Numbers { … } … }`.

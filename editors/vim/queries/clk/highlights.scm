@@ -53,7 +53,7 @@
   (#any-of? @function.builtin
     "min" "max" "abs" "clamp" "sign" "sqrt" "fma" "floor" "ceil" "round" "trunc" "fract" "copysign" "isnan" "isinf"
     "isfinite" "rsqrt" "cbrt" "exp" "exp2" "exp10" "expm1" "log" "log2" "log10" "log1p" "sin" "cos" "tan" "asin" "acos"
-    "atan" "atan2" "sinh" "cosh" "tanh" "asinh" "acosh" "atanh" "hypot" "pow" "erf" "erfc" "lgamma" "tgamma" "popcount"
+    "atan" "atan2" "sinh" "cosh" "tanh" "asinh" "acosh" "atanh" "hypot" "erf" "erfc" "lgamma" "tgamma" "pow" "popcount"
     "clz" "ctz" "reverse_bits" "mul_hi" "wrapping_add" "wrapping_sub" "wrapping_mul" "wrapping_neg" "saturating_add"
     "saturating_sub" "select" "ceil_div" "bitcast" "len" "shape" "assert" "print" "dot" "cross" "length" "normalize"
     "barrier" "barrier_any" "barrier_all" "barrier_count" "warp_barrier" "grid_barrier" "fence" "fence_block"
