@@ -61,16 +61,6 @@ pub(crate) fn vec<T>(capacity: usize) -> Vec<T> {
     items
 }
 
-/// Returns `count` copies of an item.
-///
-/// # Unwinds
-/// like [`vec()`].
-pub(crate) fn filled<T: Clone>(item: T, count: usize) -> Vec<T> {
-    let mut items = vec(count);
-    items.resize(count, item);
-    items
-}
-
 /// Returns zeroed items, whose memory the system provides only when they are touched.
 ///
 /// # Unwinds
@@ -165,7 +155,6 @@ mod tests {
     fn what_does_not_fit_unwinds_with_its_size() {
         assert_eq!(wanted(|| drop(vec::<u64>(1 << 50))), Some(1 << 53));
         assert_eq!(wanted(|| drop(vec::<u64>(usize::MAX))), Some(u64::MAX));
-        assert_eq!(wanted(|| drop(filled(0u8, 1 << 60))), Some(1 << 60));
         assert_eq!(wanted(|| drop(zeros::<u64>(1 << 58))), Some(1 << 61));
         assert_eq!(wanted(|| reserve(&mut vec![0u8], isize::MAX as usize)), Some(isize::MAX as u64));
         assert_eq!(wanted(|| drop(vec::<u64>(10))), None);
@@ -175,7 +164,6 @@ mod tests {
     fn what_fits_is_there() {
         assert_eq!(copy(&[1, 2, 3]), [1, 2, 3]);
         assert_eq!(collect(2, 0..5), [0, 1]);
-        assert_eq!(filled(7, 2), [7, 7]);
         assert_eq!((zeros::<u64>(3), zeros::<u8>(0)), (vec![0; 3], vec![]));
         let mut items = vec![1];
         append(&mut items, &[2, 3]);

@@ -163,7 +163,7 @@ impl Cx<'_> {
         let reduces = matches!(f, MathFn::Min | MathFn::Max);
         if reduces && (call.positional().count() == 1 || call.named("axis").is_some()) {
             self.need_host(call.at, &format!("`{name}` of a whole array"));
-            return self.reduce(call, kind);
+            return self.reduce(call, Some(kind));
         }
         let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, if gives_bool { None } else { want });

@@ -6,7 +6,7 @@ use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::Cx;
 use crate::check::eval;
 use crate::check::infer::{Kind, array};
-use crate::check::make::{BOOL, I32, bare, is_literal};
+use crate::check::make::{BOOL, I32, bare, count, is_literal};
 use crate::check::ops::{Joined, scalar_of, with_scalar};
 use crate::check::typed::*;
 use crate::lang::builtin::Builtin;
@@ -27,12 +27,12 @@ impl Cx<'_> {
             Builtin::Eye => self.eye(call),
             Builtin::Full => self.full(call, want),
             Builtin::RandomInt => self.random_int(call),
-            Builtin::Sum | Builtin::Prod => self.reduce(call, Kind::Num),
-            Builtin::Mean => self.reduce(call, Kind::Float),
-            Builtin::Argmin | Builtin::Argmax => self.whole(call, Some(Kind::Num), |_, _| I32),
-            Builtin::All | Builtin::Any => self.all_any(call),
+            Builtin::Sum | Builtin::Prod => self.reduce(call, Some(Kind::Num)),
+            Builtin::Mean => self.reduce(call, Some(Kind::Float)),
+            Builtin::Argmin | Builtin::Argmax => self.reduce(call, Some(Kind::Num)),
+            Builtin::All | Builtin::Any => self.reduce(call, None),
             Builtin::Close => self.is_close(call),
-            Builtin::Cumsum => self.whole(call, Some(Kind::Num), |_, a| array(summed(&a.element), a.dims.clone())),
+            Builtin::Cumsum => self.cumsum(call),
             Builtin::Sort => self.whole(call, Some(Kind::Num), |_, a| array(a.element.clone(), a.dims.clone())),
             Builtin::Transpose => {
                 self.whole(call, None, |_, a| array(a.element.clone(), a.dims.iter().rev().cloned().collect()))
@@ -310,30 +310,105 @@ impl Cx<'_> {
         Some((e, known))
     }
 
-    /// Checks `sum(x)`, `sum(x, axis = 0)` and the other reductions.
-    pub fn reduce(&mut self, call: BuiltinCall<'_>, kind: Kind) -> Expr {
+    /// Checks the axes of a reduction: one, or a tuple of several. Returns their number and, if known, which they are.
+    fn axes(
+        &mut self,
+        call: BuiltinCall<'_>,
+        second: Option<&ast::Expr>,
+        rank: Option<usize>,
+    ) -> Option<(Expr, usize, Option<Vec<usize>>)> {
+        let e = call.named("axis").or(second)?;
+        let e = self.expr(e, Some(&I32));
+        let Type::Tuple(parts) = self.vars.shallow(&e.ty) else {
+            self.require_kind(&e, Kind::Int, "`axis`");
+            let known = eval::int(self, &e);
+            let known = known.zip(rank).and_then(|(k, n)| self.check_axis(k, n, e.span).then(|| vec![k as usize]));
+            return Some((e, 1, known));
+        };
+        let mut known = rank.map(|_| Vec::with_capacity(parts.len()));
+        for (i, part) in parts.iter().enumerate() {
+            self.vars.require(part, Kind::Int);
+            let number = match &e.kind {
+                ExprKind::Tuple(numbers) => numbers.get(i).and_then(|e| Some((eval::int(self, e)?, e.span))),
+                _ => None,
+            };
+            known = match (known, number, rank) {
+                (Some(mut known), Some((k, span)), Some(n)) if self.check_axis(k, n, span) => {
+                    if known.contains(&(k as usize)) {
+                        let d = Diagnostic::error("E0306", format!("axis {k} is given twice"));
+                        self.report(d.at(span, "each axis can be given once"));
+                    }
+                    known.push(k as usize);
+                    Some(known)
+                }
+                _ => None,
+            };
+        }
+        Some((e, parts.len(), known))
+    }
+
+    /// Checks `sum(x)`, `sum(x, axis = 0)`, `sum(x, axis = (0, 1))` and the other reductions.
+    pub fn reduce(&mut self, call: BuiltinCall<'_>, kind: Option<Kind>) -> Expr {
         self.builtin_arguments(call, &["axis"]);
         let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
-        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, Some(kind))) else {
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
             return self.bad(call.span);
         };
-        let axis = self.axis(call, given.get(1).copied(), a.as_ref().map(|a| a.dims.len()));
-        let element = a.as_ref().map_or(Type::Unknown, |a| match call.entry.builtin {
-            Builtin::Sum | Builtin::Prod => summed(&a.element),
-            _ => a.element.clone(),
-        });
-        let ty = match (&a, &axis) {
-            (None, _) => Type::Unknown,
-            (Some(_), None) => element,
-            (Some(a), Some(_)) if a.dims.len() == 1 => element,
-            (Some(a), Some((_, known))) => {
-                let mut dims = a.dims.clone();
-                match known {
-                    Some(k) => drop(dims.remove(*k)),
-                    None => dims = vec![Dim::Unknown; a.dims.len() - 1],
+        let axes = self.axes(call, given.get(1).copied(), a.as_ref().map(|a| a.dims.len()));
+        let of_bools = matches!(call.entry.builtin, Builtin::All | Builtin::Any);
+        let element = match (call.entry.builtin, &a) {
+            (Builtin::Argmin | Builtin::Argmax, _) => I32,
+            _ if of_bools => BOOL,
+            (Builtin::Sum | Builtin::Prod, Some(a)) => summed(&a.element),
+            (_, Some(a)) => a.element.clone(),
+            (_, None) => Type::Unknown,
+        };
+        if let Some(a) = a.as_ref().filter(|a| of_bools && a.element != BOOL) {
+            let found = self.ty_text(&a.element);
+            let d = Diagnostic::error(
+                "E0312",
+                format!("`{}` takes an array of `bool`, but this holds `{found}`", call.entry.name),
+            )
+            .at(x.span, format!("elements are `{found}`"))
+            .help("compare it with something: `all(x > 0)`");
+            self.report(d);
+        }
+        let ty = match (&a, &axes) {
+            (_, None) => element,
+            (None, Some(_)) => Type::Unknown,
+            (Some(a), Some((_, count, _))) if a.dims.len() <= *count => element,
+            (Some(a), Some((_, count, known))) => {
+                let left =
+                    a.dims.iter().enumerate().filter(|(k, _)| known.as_ref().is_some_and(|axes| !axes.contains(k)));
+                let mut dims: Vec<Dim> = left.map(|(_, dim)| dim.clone()).collect();
+                if known.is_none() {
+                    dims = vec![Dim::Unknown; a.dims.len() - count];
                 }
                 array(element, dims)
             }
+        };
+        let named = axes.map(|(e, ..)| ("axis".into(), e)).into_iter().collect();
+        call.make_named(vec![x], named, ty)
+    }
+
+    /// Checks `cumsum(x)`, and `cumsum(x, axis = 0)` of an array with several axes.
+    fn cumsum(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.builtin_arguments(call, &["axis"]);
+        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, Some(Kind::Num))) else {
+            return self.bad(call.span);
+        };
+        let axis = self.axis(call, None, a.as_ref().map(|a| a.dims.len()));
+        if let Some(a) = a.as_ref().filter(|a| axis.is_none() && a.dims.len() != 1) {
+            let title =
+                format!("`cumsum` of an array of {} goes along one of them", count(a.dims.len(), "axis", "axes"));
+            let d = Diagnostic::error("E0306", title).at(x.span, format!("this is `{}`", self.ty_text(&x.ty)));
+            self.report(d.help("say along which: `axis = 0`; all elements are `reshape(x, -1)`"));
+            return self.bad(call.span);
+        }
+        let ty = match a {
+            Some(a) => array(summed(&a.element), a.dims.clone()),
+            None => self.open_array(&x),
         };
         let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
         call.make_named(vec![x], named, ty)
@@ -346,7 +421,7 @@ impl Cx<'_> {
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
             return self.bad(call.span);
         };
-        let one_axis = matches!(call.entry.builtin, Builtin::Cumsum | Builtin::Sort);
+        let one_axis = call.entry.builtin == Builtin::Sort;
         if let Some(a) = a.as_ref().filter(|a| one_axis && a.dims.len() != 1) {
             let d = Diagnostic::error(
                 "E0306",
@@ -366,25 +441,6 @@ impl Cx<'_> {
     /// Returns the type for an array of unknown element type and shape: `Strings` if it is one, else `Unknown`.
     fn open_array(&self, x: &Expr) -> Type {
         if self.vars.shallow(&x.ty) == Type::Strings { Type::Strings } else { Type::Unknown }
-    }
-
-    fn all_any(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
-        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
-            return self.bad(call.span);
-        };
-        if let Some(a) = a.filter(|a| a.element != BOOL) {
-            let found = self.ty_text(&a.element);
-            let d = Diagnostic::error(
-                "E0312",
-                format!("`{}` takes an array of `bool`, but this holds `{found}`", call.entry.name),
-            )
-            .at(x.span, format!("elements are `{found}`"))
-            .help("compare it with something: `all(x > 0)`");
-            self.report(d);
-        }
-        call.make(vec![x], BOOL)
     }
 
     fn is_close(&mut self, call: BuiltinCall<'_>) -> Expr {

@@ -214,6 +214,77 @@ pub(super) fn round(plan: &Plan, round: &Round) -> Option<Module> {
     Some(module(Default::default(), b, Form::Threads { rank: plan.axes.len() as u8 }))
 }
 
+/// One round of a search for the best elements along an axis, and their positions.
+#[derive(Clone, Copy)]
+pub(super) struct Best {
+    pub element: Source,
+    /// The positions of results of earlier rounds.
+    pub position: Option<Source>,
+    pub axis: usize,
+    pub index: Scalar,
+    pub scalar: Scalar,
+    pub largest: bool,
+}
+
+/// Builds the kernel of such a round, whose threads and last parameters are those of [`round`]; it has two results.
+pub(super) fn best(plan: &Plan, round: &Best) -> Option<Module> {
+    let mut b = FunctionBuilder::new("position");
+    let inputs = inputs(&mut b, plan);
+    let result = |b: &mut FunctionBuilder, name: &str, scalar| {
+        b.array(name, Access::Out, Layout::plain(Ty::Scalar(scalar)), plan.axes.len())
+    };
+    let (elements, positions) = (result(&mut b, "elements", round.scalar), result(&mut b, "positions", Scalar::I32));
+    let scalars = scalars(&mut b, plan);
+    let [threads, each, len] = ["threads", "each", "len"].map(|name| b.value(name, Ty::Scalar(round.index)));
+    let indices: Vec<ExprId> = (0..plan.axes.len()).map(|k| b.index(k as u8)).collect();
+    let own = b.convert(*indices.get(round.axis)?, round.index);
+    let read = |b: &mut FunctionBuilder, at: ExprId| {
+        let mut indices = indices.clone();
+        indices[round.axis] = at;
+        let value = element(b, plan, (&inputs, &scalars), &indices, round.element)?;
+        let position = match round.position {
+            Some(source) => element(b, plan, (&inputs, &scalars), &indices, source)?,
+            None => b.convert(at, Scalar::I32),
+        };
+        Some((value, position))
+    };
+    let (first, place) = read(&mut b, own)?;
+    let (held, place) = (b.variable("held", first), b.variable("place", place));
+    let order = if round.largest { BinOp::Gt } else { BinOp::Lt };
+    let mut complete = Some(());
+    let mut compare = |b: &mut FunctionBuilder, times: ExprId| {
+        let ahead = b.binary(BinOp::Mul, times, threads);
+        let at = b.binary(BinOp::Add, own, ahead);
+        let Some((value, position)) = read(b, at) else { return complete = None };
+        let (so_far, its) = (b.read(held), b.read(place));
+        let is_better = b.binary(order, value, so_far);
+        let (alike, earlier) = (b.binary(BinOp::Eq, value, so_far), b.binary(BinOp::Lt, position, its));
+        let first_of_both = b.binary(BinOp::And, alike, earlier);
+        let mut takes = b.binary(BinOp::Or, is_better, first_of_both);
+        if round.scalar.is_float() {
+            let (none, number) = (b.binary(BinOp::Ne, so_far, so_far), b.binary(BinOp::Eq, value, value));
+            // A number is better than none, and of two that are none the first is taken.
+            let any = b.binary(BinOp::Or, number, earlier);
+            let replaces = b.binary(BinOp::And, none, any);
+            takes = b.binary(BinOp::Or, takes, replaces);
+        }
+        let (value, position) = (b.select(takes, value, so_far), b.select(takes, position, its));
+        b.write(held, value);
+        b.write(place, position);
+    };
+    let one = b.constant(Value::of(1i32).to_type(round.index));
+    b.for_range("k", one, each, |b, _, k| compare(b, k));
+    let whole = b.binary(BinOp::Mul, each, threads);
+    let last = b.binary(BinOp::Add, own, whole);
+    let more = b.binary(BinOp::Lt, last, len);
+    b.if_then(more, |b| compare(b, each));
+    complete?;
+    let (held, place) = (b.read(held), b.read(place));
+    b.store(elements, &indices, held);
+    b.store(positions, &indices, place);
+    Some(module(Default::default(), b, Form::Threads { rank: plan.axes.len() as u8 }))
+}
+
 /// Returns the index along each axis.
 fn indices(b: &mut FunctionBuilder, axes: usize) -> Vec<ExprId> {
     let folded = folded(axes);

@@ -14,22 +14,23 @@
 //! neighboring elements. The first one computes the elements: the expression that is reduced takes no memory.
 
 use crate::device::storage::Storage;
-use crate::device::{Arg, DeviceError, Extents, FaultKind};
-use crate::host::array::{Array, Element, no_memory};
+use crate::device::{Arg, Extents};
+use crate::host::array::{Array, Element};
 use crate::host::graph::emit::{self, AXES, Round};
+use crate::host::graph::library;
 use crate::host::graph::node::Op;
 use crate::host::graph::plan::{Plan, Source};
-use crate::host::graph::run::{self, broken, problem};
+use crate::host::graph::run::{self, broken};
 use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
 use crate::lang::scalar::{Scalar, Value};
 
 /// The most elements that one thread combines in a round.
-const EACH: usize = 64;
+pub(super) const EACH: usize = 64;
 /// The longest axis whose indices kernels compute in 32 bits.
-const LONG: usize = 1 << 30;
+pub(super) const LONG: usize = 1 << 30;
 /// The most scalars that are reduced on the host.
-const SMALL: usize = 256;
+pub(super) const SMALL: usize = 256;
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug)]
@@ -70,36 +71,12 @@ pub(crate) fn fold(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], r
     if outer * len * inner <= SMALL && here {
         return on_host(fold, array, rows).map(Some);
     }
-    let site = Site::current();
-    let (mut plan, mut element, mut kinds) = Plan::grouped(array, shape, groups, &site)?;
-    let is_even = |kinds: &[u8]| kinds.windows(2).all(|pair| pair[0] != pair[1]);
-    if !is_even(&kinds) {
-        // The elements lie in several strides along one of the groups.
-        array.storage()?;
-        (plan, element, kinds) = Plan::grouped(array, shape, groups, &site)?;
-        if !is_even(&kinds) {
-            return Ok(None);
-        }
-    }
-    if len == 1 {
-        // One element, which a round of one result takes as it is.
-        let at = kinds.iter().take_while(|kind| **kind == 0).count();
-        let single = kinds.is_empty() || plan.axes == [1];
-        if single {
-            kinds = vec![1];
-        } else {
-            plan.axes.insert(at, 1);
-            plan.inputs.iter_mut().for_each(|input| input.strides.insert(at, 0));
-            kinds.insert(at, 1);
-        }
-    }
-    let site = run::place(&site, &plan, outer * len * inner * fold.wide.size()).clone();
+    let Some(Lined { site, mut plan, mut element, mut axis }) = lined(array, shape, groups, rows, fold.wide.size())?
+    else {
+        return Ok(None);
+    };
     let mut left = len;
     loop {
-        let axis = kinds.iter().position(|kind| *kind == 1).ok_or_else(|| broken("a reduction without its axis"))?;
-        if plan.axes.len() > AXES {
-            return Ok(None);
-        }
         let results = left.div_ceil(EACH);
         let is_last = results == 1;
         let result = if is_last { fold.result } else { fold.wide };
@@ -111,9 +88,60 @@ pub(crate) fn fold(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], r
         if is_last {
             return Ok(Some(array));
         }
-        (plan, element, kinds) = Plan::grouped(&array, array.shape(), &[0, 1, 2], &site)?;
+        Lined { plan, element, axis, .. } = Lined::of_results(&array, &site)?;
         left = results;
     }
+}
+
+/// The plan of an array that is reduced.
+pub(super) struct Lined {
+    pub site: Site,
+    pub plan: Plan,
+    pub element: Source,
+    /// The axis of the plan along which elements are combined.
+    pub axis: usize,
+}
+
+impl Lined {
+    /// Plans the next round for the results of one: `outer` blocks of rows of scalars.
+    fn of_results(results: &Array, site: &Site) -> Outcome<Lined> {
+        let (plan, element, kinds) = Plan::grouped(results, results.shape(), &[0, 1, 2], site)?;
+        let axis = kinds.iter().position(|kind| *kind == 1).ok_or_else(|| broken("a reduction without its axis"))?;
+        Ok(Lined { site: site.clone(), plan, element, axis })
+    }
+}
+
+/// Plans the reduction of an array; `None` if it has more rows than an axis has. `size` is that of a result.
+pub(super) fn lined(array: &Array, shape: &[usize], groups: &[u8], rows: Rows, size: usize) -> Outcome<Option<Lined>> {
+    let site = Site::current();
+    let (mut plan, mut element, mut kinds) = Plan::grouped(array, shape, groups, &site)?;
+    let is_even = |kinds: &[u8]| kinds.windows(2).all(|pair| pair[0] != pair[1]);
+    if !is_even(&kinds) {
+        // The elements lie in several strides along one of the groups.
+        array.storage()?;
+        (plan, element, kinds) = Plan::grouped(array, shape, groups, &site)?;
+        if !is_even(&kinds) {
+            return Ok(None);
+        }
+    }
+    if rows.len == 1 {
+        // One element, which a round of one result takes as it is.
+        let at = kinds.iter().take_while(|kind| **kind == 0).count();
+        let single = kinds.is_empty() || plan.axes == [1];
+        if single {
+            kinds = vec![1];
+        } else {
+            plan.axes.insert(at, 1);
+            plan.inputs.iter_mut().for_each(|input| input.strides.insert(at, 0));
+            kinds.insert(at, 1);
+        }
+    }
+    if plan.axes.len() > AXES {
+        return Ok(None);
+    }
+    let site = run::place(&site, &plan, rows.outer * rows.len * rows.inner * size).clone();
+    let axis = kinds.iter().position(|kind| *kind == 1).ok_or_else(|| broken("a reduction without its axis"))?;
+    Ok(Some(Lined { site, plan, element, axis }))
 }
 
 /// Runs a round that combines `len` elements along the axis into `results`.
@@ -149,15 +177,7 @@ fn launch(
     }
     let mut space = [1; AXES];
     space.iter_mut().zip(&axes).for_each(|(slot, &n)| *slot = n as u32);
-    match executable.launch(Extents::Threads(space), &mut args, site.control()) {
-        Ok(_) => {}
-        Err(fault) => {
-            return Err(match fault.kind {
-                FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(&round.result.into(), &axes),
-                _ => problem(&fault),
-            });
-        }
-    }
+    library::launch(site, &*executable, Extents::Threads(space), &mut args, (&round.result.into(), &axes))?;
     drop(args);
     Ok(storage)
 }

@@ -5,7 +5,7 @@ use crate::host::graph::fold::{Fold, Rows, fold};
 use crate::host::graph::node::{Op, Operand};
 use crate::host::graph::run::{broken, defer};
 use crate::host::problem::Outcome;
-use crate::lang::ops::MathFn;
+use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::exact::{holds, limits};
 use crate::lang::scalar::{Scalar, Value};
 
@@ -43,11 +43,44 @@ pub(crate) fn narrowed(array: &Array, to: Scalar) -> Outcome<Result<Array, i128>
             return Ok(Err(wrong));
         }
     }
+    converted(array, to).map(Ok)
+}
+
+fn converted(array: &Array, to: Scalar) -> Outcome<Array> {
+    apply(Op::Convert(to), &[array], &[], to)
+}
+
+/// Applies an operation to arrays of one shape, and scalars behind them.
+fn apply(op: Op, arrays: &[&Array], scalars: &[Value], to: Scalar) -> Outcome<Array> {
+    let Some(array) = arrays.first() else { return Err(broken("an operation on nothing")) };
     let element = array.element().with_scalar(to);
     let mut shape = array.shape().to_vec();
     if element.lanes() > 1 {
         shape.push(element.lanes());
     }
-    let operand = Operand::Array(array.clone(), shape.clone());
-    defer(Op::Convert(to), vec![operand], to, element, &shape).map(Ok)
+    let operands = arrays.iter().map(|array| Operand::Array((*array).clone(), shape.clone()));
+    let operands = operands.chain(scalars.iter().copied().map(Operand::Scalar)).collect();
+    defer(op, operands, to, element, &shape)
+}
+
+/// Returns 2^32 times `high` plus `low`, which are `i64`, as numbers of a type of 64 bits; if it does not hold them all, the first
+/// that it does not hold instead.
+pub(crate) fn joined(high: &Array, low: &Array, to: Scalar) -> Outcome<Result<Array, i128>> {
+    let (by, mask) = (Value::of(32i64), Value::of(0xffff_ffffi64));
+    let binary = |op, arrays: &[&Array], scalars: &[Value]| apply(Op::Binary(op), arrays, scalars, Scalar::I64);
+    let carry = binary(BinaryOp::Shr, &[low], &[by])?;
+    let high = binary(BinaryOp::Add, &[high, &carry], &[])?;
+    let low = binary(BinaryOp::BitAnd, &[low], &[mask])?;
+    let (least, most) = limits(to);
+    let holds = |high: i128| (least >> 32..=most >> 32).contains(&high);
+    if !extremes(&high)?.is_some_and(|(least, most)| holds(least) && holds(most)) {
+        let halves = high.items::<i64>()?.iter().zip(low.items::<i64>()?);
+        let mut wrong = halves.filter(|(high, _)| !holds(i128::from(**high)));
+        if let Some((&high, &low)) = wrong.next() {
+            return Ok(Err((i128::from(high) << 32) + i128::from(low)));
+        }
+    }
+    let shifted = binary(BinaryOp::Shl, &[&high], &[by])?;
+    let whole = binary(BinaryOp::BitOr, &[&shifted, &low], &[])?;
+    whole.seen_as(whole.element().with_scalar(to), whole.shape()).map(Ok)
 }

@@ -20,6 +20,8 @@
 //! - [`mod@view`]: arrays that are parts of others, or others in another order;
 //! - [`write`]: writing into a part of an array;
 //! - [`mod@fold`]: reductions, whose order it defines;
+//! - [`mod@best`]: positions of the least and the largest elements;
+//! - [`mod@scan`]: cumulative sums;
 //! - [`product`]: products of matrices and vectors;
 //! - [`library`]: kernels of the standard library, which they launch.
 //!
@@ -45,6 +47,7 @@
 //! # What is not deferred
 //! Texts, ranges, literals, single values, and arrays of structs.
 
+pub(crate) mod best;
 mod emit;
 pub(crate) mod fold;
 pub(crate) mod integers;
@@ -53,6 +56,7 @@ pub(crate) mod node;
 mod plan;
 pub(crate) mod product;
 mod run;
+pub(crate) mod scan;
 pub(crate) mod site;
 #[cfg(test)]
 mod tests;

@@ -47,10 +47,14 @@ impl Machine<'_> {
             Cumsum | Dot => {
                 let to = self.total_type(frame, &expr.ty);
                 let values = self.values(frame, args)?;
+                let axis = match named(more, "axis") {
+                    Some(axis) => Some(self.integer(frame, axis)?),
+                    None => None,
+                };
                 self.settle_problem(
                     match &values[..] {
                         [a, b] => ops::dot_to(a, b, to),
-                        [x] => ops::cumsum_to(x, to),
+                        [x] => ops::cumsum_to(x, axis, to),
                         _ => return Err(self.broken(span, "a wrong number of arguments")),
                     },
                     span,
@@ -236,12 +240,23 @@ impl Machine<'_> {
         }
     }
 
+    /// Returns the axes of a reduction: one, or those of a tuple.
+    fn axes(&self, value: &Value, span: Span) -> Eval<Vec<i64>> {
+        match value {
+            Value::Tuple(parts) => parts.iter().map(|part| self.as_integer(part, span)).collect(),
+            one => Ok(vec![self.as_integer(one, span)?]),
+        }
+    }
+
     fn reduce_as(&mut self, frame: &mut Frame, how: Reduce, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
         let span = expr.span;
         let values = self.values(frame, args)?;
-        let axis = match (named(more, "axis"), values.get(1)) {
-            (Some(axis), _) => Some(self.integer(frame, axis)?),
-            (None, Some(axis)) => axis.as_int().and_then(|a| i64::try_from(a).ok()),
+        let axes = match (named(more, "axis"), values.get(1)) {
+            (Some(axis), _) => {
+                let value = self.eval(frame, axis)?;
+                Some(self.axes(&value, axis.span)?)
+            }
+            (None, Some(axis)) => Some(self.axes(axis, span)?),
             (None, None) => None,
         };
         let Some(value) = values.first() else { return Err(self.broken(span, "a reduction of nothing")) };
@@ -249,7 +264,7 @@ impl Machine<'_> {
             Reduce::Sum | Reduce::Prod => self.total_type(frame, &expr.ty),
             _ => None,
         };
-        self.settle_problem(ops::reduce_to(how, value, axis, to), span)
+        self.settle_problem(ops::reduce_to(how, value, axes.as_deref(), to), span)
     }
 
     pub(super) fn text_argument(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval<SmolStr> {

@@ -1,7 +1,7 @@
 //! Operations on values: elementwise with NumPy's broadcasting, reductions, rearrangements, creation.
 //!
-//! The arithmetic is that of `lang::scalar`. Elementwise operations are checked here and computed by [`crate::host::graph`]; the
-//! others are loops of this module. Operands must have the same element type, but an
+//! The arithmetic is that of `lang::scalar`. Elementwise operations, reductions and products are checked here and computed by
+//! [`crate::host::graph`]; the others are loops of this module. Operands must have the same element type, but an
 //! untyped literal (`Value::Int`, `Value::Float`) takes that of the other operand.
 
 pub(crate) mod binary;
@@ -9,7 +9,6 @@ pub(crate) mod convert;
 pub(crate) mod create;
 pub(crate) mod elementwise;
 pub(crate) mod geometry;
-mod grid;
 pub(crate) mod math;
 pub(crate) mod matmul;
 pub(crate) mod operand;

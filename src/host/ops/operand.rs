@@ -214,3 +214,16 @@ pub(crate) fn axis(axis: i64, rank: usize, what: &str) -> Outcome<usize> {
         }
     }
 }
+
+/// Checks an `axis = (j, k)` argument; returns the axes in ascending order.
+pub(crate) fn axes(given: &[i64], rank: usize, what: &str) -> Outcome<Vec<usize>> {
+    let mut axes = given.iter().map(|&axis| self::axis(axis, rank, what)).collect::<Outcome<Vec<usize>>>()?;
+    axes.sort_unstable();
+    match axes.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => {
+            Err(Problem::new("E0507", format!("{what} along axis {} twice", pair[0]))
+                .label("each axis can be given once"))
+        }
+        None => Ok(axes),
+    }
+}

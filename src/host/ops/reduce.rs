@@ -1,21 +1,19 @@
-//! Reductions over all elements or along one axis, cumulative sums, and `close`.
+//! Reductions over all elements or along axes, cumulative sums, and `close`: operands are checked here, and become folds and scans
+//! of [`crate::host::graph`].
 //!
 //! Sums of floats are computed in `f64` and rounded once, in the order of [`graph`], as are minima and maxima.
+//! Adjacent axes are reduced as one; axes that are not adjacent, or longer than an axis may be, one after the other from the last.
 //! Sums of integers are exact: see [`mod@totals`].
 
-use std::cmp::Ordering;
-
-use crate::base::stop;
-use crate::host::array::{Array, Element, Item, MAX_EXTENT};
+use crate::host::array::{Array, Element, MAX_EXTENT, shape_text};
+use crate::host::graph::scan::Adds;
 use crate::host::graph::{self, Fold, Op, Rows};
-use crate::host::ops::grid::Grid;
 use crate::host::ops::operand::{self, array_or_plain, undefined};
-use crate::host::ops::totals::{self, Total, total_type, totals};
+use crate::host::ops::totals::{self, total_type};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, MathFn};
-use crate::lang::scalar::{self, Integer, Number, Scalar};
-use crate::{with_float, with_integer, with_number};
+use crate::lang::scalar::{self, Scalar};
 
 /// The kind of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,72 +48,82 @@ impl Reduce {
 
 /// Reduces all elements to a value, or the elements along one axis.
 pub fn reduce(how: Reduce, value: &Value, axis: Option<i64>) -> Outcome<Value> {
-    reduce_to(how, value, axis, None)
+    reduce_to(how, value, axis.as_ref().map(std::slice::from_ref), None)
 }
 
-/// As [`reduce`]; sums and products of integers have type `to` if given.
-pub(crate) fn reduce_to(how: Reduce, value: &Value, axis: Option<i64>, to: Option<Scalar>) -> Outcome<Value> {
+/// As [`reduce`], along several axes; sums and products of integers have type `to` if given.
+pub(crate) fn reduce_to(how: Reduce, value: &Value, axes: Option<&[i64]>, to: Option<Scalar>) -> Outcome<Value> {
     let what = format!("`{}`", how.name());
     let array = array_or_plain(value, &what)?;
     let undefined = || undefined(&what, &[value]);
-    let lanes = array.element().lanes();
-    let (grid, shape) = match axis {
-        None => (Grid { outer: 1, len: array.count(), inner: lanes }, vec![]),
-        Some(axis) => {
-            let axis = operand::axis(axis, array.rank(), &what)?;
-            let (before, after) = (array.shape().iter().take(axis), array.shape().iter().skip(axis + 1));
-            let inner = after.clone().product::<usize>() * lanes;
-            let len = array.shape().get(axis).copied().unwrap_or(0);
-            (Grid { outer: before.clone().product(), len, inner }, before.chain(after).copied().collect())
-        }
+    let axes = match axes {
+        None => (0..array.rank()).collect(),
+        Some(axes) => operand::axes(axes, array.rank(), &what)?,
     };
+    let len = axes.iter().map(|&axis| array.shape()[axis]).product::<usize>();
+    let left = array.shape().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
+    let shape: Vec<usize> = left.map(|(_, &extent)| extent).collect();
     let scalar = array.scalar().ok_or_else(undefined)?;
-    if matches!(how, Reduce::Argmin | Reduce::Argmax) && lanes != 1 {
+    let (finds, lanes) = (matches!(how, Reduce::Argmin | Reduce::Argmax), array.element().lanes());
+    if finds && lanes != 1 {
         return Err(undefined());
     }
-    if grid.len == 0 && !matches!(how, Reduce::Sum | Reduce::Prod | Reduce::All | Reduce::Any) {
+    if len == 0 && !matches!(how, Reduce::Sum | Reduce::Prod | Reduce::All | Reduce::Any) {
         return Err(
             Problem::new("E0542", format!("{what} of no elements")).label(format!("its type is {}", value.type_name()))
         );
     }
-    if matches!(how, Reduce::Argmin | Reduce::Argmax) && grid.len > MAX_EXTENT {
-        return Err(Problem::new("E0509", format!("{what} of {} elements", grid.len))
-            .note("its result is an `i32`, which counts to 2147483647")
-            .help(format!("look at one row at a time: `{}(x[i, ..])`", how.name())));
+    if (finds || scalar.is_int() && matches!(how, Reduce::Sum | Reduce::Prod)) && len > MAX_EXTENT {
+        let problem = Problem::new("E0509", format!("{what} of {len} elements"));
+        return Err(match finds {
+            true => problem.note("its result is an `i32`, which counts to 2147483647"),
+            false => problem.note("at most 2147483647 integers are added exactly"),
+        }
+        .help(format!("look at one row at a time: `{}(x[i, ..])`", how.name())));
     }
-    let job = Job { how, value, array: &array, grid, shape: &shape, axis, to: to.unwrap_or(total_type(scalar)) };
+    if finds && axes.windows(2).any(|pair| pair[0] + 1 != pair[1]) {
+        let problem = Problem::new("E0507", format!("{what} along axes that are not next to each other"));
+        return Err(problem.label("positions count elements along adjacent axes, in order"));
+    }
+    let job = Job { how, array: array.into_owned(), axes, len, shape, to: to.unwrap_or(total_type(scalar)) };
     let result = match job.fold(scalar) {
         Some(fold) => job.folded(&fold)?,
-        None => job.run(scalar).ok_or_else(undefined)??,
+        None => job.other(scalar).ok_or_else(undefined)??,
     };
     Ok(match result.item(0)? {
-        Some(item) if shape.is_empty() => item,
+        Some(item) if job.shape.is_empty() => item,
         _ => Value::Array(result),
     })
 }
 
-struct Job<'a> {
+struct Job {
     how: Reduce,
-    value: &'a Value,
-    array: &'a Array,
-    grid: Grid,
-    shape: &'a [usize],
-    axis: Option<i64>,
+    array: Array,
+    /// In ascending order.
+    axes: Vec<usize>,
+    /// The number of elements that become one.
+    len: usize,
+    /// The shape of the result.
+    shape: Vec<usize>,
     /// The type of integer totals.
     to: Scalar,
 }
 
-impl Job<'_> {
-    /// Returns the reduction as one that kernels compute, if it is one.
+/// Adjacent axes that are reduced as one, in a shape that has the components of vectors as a last axis.
+struct Stage {
+    groups: Vec<u8>,
+    rows: Rows,
+}
+
+impl Job {
+    /// Returns the reduction as one that kernels compute without further ado.
     fn fold(&self, scalar: Scalar) -> Option<Fold> {
         let fold = |combine, wide, result| Some(Fold { combine, wide, divisor: None, result });
         let sum = Op::Binary(BinaryOp::Add);
         match self.how {
             Reduce::Sum if scalar.is_float() => fold(sum, Scalar::F64, scalar),
-            // No total of less than 2^31 numbers of 32 bits exceeds 63.
-            Reduce::Sum if scalar.is_int() && scalar.bits() <= 32 => fold(sum, Scalar::I64, Scalar::I64),
             Reduce::Mean if scalar.is_float() => {
-                let divisor = Some(self.grid.len as f64);
+                let divisor = Some(self.len as f64);
                 Some(Fold { combine: sum, wide: Scalar::F64, divisor, result: scalar })
             }
             Reduce::Prod if scalar.is_float() => fold(Op::Binary(BinaryOp::Mul), Scalar::F64, scalar),
@@ -127,117 +135,132 @@ impl Job<'_> {
         }
     }
 
+    /// Computes what needs more than one fold: totals of integers, and positions.
+    fn other(&self, scalar: Scalar) -> Option<Outcome<Array>> {
+        match self.how {
+            Reduce::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(self.sum()),
+            Reduce::Sum if scalar.is_int() => Some(self.long_sum(scalar)),
+            Reduce::Prod if scalar.is_int() => Some(self.product()),
+            Reduce::Argmin | Reduce::Argmax if scalar.is_num() => Some(self.position()),
+            _ => None,
+        }
+    }
+
     fn folded(&self, fold: &Fold) -> Outcome<Array> {
-        let lanes = self.array.element().lanes();
-        let mut shape = self.array.shape().to_vec();
-        let along = |axis: usize| match self.axis {
-            None => 1,
-            Some(own) => match (axis as i64).cmp(&own) {
-                Ordering::Less => 0,
-                Ordering::Equal => 1,
-                Ordering::Greater => 2,
-            },
-        };
-        let mut groups: Vec<u8> = (0..shape.len()).map(along).collect();
-        if lanes > 1 {
-            shape.push(lanes);
-            groups.push(2);
+        self.folded_of(&self.array, fold)
+    }
+
+    /// Folds an array of the shape of the operand: adjacent axes as one, the last ones first.
+    fn folded_of(&self, array: &Array, fold: &Fold) -> Outcome<Array> {
+        let element = array.element().with_scalar(fold.result);
+        let lanes = array.element().lanes();
+        let count = self.shape.iter().product::<usize>() * lanes;
+        if self.len == 0 || count == 0 {
+            return self.of_none(fold, element);
         }
-        if groups.is_empty() {
-            (shape, groups) = (vec![1], vec![1]);
+        let mut shape = array.shape().to_vec();
+        shape.extend((lanes > 1).then_some(lanes));
+        let mut axes = self.axes.clone();
+        if axes.is_empty() {
+            // A single element.
+            shape.insert(0, 1);
+            axes.push(0);
         }
-        let Grid { outer, len, inner } = self.grid;
-        let found = match graph::fold(fold, self.array, &shape, &groups, Rows { outer, len, inner })? {
-            Some(found) => found,
-            None if len == 0 || outer * inner == 0 => self.of_none(fold)?,
-            None => self.in_two(fold)?,
-        };
-        if fold.result == Scalar::I64 && self.how == Reduce::Sum {
-            let numbers: Vec<Option<i128>> = found.items::<i64>()?.iter().map(|&n| Some(i128::from(n))).collect();
-            return totals::fitted("sum", self.array, &numbers, self.shape, self.to);
+        let mut array = array.clone();
+        while let Some(&end) = axes.last() {
+            let start = run(&shape, &axes);
+            axes.retain(|&axis| axis < start);
+            let stage = Stage::new(&shape, start, end + 1);
+            let (result, divisor) = if axes.is_empty() { (fold.result, fold.divisor) } else { (fold.wide, None) };
+            let found = graph::fold(&Fold { result, divisor, ..*fold }, &array, &shape, &stage.groups, stage.rows)?;
+            let found = found.ok_or_else(|| too_long(self.how, &self.array))?;
+            shape.drain(start..=end);
+            array = found.seen_as(Element::Scalar(result), &shape)?;
         }
-        found.seen_as(self.element(fold.result), self.shape)
+        array.seen_as(element, &self.shape)
     }
 
     /// Returns the reduction of no elements.
-    fn of_none(&self, fold: &Fold) -> Outcome<Array> {
+    fn of_none(&self, fold: &Fold, element: Element) -> Outcome<Array> {
         let start = i64::from(matches!(self.how, Reduce::Prod | Reduce::All));
-        let shape = [self.grid.outer, 1, self.grid.inner];
-        Array::full(&Value::Scalar(scalar::Value::of(start).to_type(fold.result)), &shape)
+        let shape = [self.shape.as_slice(), &[element.lanes()]].concat();
+        let full = Array::full(&Value::Scalar(scalar::Value::of(start).to_type(fold.result)), &shape)?;
+        full.seen_as(element, &self.shape)
     }
 
-    /// Reduces the last axis first: for more elements than an axis has.
-    fn in_two(&self, fold: &Fold) -> Outcome<Array> {
-        let last = self.array.rank().saturating_sub(1) as i64;
-        let part = Fold { divisor: None, result: fold.wide, ..*fold };
-        let (rest, columns) = match self.array.shape().split_last() {
-            Some((&columns, rest)) if self.axis.is_none() && self.array.rank() > 1 => (rest, columns),
-            _ => return Err(undefined(&format!("`{}`", self.how.name()), &[self.value])),
-        };
-        let (rows, inner) = (rest.iter().product(), self.grid.inner);
-        let grid = Grid { outer: rows, len: columns, inner };
-        let part = Job { axis: Some(last), grid, shape: rest, ..*self }.folded(&part)?;
-        let grid = Grid { outer: 1, len: rows, inner };
-        Job { array: &part, grid, ..*self }.folded(fold)
+    /// The sum of integers of at most 32 bits; of less than 2^31 of them, none exceeds 63 bits.
+    fn sum(&self) -> Outcome<Array> {
+        let add = Op::Binary(BinaryOp::Add);
+        let found = self.folded(&Fold { combine: add, wide: Scalar::I64, divisor: None, result: Scalar::I64 })?;
+        graph::integers::narrowed(&found, self.to)?.map_err(|wrong| totals::too_large("sum", Some(wrong), self.to))
     }
 
-    fn run(&self, scalar: Scalar) -> Option<Outcome<Array>> {
-        match self.how {
-            Reduce::Sum => with_integer!(scalar, T => Some(self.totals::<T>(Total::Sum)), _ => None),
-            Reduce::Prod => with_integer!(scalar, T => Some(self.totals::<T>(Total::Product)), _ => None),
-            Reduce::Argmin => with_number!(scalar, T => Some(self.columns(|c| first(c, |a: T, b: T| a.op_lt(b)))),
-                bool => None),
-            Reduce::Argmax => with_number!(scalar, T => Some(self.columns(|c| first(c, |a: T, b: T| a.op_gt(b)))),
-                bool => None),
-            Reduce::Mean | Reduce::Min | Reduce::Max | Reduce::All | Reduce::Any => None,
+    /// The sum of integers of 64 bits, by the sums of their halves.
+    fn long_sum(&self, scalar: Scalar) -> Outcome<Array> {
+        let add = Op::Binary(BinaryOp::Add);
+        let fold = Fold { combine: add, wide: Scalar::I64, divisor: None, result: Scalar::I64 };
+        let [high, low] = totals::halves(&self.array, scalar)?;
+        let [high, low] = [self.folded_of(&high, &fold)?, self.folded_of(&low, &fold)?];
+        let halves = high.items::<i64>()?.iter().zip(low.items::<i64>()?);
+        let numbers: Vec<_> = halves.map(|(&high, &low)| Some((i128::from(high) << 32) + i128::from(low))).collect();
+        totals::fitted("sum", &self.array, &numbers, &self.shape, self.to)
+    }
+
+    /// The product of integers: its 64 lowest bits, and the number rounded, which together determine it.
+    fn product(&self) -> Outcome<Array> {
+        let fold = |wide| Fold { combine: Op::Binary(BinaryOp::Mul), wide, divisor: None, result: wide };
+        let (bits, about) = (self.folded(&fold(Scalar::I64))?, self.folded(&fold(Scalar::F64))?);
+        let pairs = bits.items::<i64>()?.iter().zip(about.items::<f64>()?);
+        let numbers: Vec<_> = pairs.map(|(&bits, &about)| totals::product_of(bits, about)).collect();
+        totals::fitted("prod", &self.array, &numbers, &self.shape, self.to)
+    }
+
+    /// The position of the first best element along adjacent axes.
+    fn position(&self) -> Outcome<Array> {
+        if self.shape.contains(&0) {
+            return Array::zeros(Scalar::I32, &self.shape);
         }
-    }
-
-    fn totals<T: Item + Integer>(&self, how: Total) -> Outcome<Array> {
-        totals::<T>(how, self.array, self.grid, self.shape, self.to)
-    }
-
-    /// Computes one result for every column of scalars.
-    fn columns<T: Item, R: Item>(&self, reduce: impl Fn(Column<T>) -> R) -> Outcome<Array> {
-        let Grid { outer, len, inner } = self.grid;
-        let items = self.array.items::<T>()?;
-        let element = self.element(R::SCALAR);
-        Array::build(element, self.shape, |result| {
-            let places = (0..outer).flat_map(|o| (0..inner).map(move |i| o * len * inner + i));
-            for (place, start) in stop::polled(result.iter_mut().zip(places)) {
-                *place = reduce(Column { items: items.get(start..).unwrap_or(&[]), stride: inner, len });
+        let mut shape = self.array.shape().to_vec();
+        let (start, end) = match (self.axes.first(), self.axes.last()) {
+            (Some(&first), Some(&last)) => (first, last + 1),
+            _ => {
+                shape.push(1);
+                (0, 1)
             }
-        })
-    }
-
-    fn element(&self, scalar: Scalar) -> Element {
-        self.array.element().with_scalar(scalar)
-    }
-}
-
-/// A strided view: every `stride`-th item.
-struct Column<'a, T> {
-    items: &'a [T],
-    stride: usize,
-    len: usize,
-}
-
-impl<'a, T: Item> Column<'a, T> {
-    fn into_iter(self) -> impl Iterator<Item = T> + 'a {
-        stop::polled(self.items.iter().copied().step_by(self.stride.max(1)).take(self.len))
+        };
+        let stage = Stage::new(&shape, start, end);
+        let found = graph::best::best(self.how == Reduce::Argmax, &self.array, &shape, &stage.groups, stage.rows)?;
+        found.ok_or_else(|| too_long(self.how, &self.array))?.with_shape(&self.shape)
     }
 }
 
-/// Returns the position of the first best element, where `before` is the strict order; NaNs are skipped. 0 if there is none.
-fn first<T: Item + Number>(column: Column<T>, before: impl Fn(T, T) -> bool) -> i32 {
-    let mut best: Option<(usize, T)> = None;
-    for (position, item) in column.into_iter().enumerate() {
-        let is_nan = item.op_ne(item);
-        if !is_nan && best.is_none_or(|(_, so_far)| before(item, so_far)) {
-            best = Some((position, item));
+impl Stage {
+    fn new(shape: &[usize], start: usize, end: usize) -> Stage {
+        let product = |part: &[usize]| part.iter().product();
+        let groups = (0..shape.len()).map(|axis| u8::from(axis >= start) + u8::from(axis >= end)).collect();
+        let rows =
+            Rows { outer: product(&shape[..start]), len: product(&shape[start..end]), inner: product(&shape[end..]) };
+        Stage { groups, rows }
+    }
+}
+
+/// Returns the first of the last axes that are reduced as one: adjacent ones that have no more elements than an axis may.
+fn run(shape: &[usize], axes: &[usize]) -> usize {
+    let mut found = axes.last().copied().unwrap_or(0);
+    let mut len = shape.get(found).copied().unwrap_or(1);
+    for &axis in axes.iter().rev().skip(1) {
+        let longer = len.checked_mul(shape[axis]).filter(|&len| len <= MAX_EXTENT);
+        match longer {
+            Some(longer) if axis + 1 == found => (found, len) = (axis, longer),
+            _ => break,
         }
     }
-    best.map_or(0, |(position, _)| position as i32)
+    found
+}
+
+fn too_long(how: Reduce, array: &Array) -> Problem {
+    let title = format!("`{}` of the shape {} is too large for one launch", how.name(), shape_text(array.shape()));
+    Problem::new("E0520", title).help("compute it in parts")
 }
 
 /// Evaluates `abs(a - b) <= atol + rtol * abs(b)`, elementwise; NaNs are close to each other, and equal infinities are.
@@ -258,38 +281,42 @@ pub fn close(a: &Value, b: &Value, rtol: f64, atol: f64) -> Outcome<Value> {
     super::binary(BinaryOp::BitOr, &difference, &super::binary(BinaryOp::BitOr, &near, &nans)?)
 }
 
-/// Returns the cumulative sums of a 1-d array; of floats in `f64`, each rounded once.
+/// Returns the cumulative sums of a 1-d array; of floats in `f64`, each rounded once, in the order of [`mod@graph::scan`].
 pub fn cumsum(value: &Value) -> Outcome<Value> {
-    cumsum_to(value, None)
+    cumsum_to(value, None, None)
 }
 
-/// As [`cumsum`]; sums of integers have type `to` if given.
-pub(crate) fn cumsum_to(value: &Value, to: Option<Scalar>) -> Outcome<Value> {
+/// As [`cumsum`], along an axis of an array with several; sums of integers have type `to` if given.
+pub(crate) fn cumsum_to(value: &Value, axis: Option<i64>, to: Option<Scalar>) -> Outcome<Value> {
     let array = operand::array(value, "`cumsum`")?;
-    if array.rank() != 1 {
-        let title = format!("`cumsum` of an array with {} axes", array.rank());
-        return Err(Problem::new("E0503", title).help("make it one axis with `reshape(x, -1)`"));
-    }
-    let lanes = array.element().lanes();
-    let scalar = array.scalar().ok_or_else(|| undefined("`cumsum`", &[value]))?;
-    with_float!(scalar, T => Some(running::<T, f64>(array, lanes)),
-        _ => with_integer!(scalar, T => {
-            Some(totals::running::<T>(array, lanes, to.unwrap_or(total_type(scalar))))
-        }, _ => None))
-    .ok_or_else(|| undefined("`cumsum`", &[value]))?
-    .map(Value::Array)
-}
-
-fn running<T: Item, A: Item + Number>(array: &Array, lanes: usize) -> Outcome<Array> {
-    let items = array.items::<T>()?;
-    Array::build(array.element().clone(), array.shape(), |result: &mut [T]| {
-        let mut sums = vec![A::default(); lanes];
-        let rows = result.chunks_exact_mut(lanes.max(1)).zip(items.chunks_exact(lanes.max(1)));
-        for (out, row) in stop::polled(rows) {
-            for ((place, sum), &x) in out.iter_mut().zip(&mut sums).zip(row) {
-                *sum = sum.op_add(x.to::<A>());
-                *place = sum.to::<T>();
-            }
+    let axis = match axis {
+        Some(axis) => operand::axis(axis, array.rank(), "`cumsum`")?,
+        None if array.rank() == 1 => 0,
+        None => {
+            let title = format!("`cumsum` of an array with {} axes", array.rank());
+            let problem = Problem::new("E0503", title);
+            return Err(problem.help("say along which: `cumsum(x, axis = 0)`; all elements are `reshape(x, -1)`"));
         }
-    })
+    };
+    let undefined = || undefined("`cumsum`", &[value]);
+    let scalar = array.scalar().filter(|scalar| scalar.is_num()).ok_or_else(undefined)?;
+    let stage = Stage::new(array.shape(), axis, axis + 1);
+    let rows = Rows { inner: stage.rows.inner * array.element().lanes(), ..stage.rows };
+    let scan = |array: &Array, wide, result: Scalar| {
+        let found = graph::scan::scan(array, rows, Adds { wide, result })?;
+        found.seen_as(array.element().with_scalar(result), array.shape())
+    };
+    let to = to.unwrap_or(total_type(scalar));
+    let wrong = |wrong| totals::too_large("cumsum", Some(wrong), to);
+    Ok(Value::Array(match scalar {
+        _ if scalar.is_float() => scan(array, Scalar::F64, scalar)?,
+        _ if scalar.bits() <= 32 => {
+            graph::integers::narrowed(&scan(array, Scalar::I64, Scalar::I64)?, to)?.map_err(wrong)?
+        }
+        _ => {
+            let [high, low] = totals::halves(array, scalar)?;
+            let [high, low] = [scan(&high, Scalar::I64, Scalar::I64)?, scan(&low, Scalar::I64, Scalar::I64)?];
+            graph::integers::joined(&high, &low, to)?.map_err(wrong)?
+        }
+    }))
 }

@@ -46,7 +46,8 @@ print(x[len(x) - 1], x[1..])
         code: "E0503",
         title: "a wrong number of axes",
         text: r#"
-There are more indices than the array has axes, or the operation needs another number of axes: `cumsum` takes one, `@` at least one on each side.
+There are more indices than the array has axes, or the operation needs another number of axes: `cumsum` of several axes
+needs to know along which, `@` needs at least one on each side.
 
 ```clk fails
 save("x.npy", random(2, 3))
