@@ -40,8 +40,8 @@ pub(crate) fn best(largest: bool, array: &Array, shape: &[usize], groups: &[u8],
             return Ok(Some(positions));
         }
         let values = Array::with_storage(Element::Scalar(scalar), &shape, values)?;
-        let strides = vec![results * inner, inner, 1];
-        let input = |array: Array, scalar| Input { array, scalar, strides: strides.clone() };
+        let strides = vec![(results * inner) as isize, inner as isize, 1];
+        let input = |array: Array, scalar| Input { array, scalar, strides: strides.clone(), view: None };
         plan = Plan {
             axes: shape.to_vec(),
             inputs: vec![input(values, scalar), input(positions, Scalar::I32)],
