@@ -238,6 +238,9 @@ pub struct Birth {
 pub(crate) struct Code {
     /// The position of the first op of the body; the prologue is before it.
     pub body: u32,
+    /// The first ops of the prologue, up to this one, compute the same for all groups of one shape: one group runs them for those
+    /// behind it.
+    pub steady: u32,
     pub regs: Vec<RegDef>,
     pub uniform_bytes: usize,
     pub columns: usize,

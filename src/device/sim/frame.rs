@@ -305,10 +305,12 @@ impl<'a> Frame<'a> {
         let unit = geometry.unit(number);
         let g = &mut self.group;
         self.splits.clear();
+        let mut begin = self.launch.code.steady;
         if g.lanes == 0 || g.is_split || (!geometry.is_even() && unit.shape != g.shape) {
             (g.lanes, g.shape) = (unit.shape.iter().product(), unit.shape);
             mask::all_lanes(g);
             g.epoch += 1;
+            begin = 0;
         }
         (g.block, g.first_index) = (unit.block, unit.first_index);
         for &(reg, special) in &self.launch.code.block {
@@ -326,7 +328,7 @@ impl<'a> Frame<'a> {
         g.steps = 0;
         g.grant_iterations();
         g.enter(0);
-        (g.resume, g.pause) = (g.ops, Pause::Iteration);
+        (g.resume, g.pause) = (g.at(begin), Pause::Iteration);
         (g.is_split, g.part) = (false, 0);
         (g.warps, g.polled, g.lonely, g.looks) = (poll::warps(g.lanes), 0, 0, 0);
         let ends = number < poll::ENDS || number + poll::ENDS >= geometry.units;

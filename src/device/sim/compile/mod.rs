@@ -226,10 +226,13 @@ impl<'a> Compiler<'a> {
         }
         let span = self.span(self.kernel.span);
         let shift = self.prologue.len() as u32;
+        let prologue = std::mem::take(&mut self.prologue);
+        let (mut ops, others): (Vec<Op>, Vec<Op>) = prologue.into_iter().partition(|op| self.is_steady(op));
+        let steady = ops.len() as u32;
+        ops.extend(others);
         for &jump in &self.jumps {
             self.ops[jump].x += shift;
         }
-        let mut ops = self.prologue;
         ops.append(&mut self.ops);
         let threads = match self.kernel.form {
             Form::Threads { rank } => Some(rank),
@@ -268,6 +271,7 @@ impl<'a> Compiler<'a> {
             warp_ops: self.warp_ops,
             syncs: self.syncs,
             body: shift,
+            steady,
             ordered: self.ordered,
             calls: self.f.calls.clone(),
             polls: self.polls,
@@ -280,6 +284,20 @@ impl<'a> Compiler<'a> {
         };
         verify::debug_verify(&ops, &code, &self.kernel.name);
         Ok(Compiled { ops, code })
+    }
+
+    /// Returns whether an op of the prologue computes the lanes of a register that nothing else writes, from what the launch sets alone:
+    /// numbers of threads in their block.
+    fn is_steady(&self, op: &Op) -> bool {
+        let of_launch = |reg: Reg| self.launch.iter().any(|(set, _)| *set == reg);
+        if op.run.is(plain::<control::WarpIds>()) {
+            return true;
+        }
+        if !op.run.is(self.pick::<control::Spread>()) || self.held[op.d as usize] < PERMANENT {
+            return false;
+        }
+        let index = &self.accesses[op.x as usize].axes[0];
+        of_launch(index.base) && index.coef.iter().all(|coef| !matches!(coef, Coef::Reg(reg) if !of_launch(*reg)))
     }
 
     fn emit(&mut self, run: OpFn, op: Op) -> usize {

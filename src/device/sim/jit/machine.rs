@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::ahead::Ahead;
 use super::alloc::{Allocation, MOST, Shape, allocate};
 use super::emit::{Exits, emit, registers};
 use super::exec::Exec;
@@ -99,8 +100,9 @@ pub(crate) struct Machine {
     fixed: Vec<(i32, Input)>,
     varying: Vec<(i32, Input)>,
     outputs: i32,
-    /// Nothing has to be undone, and no register may view memory.
+    /// No register may view memory, so that a full group needs no preparation but copies of what is written.
     simple: bool,
+    /// Bytes of the frame, and where its copies of registers begin that are put back where the code leaves.
     frame_bytes: usize,
     writes: Vec<Written>,
     /// The code can leave, so that whatever it writes has to be kept: the interpreter's code may read registers that it does not.
@@ -162,7 +164,8 @@ pub(super) fn compile(
     }
     let leaves = forced || region.may_leave();
     let exits = Exits { logged: leaves && region.reloads(), forced };
-    let bytes = emit(division.isa, &region, &allocation, &layout, shape, exits);
+    let ahead = Ahead::of(&region, code);
+    let bytes = emit(division.isa, &region, (&allocation, ahead), &layout, shape, exits);
     let exec = Exec::new(&bytes)?;
     let all = (0..).zip(&layout.inputs).map(|(number, &input)| (layout.input(number), input));
     let (fixed, varying): (Vec<_>, Vec<_>) = all.partition(|(_, input)| is_fixed(input, code));
@@ -170,8 +173,8 @@ pub(super) fn compile(
     let unhomed = region.writes.iter().any(|w| !w.uniform && code.views.contains(&w.reg));
     Some(Machine {
         exec,
-        frame_bytes: (layout.slots + allocation.slot_bytes) as usize,
-        simple: !leaves && !viewed && !unhomed,
+        frame_bytes: ((layout.slots + allocation.slot_bytes) as usize).next_multiple_of(64),
+        simple: !viewed && !unhomed,
         outputs: layout.outputs,
         fixed,
         varying,
@@ -241,6 +244,32 @@ impl Room {
         let (range, at) = (self.random >> 60, self.random >> 24);
         if range < 12 { 1 + at % (1 << range) } else { u64::MAX }
     }
+
+    /// Empties the log, and chooses where the code leaves for no reason.
+    fn begin(&mut self, exits: Exits, frame: Words) {
+        frame.put(frame::FORCED, if exits.forced { self.exit() } else { 0 });
+        if !exits.logged {
+            return;
+        }
+        if self.log.is_empty() {
+            self.log.resize(LOG_BYTES, 0);
+        }
+        let start = self.log.as_mut_ptr() as u64;
+        frame.put(frame::LOG, start);
+        frame.put(frame::LOG_END, start + LOG_BYTES as u64);
+    }
+
+    /// Undoes the stores of the log.
+    ///
+    /// # Safety
+    /// Code with this frame has left behind [`Room::begin`].
+    unsafe fn undo_log(&self, frame: Words) {
+        let records = (frame.get(frame::LOG) as usize - self.log.as_ptr() as usize) / frame::RECORD as usize;
+        for record in (0..records).rev() {
+            // SAFETY: R9: the log holds records of stores that have been checked, within memories of the launch.
+            unsafe { undo_store(self.log.as_ptr().add(record * frame::RECORD as usize)) };
+        }
+    }
 }
 
 thread_local! {
@@ -306,7 +335,8 @@ impl Machine {
             if !self.fits(g) {
                 return false;
             }
-            g.rooms[room] = vec![Line([0; 8]); self.frame_bytes.div_ceil(64)];
+            let kept: usize = self.kept().map(|written| bytes_of(g, written)).sum();
+            g.rooms[room] = vec![Line([0; 8]); (self.frame_bytes + kept).div_ceil(64)];
             let frame = Words(g.rooms[room].as_mut_ptr().cast());
             frame.put(frame::POLL, poll as *const () as u64);
             frame.put(frame::POLL_ARG, g.stop as u64);
@@ -374,19 +404,59 @@ impl Machine {
         }
     }
 
-    /// Runs code that needs nothing to be undone and no register that may view memory, for a full group.
+    /// Runs code without registers that may view memory, for a full group.
     unsafe fn run_simply(&self, g: &mut Group, region: usize, frame: Words) -> bool {
         frame.put(frame::MASK, 0);
         // SAFETY: C11: the caller's region is the one of the group's code that this was compiled from.
         unsafe {
             self.inputs(g, &self.varying, frame);
-            let rows = g.shape[1] * g.shape[2];
-            if !self.call(g, region, frame, (0, rows), (0, g.shape[0])) {
-                return false;
+            self.keep(g, frame);
+            let all = ((0, g.shape[1] * g.shape[2]), (0, g.shape[0]));
+            let done = match self.exits {
+                Exits { logged: false, forced: false } => self.call(g, region, frame, all.0, all.1),
+                exits => ROOM.with(|room| {
+                    let Ok(mut room) = room.try_borrow_mut() else { return false };
+                    room.begin(exits, frame);
+                    let done = self.call(g, region, frame, all.0, all.1);
+                    if !done && exits.logged {
+                        room.undo_log(frame);
+                    }
+                    done
+                }),
+            };
+            if done {
+                self.outputs(g, frame);
+            } else {
+                self.put_back(g, frame);
             }
-            self.outputs(g, frame);
+            done
         }
-        true
+    }
+
+    /// Returns the registers of lanes that are put back where the code leaves.
+    fn kept(&self) -> impl Iterator<Item = &Written> {
+        self.writes.iter().filter(|written| self.leaves && !written.uniform)
+    }
+
+    /// Copies them behind the frame.
+    unsafe fn keep(&self, g: &Group, frame: Words) {
+        let mut at = self.frame_bytes;
+        for written in self.kept() {
+            // SAFETY: C11: registers that the region writes exist and are as wide as it says, with all chunks of a column (G1). The
+            // frame was made with room for them.
+            unsafe { std::ptr::copy_nonoverlapping(g.slot(written.reg).ptr, frame.0.add(at), bytes_of(g, written)) };
+            at += bytes_of(g, written);
+        }
+    }
+
+    /// Puts back what [`Machine::keep`] has copied.
+    unsafe fn put_back(&self, g: &Group, frame: Words) {
+        let mut at = self.frame_bytes;
+        for written in self.kept() {
+            // SAFETY: as there.
+            unsafe { std::ptr::copy_nonoverlapping(frame.0.add(at), g.slot(written.reg).ptr, bytes_of(g, written)) };
+            at += bytes_of(g, written);
+        }
     }
 
     unsafe fn run_with_room(&self, g: &mut Group, region: usize, frame: Words) -> bool {
@@ -399,15 +469,7 @@ impl Machine {
 
     unsafe fn run_in(&self, g: &mut Group, region: usize, frame: Words, room: &mut Room) -> bool {
         let (rows, along) = self.range(g, room, frame);
-        frame.put(frame::FORCED, if self.exits.forced { room.exit() } else { 0 });
-        if self.exits.logged {
-            if room.log.is_empty() {
-                room.log.resize(LOG_BYTES, 0);
-            }
-            let start = room.log.as_mut_ptr() as u64;
-            frame.put(frame::LOG, start);
-            frame.put(frame::LOG_END, start + LOG_BYTES as u64);
-        }
+        room.begin(self.exits, frame);
         // SAFETY: C11: the region is that of the group's code, and so are its registers.
         unsafe {
             room.slots.clear();
@@ -599,12 +661,7 @@ impl Machine {
         // their homes exist, and `kept` has what `take_homes` put there, in the same order.
         unsafe {
             if self.exits.logged {
-                let end = frame.get(frame::LOG) as usize;
-                let start = room.log.as_ptr() as usize;
-                let records = (end - start) / frame::RECORD as usize;
-                for record in (0..records).rev() {
-                    undo_store(room.log.as_ptr().add(record * frame::RECORD as usize));
-                }
+                room.undo_log(frame);
             }
             let mut kept = room.kept.as_ptr();
             for (written, slot) in self.writes.iter().zip(&room.slots) {

@@ -68,6 +68,7 @@
 //! - [`asm`] encodes instructions; [`exec`] turns the bytes into memory that can be called.
 //! - [`fold`] finds the addresses and loads that operands in memory take over, [`alloc`] gives the values of a region their places,
 //!   [`frame`] says what lies where in memory, [`emit`] writes the code; [`functions`] are what it calls.
+//! - [`ahead`] finds the lines of the cache that the next block accesses, which code fetches in advance.
 //! - [`machine`] compiles a region and runs the code for a group; [`versions`] has that for whole groups and that for others.
 //!
 //! # AVX2
@@ -127,6 +128,7 @@
 //! end at atomics, at accesses to local arrays, and to shared arrays under conditions or with other indices than linear ones. With
 //! `--max-steps`, no region with a loop is entered.
 
+mod ahead;
 mod alloc;
 // Its tests cover instructions that no code uses yet.
 #[allow(dead_code, unused_imports)]

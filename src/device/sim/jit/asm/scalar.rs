@@ -177,6 +177,12 @@ impl Assembler {
         self.legacy(Legacy::new(s, &[0x8d]), d.0, m.into());
     }
 
+    /// Fetches the cache line of an address, which need not be valid; also for writing.
+    pub(crate) fn prefetch(&mut self, m: Mem, write: bool) {
+        let opcode = if write { 0x0d } else { 0x18 };
+        self.legacy(Legacy::new(Size::S32, &[0x0f, opcode]), 1, m.into());
+    }
+
     pub(crate) fn alu(&mut self, op: Alu, s: Size, d: Gpr, src: impl Into<Rm>) {
         match src.into() {
             Rm::Imm(value) => self.alu_imm(op, s, register(d), value),

@@ -114,8 +114,26 @@ impl Emit<'_> {
     /// Returns what a load reads, as an operand. Overwrites `rax` and `rcx`.
     pub(super) fn loaded(&mut self, load: &Inst, copy: usize) -> Src {
         match load.op {
-            Op::Load(cell, Form::Row) => Src::Mem(self.row(load.args[0], cell, copy)),
+            Op::Load(cell, Form::Row) => {
+                let from = self.row(load.args[0], cell, copy);
+                self.fetch(load.args[0], from, false, copy);
+                Src::Mem(from)
+            }
             _ => Src::Broadcast(self.at(load.args[0], copy)),
+        }
+    }
+
+    /// Fetches the cache line that the next block accesses in the same place. Loops have lines to themselves, as a rule.
+    fn fetch(&mut self, address: Value, of: Mem, write: bool, copy: usize) {
+        if self.loops > 0 {
+            return;
+        }
+        if copy == 0 {
+            let place = self.allocation.folds.root(address);
+            self.next_block = self.ahead.fetch(address, place);
+        }
+        if let Some(disp) = self.next_block.and_then(|bytes| of.disp.checked_add(bytes)) {
+            self.asm.prefetch(Mem { disp, ..of }, write);
         }
     }
 
@@ -160,6 +178,7 @@ impl Emit<'_> {
         match form {
             Form::Row | Form::Own(_) => {
                 let from = self.contiguous(cell, form, inst.args[0], copy);
+                self.fetch(inst.args[0], from, false, copy);
                 let mask = (inst.mask != Value::NONE).then(|| self.active(inst, copy));
                 self.load_row(cell, len, d, from, mask);
             }
@@ -247,6 +266,7 @@ impl Emit<'_> {
         let (x, mask) = (self.vector(value, copy, V[0]), self.lanes(inst, copy, K7));
         if !form.has_offsets() {
             let to = self.contiguous(cell, form, inst.args[0], copy);
+            self.fetch(inst.args[0], to, true, copy);
             return self.store_row(cell, ty, to, x, mask);
         }
         let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);

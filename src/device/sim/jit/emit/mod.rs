@@ -39,6 +39,7 @@ use rustc_hash::FxHashMap;
 
 use self::cold::Cold;
 use self::register::{K0, K6, K7, Mask};
+use super::ahead::Ahead;
 use super::alloc::{Allocation, Registers, Shape};
 use super::asm::*;
 use super::frame::Layout;
@@ -81,6 +82,11 @@ struct Emit<'a> {
     rows: bool,
     /// The definitions of vectors of 4-byte lanes that have one.
     vectors: FxHashMap<Value, Inst>,
+    ahead: Ahead,
+    /// The bytes to the next block, for the other vectors of an access whose first has been emitted.
+    next_block: Option<i32>,
+    /// The number of loops around the present instruction.
+    loops: u32,
 }
 
 /// How the code leaves.
@@ -96,7 +102,7 @@ pub(crate) struct Exits {
 pub(crate) fn emit(
     isa: Isa,
     region: &Region,
-    allocation: &Allocation,
+    (allocation, ahead): (&Allocation, Ahead),
     layout: &Layout,
     shape: Shape,
     ways: Exits,
@@ -128,6 +134,9 @@ pub(crate) fn emit(
         ways,
         rows,
         vectors,
+        ahead,
+        next_block: None,
+        loops: 0,
     };
     emit.function();
     emit.asm.finish()
@@ -152,7 +161,9 @@ impl Emit<'_> {
                 Node::Loop(body) => {
                     let top = self.asm.label();
                     self.asm.bind(top);
+                    self.loops += 1;
                     self.nodes(body);
+                    self.loops -= 1;
                     self.position += 1;
                     self.again(top);
                 }

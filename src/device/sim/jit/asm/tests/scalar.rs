@@ -123,6 +123,8 @@ fn bytes_and_words() {
         Wanted::new("movsx", [wide.clone(), mem(at)]).check(false, |asm| asm.load_sx8(d, at));
         Wanted::new("movsx", [wide, mem(at)]).check(false, |asm| asm.load_sx16(d, at));
         Wanted::new("mov", [mem(at), Want::Reg(gpr8(d))]).check(false, |asm| asm.store8(at, d));
+        Wanted::new("prefetcht0", [mem(at)]).check(false, |asm| asm.prefetch(at, false));
+        Wanted::new("prefetchw", [mem(at)]).check(false, |asm| asm.prefetch(at, true));
         let word = Want::Reg(Register::AX + u32::from(d.0));
         Wanted::new("mov", [mem(at), word]).check(false, |asm| asm.store16(at, d));
         let a = random.gpr();
