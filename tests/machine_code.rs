@@ -95,6 +95,28 @@ fn programs_do_the_same_in_machine_code() {
     assert!(count >= 15, "{count} programs");
 }
 
+/// A block that is one batch of lanes enters once, whatever barriers it has; a larger one does between barriers.
+#[test]
+fn barriers_of_small_blocks_are_in_machine_code() {
+    for isa in sets() {
+        let entered = |block: u32| {
+            let text = format!(
+                "kernel k(n: i32, inout a: [i32; N]) grid(4) block({block}) {{\n    shared s: [i32; {block}]\n    \
+                 let (t, i) = (thread_idx.x, global_idx.x)\n    for k in 0..n {{\n        s[t] = a[i]\n        barrier()\n        \
+                 a[i] = s[(t + 1) % {block}] + k\n        barrier()\n    }}\n}}\nvar a = arange({})\nk(5, a)",
+                4 * block
+            );
+            let control = Control { workers: 1, ..Control::default() };
+            let counts =
+                run_on(&text, isa, Jit::Always, control).1.statistics().machine_code.expect("the simulator has it");
+            assert_eq!(counts.left, 0, "{isa}, a block of {block}");
+            counts.entered
+        };
+        assert_eq!((entered(16), entered(32)), (4, 4), "{isa}");
+        assert_eq!(entered(512), 4 * 5 * 2, "{isa}");
+    }
+}
+
 /// `CLK_RANDOM_PROGRAMS` is the number of programs, `CLK_RANDOM_SEED` the first seed.
 #[test]
 fn random_kernels_do_the_same_in_machine_code() {

@@ -54,7 +54,8 @@ impl Writer {
             }
             _ => {
                 let (y, x) =
-                    [(1, 32), (16, 16), (8, 8), (3, 5), (2, 40), (5, 16), (7, 8), (1, 64)][self.random.below(8)];
+                    [(1, 32), (16, 16), (8, 8), (3, 5), (2, 40), (5, 16), (7, 8), (1, 64), (1, 16), (2, 8), (2, 16)]
+                        [self.random.below(11)];
                 let blocks = 40usize.div_ceil(x * y) + self.random.below(2);
                 n = blocks * x * y;
                 self.block = Some(x * y);
@@ -117,7 +118,12 @@ impl Writer {
             15 if depth == 0 && self.block.is_some() => {
                 let (value, size) = (self.expr("i", 2, false), self.block.unwrap_or(1));
                 let at = self.random.below(size);
-                self.line(&format!("h[t] = {value}\nbarrier()\ni1 = h[(t + {at}) % {size}] + h[{at}]\nbarrier()"));
+                let exchange = format!("h[t] = {value}\nbarrier()\ni1 = h[(t + {at}) % {size}] + h[{at}]\nbarrier()");
+                match self.random.below(4) {
+                    0 => self.line(&format!("for _ in 0..n {{\n{exchange}\n}}")),
+                    1 => self.line(&format!("if n > p {{\n{exchange}\n}}")),
+                    _ => self.line(&exchange),
+                }
             }
             14 if depth == 0 && self.block.is_some() => self.warp(),
             16 | 17 => {

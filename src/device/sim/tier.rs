@@ -156,7 +156,8 @@ impl Tier {
         if let Some((_, machines)) = known(division) {
             return Some(machines.clone());
         }
-        let size: usize = code.regions.iter().map(|region| region.values.len()).sum();
+        let possible = code.regions.iter().filter(|region| division.has(region));
+        let size: usize = possible.map(|region| region.values.len()).sum();
         if !pays(jit, state.spent.saturating_add(running), size as u32) || state.compiled.len() >= 2 * MOST {
             return None;
         }
@@ -241,6 +242,10 @@ mod without {
 
         pub fn general(self) -> Division {
             self
+        }
+
+        pub fn has(self, _: &crate::device::sim::lane::Region) -> bool {
+            false
         }
     }
 

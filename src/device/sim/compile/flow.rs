@@ -15,8 +15,11 @@ impl<'a> Compiler<'a> {
     pub fn block(&mut self, block: &'a Block) {
         let aliases = self.aliases.len();
         let mut defined = vec![];
-        let mut open = None;
+        let (mut open, mut together, mut scanned) = (None, None, 0);
         for (at, stmt) in block.iter().enumerate() {
+            if together.is_none() && open.is_none() {
+                together = self.open_together(block, at, &mut scanned);
+            }
             if open.is_none() {
                 open = self.open_machine(block, at);
             }
@@ -37,6 +40,7 @@ impl<'a> Compiler<'a> {
             let fresh = std::mem::replace(&mut self.fresh, fresh);
             self.drop_fresh(fresh);
             self.close_machine(&mut open, block, at);
+            self.close_machine(&mut together, block, at);
             if stmt.kind.leaves() {
                 self.skip(&block[at + 1..]);
                 break;

@@ -83,6 +83,7 @@ impl<'a> Compiler<'a> {
             jit: false,
             guards: Rc::default(),
             in_region: false,
+            in_together: false,
             references: FxHashMap::default(),
             regions_of_lanes: vec![],
             part: Section::Body,

@@ -1,7 +1,8 @@
 //! Regions: runs of statements that machine code can do at once, in front of the interpreter's code for the same statements.
 //!
 //! Input: statements of a block. Output: an [`Enter`] op, the interpreter's code, and the region's LaneIR. A group that is in no machine
-//! code, or whose machine code leaves, runs the interpreter's code; the other jumps over it.
+//! code, or whose machine code leaves, runs the interpreter's code; the other jumps over it. A region with barriers is for blocks that
+//! are one batch of lanes; inside of its interpreted code are the regions between its barriers, for other blocks.
 
 use rustc_hash::FxHashSet;
 
@@ -13,6 +14,7 @@ use crate::device::sim::lane::Region as LaneRegion;
 use crate::device::sim::lane::build::{Builder, Outside, Support, outside};
 use crate::device::sim::lane::guards::{Guard, Guards};
 use crate::ir::visit::each_stmt;
+use crate::lang::ops::BarrierKind;
 
 /// A region whose interpreted code is being written.
 pub(crate) struct OpenRegion<'a> {
@@ -25,6 +27,8 @@ pub(crate) struct OpenRegion<'a> {
     inputs: Vec<ExprId>,
     /// The number of notes in front of it.
     notes: usize,
+    /// It has barriers: its interpreted code has regions between them.
+    together: bool,
 }
 
 /// A region, and the expressions that it takes from outside; or how many statements have LaneIR, up to one that has none.
@@ -39,23 +43,59 @@ impl<'a> Compiler<'a> {
         if !self.jit || self.in_region || self.part != Section::Body {
             return None;
         }
+        self.open_region(block, start, false)
+    }
+
+    /// Opens a region with barriers at a statement that all threads of the block run, if there is one. `scanned`: up to which statement
+    /// there is none, or it has been opened.
+    pub(crate) fn open_together(
+        &mut self,
+        block: &'a [Stmt],
+        start: usize,
+        scanned: &mut usize,
+    ) -> Option<OpenRegion<'a>> {
+        let possible = self.jit && !self.in_region && !self.in_together && self.part == Section::Body;
+        if !possible || start < *scanned || self.mask != 0 || self.waits || self.is_observed() {
+            return None;
+        }
+        let open = self.open_region(block, start, true);
+        *scanned = match &open {
+            Some(open) => open.end,
+            // A barrier that is no part of a region here is none of one that begins between here and there.
+            None => block[start..].iter().position(has_barrier).map_or(block.len(), |at| start + at + 1),
+        };
+        open
+    }
+
+    /// Opens a region at a statement; one that is `together` has barriers.
+    fn open_region(&mut self, block: &'a [Stmt], start: usize, together: bool) -> Option<OpenRegion<'a>> {
         let waits = |stmt: &Stmt| self.waits_for_others(stmt);
         let refused = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Refused);
         // Where threads wait for one another, checks want to know who left.
         let parts = |label: Label| self.is_observed() && self.meets && self.a.parts(label);
         let shared = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Shared);
         let even = |e: ExprId, class: Variance| self.a.exprs[e] <= class;
-        let support =
-            Support { f: self.f, waits: &waits, refused: &refused, shared: &shared, even: &even, parts: &parts };
+        let support = Support {
+            f: self.f,
+            barriers: together,
+            waits: &waits,
+            refused: &refused,
+            shared: &shared,
+            even: &even,
+            parts: &parts,
+        };
         let mut count = block[start..].iter().take_while(|stmt| support.statement(stmt)).count();
         loop {
+            if together && !block[start..start + count].iter().any(has_barrier) {
+                return None;
+            }
             match self.build_region(&block[start..start + count])? {
                 Ok((builder, inputs)) => {
                     self.target();
                     let enter = self.emit_jump(plain::<Enter>(), nothing());
-                    self.in_region = true;
+                    *(if together { &mut self.in_together } else { &mut self.in_region }) = true;
                     let (end, notes) = (start + count, self.notes.len());
-                    return Some(OpenRegion { start, end, enter, builder, inputs, notes });
+                    return Some(OpenRegion { start, end, enter, builder, inputs, notes, together });
                 }
                 // It ends in front of a statement without LaneIR.
                 Err(built) => count = built.min(count - 1),
@@ -92,11 +132,12 @@ impl<'a> Compiler<'a> {
 
     /// Ends a region behind the statement at `at`.
     pub(crate) fn close_machine(&mut self, open: &mut Option<OpenRegion<'a>>, block: &'a [Stmt], at: usize) {
-        let Some(OpenRegion { start, enter, builder, inputs, notes, .. }) = open.take_if(|open| open.end == at + 1)
+        let Some(OpenRegion { start, enter, builder, inputs, notes, together, .. }) =
+            open.take_if(|open| open.end == at + 1)
         else {
             return;
         };
-        self.in_region = false;
+        *(if together { &mut self.in_together } else { &mut self.in_region }) = false;
         let stmts = &block[start..=at];
         let mut values = vec![];
         for stmt in stmts {
@@ -192,6 +233,15 @@ impl<'a> Compiler<'a> {
     fn uniform_regs(&self) -> Vec<bool> {
         self.regs.iter().map(|def| matches!(def, RegDef::Uniform { .. })).collect()
     }
+}
+
+/// Returns whether there is a barrier of the block in a statement.
+fn has_barrier(stmt: &Stmt) -> bool {
+    let mut found = false;
+    each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
+        found |= matches!(stmt.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. });
+    });
+    found
 }
 
 /// Counts the statements that compute something, those in loops ten times.

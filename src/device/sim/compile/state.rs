@@ -183,6 +183,8 @@ pub struct Compiler<'a> {
     pub(super) guards: Rc<crate::device::sim::lane::guards::Guards>,
     /// The code of a region is being written.
     pub(super) in_region: bool,
+    /// The same of a region with barriers, which has other regions inside.
+    pub(super) in_together: bool,
     /// Reads and writes of each local.
     pub(super) references: FxHashMap<LocalId, u32>,
     pub(super) regions_of_lanes: Vec<crate::device::sim::lane::Region>,

@@ -75,6 +75,15 @@ impl Division {
         self.whole
     }
 
+    /// Returns whether there can be code of a region: one with barriers needs groups that are one batch each.
+    pub fn has(self, region: &Region) -> bool {
+        let one_batch = |[x, y, z]: [u32; 3]| {
+            let (shape, lanes) = (self.shape(region, MOST), x as usize * y as usize * z as usize);
+            (shape.rows || y * z == 1) && lanes.is_multiple_of(shape.width) && lanes / shape.width <= MOST
+        };
+        !region.together || self.whole.is_some_and(|extents| !extents.contains(&0) && one_batch(extents))
+    }
+
     /// Returns the shape of a region's batches, of at most `most` vectors.
     fn shape(self, region: &Region, most: usize) -> Shape {
         let widest = widest(self.isa) / if region.wide { 2 } else { 1 };
@@ -87,9 +96,15 @@ impl Division {
     }
 }
 
-/// Returns the least number of vectors in a batch: those of a warp, where there are operations among its lanes.
+/// Returns the least number of vectors in a batch: those of a warp, where there are operations among its lanes; those of the block, where
+/// it has barriers.
 fn least(region: &Region, width: usize) -> usize {
-    if region.has_warps() { WARP / width } else { 1 }
+    let lanes = region.whole.map_or(0, |extents| extents.map(|n| n as usize).iter().product());
+    match region.together {
+        true => lanes.div_ceil(width).max(1),
+        false if region.has_warps() => WARP / width,
+        false => 1,
+    }
 }
 
 /// The compiled code of a region.
@@ -141,6 +156,9 @@ pub(super) fn compile(
     whole: Option<[u32; 3]>,
 ) -> Option<Machine> {
     if region.has_own() && division.column > LONGEST {
+        return None;
+    }
+    if !division.has(region) || region.together && whole.is_none() {
         return None;
     }
     // A batch has whole warps.

@@ -82,6 +82,13 @@
 //! and reports it. So machine code needs no messages, may check earlier than the program would, and may refuse whatever it does not
 //! know. A region that is left too often is no longer entered.
 //!
+//! # Barriers
+//! Between two barriers all threads of a block run, then all go on. A block that is one batch of lanes does so by itself: each instruction
+//! runs for all of its lanes. `compile::region` therefore also makes regions of statements with barriers at which all threads arrive
+//! ([`together`](crate::device::sim::lane::Region::together)): code for a whole kernel, as a rule, which blocks of up to four vectors enter
+//! once. For larger blocks, the interpreter's code of such a region has regions of its own, between the barriers, and values that live
+//! across these are in the interpreter's registers.
+//!
 //! # Atomics
 //! An atomic updates the elements of the active lanes one after the other: plainly where no other worker accesses the memory (it is shared
 //! by a block, or the launch has one worker, or workers add up in copies of their own), else by locked instructions. Updates
@@ -123,9 +130,9 @@
 //! of it, and with `CLK_SIM_PERF=1` `perf report` names it.
 //!
 //! # What is missing
-//! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers, warp operations
+//! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers (but those of small blocks), warp operations
 //! that name the lanes that take part, atomics on elements of 1 and 2 bytes, `print`, and at statements with an operation that has no LaneIR. With `--check` they also
-//! end at atomics, at accesses to local arrays, and to shared arrays under conditions or with other indices than linear ones. With
+//! end at all barriers, at atomics, at accesses to local arrays, and to shared arrays under conditions or with other indices than linear ones. With
 //! `--max-steps`, no region with a loop is entered.
 
 mod ahead;

@@ -1,6 +1,6 @@
-//! LaneIR: the simulator's own IR, of what the lanes of a group compute between two barriers.
+//! LaneIR: the simulator's own IR, of what the lanes of a group compute between two barriers, or in a whole small block.
 //!
-//! Input: runs of DeviceIR statements that no thread leaves and that contain no barrier or message: the
+//! Input: runs of DeviceIR statements that no thread leaves, and that contain no message: the
 //! *regions* ([`build`]). Output: [`Region`]s that `jit` compiles and `clk emit --stage lanes` prints ([`text`]). The idea: how
 //! values vary, which lanes are active and which checks guard which address are instructions and types, so that [`verify`] can
 //! check what machine code relies on.
@@ -10,6 +10,11 @@
 //! [`Region::setup`], once per entry, and then runs [`Region::body`] for one batch of lanes after the other. A check that fails
 //! **leaves**: every effect of the region is undone, and the interpreter runs the region's statements instead, from the start.
 //! So each message, count and first thread is the interpreter's, and a check may be done early, as long as it is done.
+//!
+//! # Barriers
+//! A region may contain barriers at which all threads of the block arrive ([`Region::together`]). It then runs for whole blocks that are one
+//! batch only, and all lanes of a batch have done an instruction before the next one begins: nothing is left for a barrier to do. The
+//! statements between the barriers are regions too, for larger blocks.
 //!
 //! # Values
 //! - A **scalar** (`i32`, `i64`) is the same in all lanes of a vector: indices, addresses, trip counts, uniform conditions (0 or 1).
@@ -517,8 +522,8 @@ pub(crate) struct Region {
     pub wide: bool,
     /// It is only for groups all of whose lanes are active, with these extents, x first; 0 where an extent is unknown.
     pub whole: Option<[u32; 3]>,
-    /// The number of instructions that run at least once per batch of lanes, loops counted ten times: what a region is worth.
-    pub weight: u32,
+    /// It has barriers of the block: all of whose threads run at once, in one batch, so that they need no code.
+    pub together: bool,
 }
 
 /// A memory that a region accesses.

@@ -67,7 +67,15 @@ fn checks(f: &Function) -> Guards {
 
 fn guarded(f: &Function, guards: Guards) -> Option<Region> {
     let no = |_| false;
-    let support = Support { f, waits: &|_| false, refused: &no, shared: &no, even: &|_, _| true, parts: &|_| false };
+    let support = Support {
+        f,
+        barriers: false,
+        waits: &|_| false,
+        refused: &no,
+        shared: &no,
+        even: &|_, _| true,
+        parts: &|_| false,
+    };
     assert!(f.body.iter().all(|stmt| support.statement(stmt)), "a region may contain it");
     let variances = analyze(f);
     let (values, registers) = registers(f);
@@ -115,13 +123,13 @@ fn comes_back(name: &str, region: Region) {
         accesses,
         wide,
         whole,
-        weight,
+        together,
     } = again;
     let flags = |defs: &[ValueDef]| defs.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(flags(&values), flags(&region.values), "{name}");
     assert_eq!((setup, body, accesses), (region.setup, region.body, region.accesses), "{name}");
     assert_eq!((reads, writes, memories), (region.reads, region.writes, region.memories), "{name}");
-    assert_eq!((wide, whole, weight), (region.wide, region.whole, region.weight), "{name}");
+    assert_eq!((wide, whole, together), (region.wide, region.whole, region.together), "{name}");
     assert_eq!((owned, reports), (region.owned, region.reports), "{name}");
 }
 
@@ -146,16 +154,10 @@ fn damaged_text_is_an_error_or_a_region() {
 fn errors_name_the_line() {
     let error = |text: &str| parse(text).map(|r| r.to_string()).unwrap_err();
     assert_eq!(error(""), "line 0: the text ends early");
-    assert_eq!(
-        error("region weight 1\nvalues 1\n\nsetup {\n  %0: i64 = conts 1\n}"),
-        "line 5: unknown operation `conts`"
-    );
-    assert_eq!(error("region weight 1\nvalues 1\nsetup {\n}\nbody {\n}\n"), "line 6: %0 has no type");
-    assert_eq!(error("region weight 1\nvalues 1\nsetup {\n%1: i32 = const 1\n}"), "line 4: there is no %1");
-    assert_eq!(
-        error("region weight 1\nvalues 0\nsetup {\n}\nbody {\nbranch 'e1 if some %0\n}"),
-        "line 6: unknown name `some`"
-    );
+    assert_eq!(error("region\nvalues 1\n\nsetup {\n  %0: i64 = conts 1\n}"), "line 5: unknown operation `conts`");
+    assert_eq!(error("region\nvalues 1\nsetup {\n}\nbody {\n}\n"), "line 6: %0 has no type");
+    assert_eq!(error("region\nvalues 1\nsetup {\n%1: i32 = const 1\n}"), "line 4: there is no %1");
+    assert_eq!(error("region\nvalues 0\nsetup {\n}\nbody {\nbranch 'e1 if some %0\n}"), "line 6: unknown name `some`");
 }
 
 /// Steps of a `u32` are positive, however large: as an `i32` this one would count down.

@@ -3,7 +3,7 @@
 //! Tables come first, then the setup and the body, one instruction a line:
 //!
 //! ```text
-//! region weight 21 wide whole 16, 16, 1
+//! region together wide whole 16, 16, 1
 //! values 14
 //! memory 0 load store
 //! memory 1 load store own fresh
@@ -311,8 +311,8 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     fn region(&mut self) -> fmt::Result {
-        let Region { values, setup, body, weight, wide, whole, .. } = self.region;
-        write!(self.out, "region weight {weight}{}", if *wide { " wide" } else { "" })?;
+        let Region { values, setup, body, together, wide, whole, .. } = self.region;
+        write!(self.out, "region{}{}", if *together { " together" } else { "" }, if *wide { " wide" } else { "" })?;
         if let Some([x, y, z]) = whole {
             write!(self.out, " whole {x}, {y}, {z}")?;
         }

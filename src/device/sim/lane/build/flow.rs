@@ -6,6 +6,7 @@ use super::*;
 use crate::ir::def::{Block, StmtKind};
 use crate::ir::variance::Variance;
 use crate::ir::visit::each_stmt;
+use crate::lang::ops::BarrierKind;
 
 impl Builder<'_> {
     /// Creates the locals that the statements write, with the values that they have outside. A local that only varies in one of
@@ -83,6 +84,10 @@ impl Builder<'_> {
             }
             StmtKind::Warp { op, value, lane, among: None, result } => self.warp(*op, *value, *lane, *result)?,
             StmtKind::Declare(memory) => self.declare(*memory)?,
+            // All threads arrive where all lanes are active.
+            StmtKind::Barrier { kind: BarrierKind::Block, value: None, .. } if self.mask == self.entered => {
+                self.region.together = true;
+            }
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other)?,
             StmtKind::Block { label, body } => {
                 let own = self.variances.leaky.contains(label);

@@ -114,8 +114,6 @@ pub(crate) struct Builder<'a> {
     certain: bool,
     number: Number,
     exits: u32,
-    /// The number of instructions that would be worth compiling.
-    weight: u32,
     /// The present expression is the same for all threads.
     uniform: bool,
     /// Instructions at the start of the body that read registers.
@@ -156,7 +154,7 @@ impl<'a> Builder<'a> {
             accesses: vec![],
             wide: false,
             whole: None,
-            weight: 0,
+            together: false,
         };
         let mut builder = Builder {
             f,
@@ -177,7 +175,6 @@ impl<'a> Builder<'a> {
             certain: true,
             number,
             exits: 0,
-            weight: 0,
             uniform: false,
             starts: 0,
             built: 0,
@@ -222,7 +219,6 @@ impl<'a> Builder<'a> {
         }
         self.finish_reports();
         self.region.body = self.lists.pop()?;
-        self.region.weight = self.weight;
         self.region.wide = self.region.values.iter().any(|v| v.ty == Ty::V64);
         vary(&mut self.region);
         super::verify::debug_verify(&self.region, "the build");
@@ -308,7 +304,6 @@ impl<'a> Builder<'a> {
 
     fn push_node(&mut self, node: Node) {
         self.define(&node);
-        self.weight += if let Node::Inst(_) = node { 10u32.saturating_pow(self.loops.len() as u32) } else { 0 };
         if let Some(list) = self.lists.last_mut() {
             list.push(node);
         }

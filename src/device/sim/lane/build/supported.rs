@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 use crate::ir::def::{ExprId, ExprKind, Function, Id3, Label, LocalId, MemId, Place, Space, Stmt, StmtKind};
 use crate::ir::variance::Variance;
 use crate::ir::visit::each_stmt;
+use crate::lang::ops::BarrierKind;
 
 /// What is asked about statements.
 pub(crate) struct Support<'a> {
@@ -17,13 +18,15 @@ pub(crate) struct Support<'a> {
     /// Whether the checker has to hear of accesses to a memory; and whether an expression varies no more than that.
     pub shared: &'a dyn Fn(MemId) -> bool,
     pub even: &'a dyn Fn(ExprId, Variance) -> bool,
+    /// Regions may have barriers of the block.
+    pub barriers: bool,
     /// Whether checks want to know which threads leave the loop or block with this label.
     pub parts: &'a dyn Fn(Label) -> bool,
 }
 
 impl Support<'_> {
     /// Returns whether a region may contain the statement: nothing in it goes to a place outside, and nothing waits, tells or
-    /// synchronizes. (What it computes may still turn out to have no LaneIR.)
+    /// synchronizes (but by barriers, where these are allowed). (What it computes may still turn out to have no LaneIR.)
     pub fn statement(&self, stmt: &Stmt) -> bool {
         let mut labels: FxHashSet<Label> = FxHashSet::default();
         let mut fine = self.tells(stmt, true);
@@ -33,6 +36,7 @@ impl Support<'_> {
                 StmtKind::Write { .. } | StmtKind::If { .. } => true,
                 StmtKind::Warp { among, .. } => among.is_none(),
                 StmtKind::Declare(memory) => !(self.refused)(*memory),
+                StmtKind::Barrier { kind: BarrierKind::Block, value: None, .. } => self.barriers,
                 StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => self.place(place),
                 StmtKind::For { label, .. } | StmtKind::Loop { label, .. } => {
                     labels.insert(*label);

@@ -5,7 +5,7 @@ use super::*;
 
 /// Loads elements 0, 1 and 2 behind those of a row, the last one in a block.
 const NEIGHBORS: &str = "
-region weight 5
+region
 values 20
 memory 0 load
 memory 1 store

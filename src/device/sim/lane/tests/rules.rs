@@ -4,7 +4,7 @@ use super::*;
 
 /// A small valid region, to be broken in one place.
 const VALID: &str = "
-region weight 20
+region
 values 16
 memory 0 load store
 access %5 of 0: check_row(1) %3, %4, %2
@@ -65,7 +65,7 @@ fn a_valid_region() {
 
 #[test]
 fn r1_tables() {
-    check("weight 20", "weight 20 wide", "R1 tables: `wide` is not what the values say");
+    check("region", "region wide", "R1 tables: `wide` is not what the values say");
     check("output(0)", "output(1)", "R1 tables: what is not in the tables in `output(1) %10`");
     check("memory 0 load store\n", "", "R1 tables: what is not in the tables in `%1 = base(mem 0)`");
     check("base(mem 0)", "lanes(r4)", "R1 tables: what is not in the tables in `%1 = lanes(r4)`");
@@ -282,7 +282,7 @@ fn r9_checked() {
 #[test]
 fn r9_checks_of_mutable_values() {
     let text = "
-region weight 20
+region
 values 6
 memory 0 load
 access %4 of 0: check_one %3, %2
@@ -314,7 +314,7 @@ body {
 
 /// A valid region with a local array.
 const OWN: &str = "
-region weight 20
+region
 values 12
 memory 0 load store own fresh
 access %1 + 2 of 0: check_one %2, %3
@@ -398,7 +398,7 @@ fn r10_own() {
 /// In regions for whole groups, what has no mask is for all lanes, and coordinates have bounds.
 #[test]
 fn whole_groups() {
-    let whole = VALID.replacen("weight 20", "weight 20 whole 16, 4, 1", 1);
+    let whole = VALID.replacen("region", "region whole 16, 4, 1", 1);
     check_in(&whole, "", "", "");
     let row = "check_row(1) %3, %4, %2";
     check(&format!("{row} under %0"), row, &format!("R3 masks: no mask in `{row}`"));
@@ -412,14 +412,14 @@ fn whole_groups() {
     let load = "%11 = load.w4.row %5 under %0";
     let missing = format!("R9 checked: `{row}` is missing in `{load}`");
     check_in(&small, "", "", &missing);
-    check_in(&small, "weight 20", "weight 20 whole 16, 4, 1", "");
-    check_in(&small, "weight 20", "weight 20 whole 17, 4, 1", &missing);
-    check_in(&small, "weight 20", "weight 20 whole 0, 0, 0", &missing);
+    check_in(&small, "region", "region whole 16, 4, 1", "");
+    check_in(&small, "region", "region whole 17, 4, 1", &missing);
+    check_in(&small, "region", "region whole 0, 0, 0", &missing);
 }
 
 /// A small valid region with atomics.
 const UPDATES: &str = "
-region weight 20
+region
 values 10
 memory 0 load store update
 access %1, %4 of 0: check_lanes %4, %5
@@ -465,7 +465,7 @@ fn r11_updates() {
 }
 
 /// A small valid region with operations of warps.
-const WARPS: &str = "region weight 20 wide
+const WARPS: &str = "region wide
 values 9
 setup {
     %1: v32 = splat #7

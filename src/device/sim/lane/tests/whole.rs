@@ -5,7 +5,7 @@ use super::*;
 
 /// Copies the rows of a tile of 16 rows and 16 columns.
 const TILE: &str = "
-region weight 5
+region
 values 11
 memory 0 load store
 access %9 of 0: check_one %7, %1; check_row(1) %2, %3, %1
@@ -64,7 +64,7 @@ fn a_single_row_has_constant_addresses() {
 
 /// Stores where a condition holds, and elsewhere.
 const BRANCHES: &str = "
-region weight 5
+region
 values 10
 read r1
 write r2: i32 lanes

@@ -54,8 +54,7 @@ impl<'a> Reader<'a> {
     fn region(&mut self) -> Parsed<Region> {
         let mut line = self.line()?;
         line.expect_word("region")?;
-        line.expect_word("weight")?;
-        let weight = line.number()?;
+        let together = line.eat_word("together");
         let wide = line.eat_word("wide");
         let mut whole = None;
         if line.eat_word("whole") {
@@ -90,7 +89,7 @@ impl<'a> Reader<'a> {
             accesses: vec![],
             wide,
             whole,
-            weight,
+            together,
         };
         self.tables(&mut region)?;
         self.section("setup")?;
