@@ -6,6 +6,8 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clk_lang::lang::builtin;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -107,4 +109,39 @@ fn every_item_of_the_standard_library_is_documented_with_a_running_example() {
 fn every_block_of_the_language_reference_runs() {
     let text = fs::read_to_string(root().join("grammar/README.md")).expect("the reference");
     all_run(blocks(&text).into_iter().enumerate().map(|(i, b)| (format!("block {}", i + 1), b)).collect());
+}
+
+/// The names in a cell of a table: what stands in backticks before any space or parenthesis.
+fn names(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).filter_map(|text| text.split([' ', '(', '[']).next()).collect()
+}
+
+#[test]
+fn the_list_of_numpys_functions_is_true() {
+    let text = fs::read_to_string(root().join("grammar/numpy.md")).expect("the list");
+    let rows = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| NumPy") && !line.starts_with("| ---"));
+    let mut script = String::from("import std.histogram\nimport std.linalg\nimport std.math\nimport std.sort\n");
+    let mut functions = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').splitn(3, " | ").map(str::trim).collect();
+        let [name, verdict, example] = cells[..] else { panic!("not three cells: {row}") };
+        let known = |name: &&str| builtin::find(name).is_some();
+        functions += names(name).len();
+        match verdict {
+            "same" => assert!(names(name).iter().any(known), "nothing here is called so: {row}"),
+            "as" => {}
+            "no" => {
+                assert!(!names(name).iter().any(known), "there is one: {row}");
+                assert!(!example.is_empty(), "no reason: {row}");
+                continue;
+            }
+            _ => panic!("{verdict}: {row}"),
+        }
+        let example = example.strip_prefix('`').and_then(|text| text.strip_suffix('`'));
+        script += &format!("assert({})\n", example.unwrap_or_else(|| panic!("no example: {row}")));
+    }
+    assert!(functions >= 150, "{functions} functions");
+    all_run(vec![("numpy.md".into(), script)]);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::{self, Cx, EarlyRead, Home, Meaning, Reported, Slot};
+use crate::check::gather::List;
 use crate::check::infer::{Kind, array};
 use crate::check::make::{I32, bare, count, make};
 use crate::check::typed::*;
@@ -330,11 +331,20 @@ impl Cx<'_> {
             return self.wrong_rank(&base, a, args, span);
         }
         let mut dims = Vec::new();
+        let mut lists = Vec::new();
         let mut indices = Vec::with_capacity(args.len());
         for (axis, (arg, dim)) in args.iter().zip(&a.dims).enumerate() {
             let (index, kept) = self.slice_index(arg, dim, Some((&base, axis)));
+            if let SliceIndex::Of(by) = &index
+                && let Some(ty) = self.list_of(by)
+            {
+                lists.push(List { span: by.span, ty, before: dims.len() });
+            }
             indices.push(index);
             dims.extend(kept);
+        }
+        if !lists.is_empty() {
+            return self.by_lists((base, a), indices, dims, &lists, span);
         }
         if args.len() == rank && dims.is_empty() {
             let at = |index| if let SliceIndex::At(e) = index { Some(e) } else { None };
@@ -394,6 +404,9 @@ impl Cx<'_> {
             let index = self.expr(arg, Some(&I32));
             if self.vars.shallow(&index.ty) == Type::Range {
                 return (SliceIndex::Of(index), Some(Dim::Unknown));
+            }
+            if self.list_of(&index).is_some() {
+                return (SliceIndex::Of(index), None);
             }
             let index = self.index_kind(index);
             self.check_bounds(&index, dim, of);

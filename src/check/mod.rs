@@ -25,6 +25,7 @@ mod eval;
 mod expr;
 mod finish;
 mod fold;
+mod gather;
 mod generics;
 mod host;
 mod infer;

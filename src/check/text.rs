@@ -109,6 +109,15 @@ impl Cx<'_> {
             return self.bad(span);
         };
         let (index, kept) = self.slice_index(arg, &Dim::Unknown, Some((&base, 0)));
+        if let SliceIndex::Of(by) = &index
+            && self.list_of(by).is_some()
+        {
+            let d = Diagnostic::error("E0309", "texts can't be selected by an array")
+                .at(by.span, "an array as an index")
+                .help("one position, or a range: `names[i]`, `names[a..b]`");
+            self.report(d);
+            return self.bad(span);
+        }
         let base = Box::new(base);
         match (index, kept) {
             (SliceIndex::At(index), _) => make(ExprKind::Index { base, indices: vec![index] }, Type::Str, span),

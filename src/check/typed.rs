@@ -601,7 +601,7 @@ pub enum ExprKind {
 #[derive(Clone, Debug)]
 pub enum SliceIndex {
     At(Expr),
-    /// A range-typed value: `x[r]`.
+    /// A range-typed value, or an array of positions or truth values: `x[r]`.
     Of(Expr),
     Range {
         start: Option<Expr>,

@@ -203,7 +203,7 @@ fn slice_out_of_range(start: i64, end: i64, axis: usize, len: usize, rank: usize
     }
 }
 
-fn too_many_indices(count: usize, array: &Array) -> Problem {
+pub(crate) fn too_many_indices(count: usize, array: &Array) -> Problem {
     let (rank, name) = (array.rank(), array.type_name());
     let axes = if rank == 1 { "1 axis".into() } else { format!("{rank} axes") };
     Problem::new("E0503", format!("{count} indices are given to an array with {axes}"))
@@ -288,7 +288,7 @@ impl Array {
 }
 
 /// Broadcasts the array to this shape.
-fn fit(array: &Array, shape: &[usize]) -> Outcome<Array> {
+pub(crate) fn fit(array: &Array, shape: &[usize]) -> Outcome<Array> {
     broadcast_to(array, shape).ok_or_else(|| {
         let (from, to) = (shape_text(array.shape()), shape_text(shape));
         Problem::new("E0501", format!("an array of shape {from} cannot be assigned to a place of shape {to}"))
@@ -296,7 +296,7 @@ fn fit(array: &Array, shape: &[usize]) -> Outcome<Array> {
     })?
 }
 
-fn foreign_element(value: &Array, place: &Array) -> Problem {
+pub(crate) fn foreign_element(value: &Array, place: &Array) -> Problem {
     let (have, want) = (value.element(), place.element());
     let problem = Problem::new("E0504", format!("an array of {have} cannot be assigned to elements of {want}"));
     match (value.element().scalar(), place.element()) {

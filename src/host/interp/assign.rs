@@ -4,7 +4,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
 use crate::host::array::{Array, SliceSpec, slice};
-use crate::host::ops::{self, Column, overflow};
+use crate::host::ops::{self, Column, Pick, Selector, overflow};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Record, Value, Vector};
 use crate::lang::ops::BinaryOp;
@@ -16,10 +16,21 @@ use super::machine::{Eval, Machine};
 /// One step of an access path, from a variable to a part of its value.
 pub(super) enum Step {
     Index(Vec<SliceSpec>),
+    /// Indices of which some are arrays.
+    Gather(Vec<Pick>),
     Field(usize),
     /// A field of a value whose type is known only at run time.
     Named(SmolStr),
     Lanes(Vec<u8>),
+}
+
+impl From<Selector> for Step {
+    fn from(selector: Selector) -> Step {
+        match selector {
+            Selector::Specs(specs) => Step::Index(specs),
+            Selector::Picks(picks) => Step::Gather(picks),
+        }
+    }
 }
 
 impl Machine<'_> {
@@ -54,6 +65,7 @@ impl Machine<'_> {
         for step in steps {
             let part = match step {
                 Step::Index(specs) => ops::index(&value, specs),
+                Step::Gather(picks) => ops::gather(&value, picks),
                 Step::Field(field) => ops::field(&value, *field),
                 Step::Named(name) => ops::named_field(&value, name),
                 Step::Lanes(lanes) => ops::swizzle(&value, lanes),
@@ -103,10 +115,10 @@ impl Machine<'_> {
     fn walk<'e>(&mut self, frame: &mut Frame, place: &'e Expr, steps: &mut Vec<Step>) -> Eval<&'e Expr> {
         let (root, step) = match &place.kind {
             ExprKind::Index { base, indices } => {
-                (self.walk(frame, base, steps)?, Step::Index(self.positions(frame, indices)?))
+                (self.walk(frame, base, steps)?, self.positions(frame, base, indices)?.into())
             }
             ExprKind::Slice { base, indices } => {
-                (self.walk(frame, base, steps)?, Step::Index(self.slice_specs(frame, indices)?))
+                (self.walk(frame, base, steps)?, self.selector(frame, indices)?.into())
             }
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
                 (self.walk(frame, base, steps)?, Step::Field(*field as usize))
@@ -182,6 +194,15 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
             Ok(())
         }
         ([Step::Index(specs)], Value::Array(array)) => ops::assign(array, specs, &value),
+        ([Step::Gather(picks), rest @ ..], Value::Array(array)) => {
+            let mut value = value;
+            if !rest.is_empty() {
+                let mut part = ops::gather(&Value::Array(array.clone()), picks)?;
+                write(&mut part, rest, value)?;
+                value = part;
+            }
+            ops::scatter(array, picks, &value)
+        }
         ([Step::Index(specs)], Value::Strings(texts)) => ops::text::assign(texts, specs, value),
         ([Step::Field(i), rest @ ..], Value::Record(Record { fields, .. }) | Value::Tuple(fields)) => {
             match fields.get_mut(*i) {
@@ -216,7 +237,7 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
                 Step::Field(field) => Column::of_field(array, *field),
                 Step::Named(name) => Column::named(array, name),
                 Step::Lanes(lanes) => Column::of_lanes(array, lanes),
-                Step::Index(_) => None,
+                Step::Index(_) | Step::Gather(_) => None,
             };
             let none = || Problem::new("E0504", format!("an array of type {} has no such column", array.type_name()));
             let column = found.ok_or_else(none)?;

@@ -8,7 +8,7 @@ use crate::base::source::Span;
 use crate::check::literal::Literal;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::host::array::SliceSpec;
-use crate::host::ops::{self, overflow};
+use crate::host::ops::{self, Pick, Selector, overflow};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Range, Record, Value};
 use crate::lang::builtin::Builtin;
@@ -310,7 +310,10 @@ impl Machine<'_> {
                 other => Err(self.no_name(&value, &other, name.span)),
             };
         }
-        let at = self.positions(frame, indices)?;
+        let at = match self.positions(frame, base, indices)? {
+            Selector::Specs(at) => at,
+            Selector::Picks(picks) => return ops::gather(&value, &picks).map_err(|p| self.problem(p, span)),
+        };
         let what = match value {
             Value::Str(_) => "the text",
             Value::Vector(_) => "the vector",
@@ -336,42 +339,50 @@ impl Machine<'_> {
 
     fn slice(&mut self, frame: &mut Frame, base: &Expr, indices: &[SliceIndex], span: Span) -> Eval {
         let value = self.eval(frame, base)?;
-        let specs = self.slice_specs(frame, indices)?;
-        ops::index(&value, &specs).map_err(|p| self.problem(p, span))
+        let selected = match self.selector(frame, indices)? {
+            Selector::Specs(specs) => ops::index(&value, &specs),
+            Selector::Picks(picks) => ops::gather(&value, &picks),
+        };
+        selected.map_err(|p| self.problem(p, span))
     }
 
-    /// Evaluates an index: a position, or a range that is known to be one only at run time.
-    fn position(&mut self, frame: &mut Frame, index: &Expr) -> Eval<SliceSpec> {
-        let value = self.eval(frame, index)?;
-        if let Value::Range(Range { start, end, inclusive, step }) = value {
-            return Ok(SliceSpec::Range { start, end, inclusive, step: Some(step) });
-        }
-        self.as_integer(&value, index.span).map(SliceSpec::At)
+    /// Evaluates an index: a position, or what is known to be a range only at run time. It may be an array where the type of the
+    /// result does not say otherwise.
+    fn position(&mut self, frame: &mut Frame, index: &Expr, lists: bool) -> Eval<Pick> {
+        let spec = match self.eval(frame, index)? {
+            Value::Range(Range { start, end, inclusive, step }) => {
+                SliceSpec::Range { start, end, inclusive, step: Some(step) }
+            }
+            Value::Array(array) if lists => return Ok(Pick::Array(array)),
+            value => SliceSpec::At(self.as_integer(&value, index.span)?),
+        };
+        Ok(Pick::Spec(spec))
     }
 
-    /// Evaluates one position per axis.
-    pub(crate) fn positions(&mut self, frame: &mut Frame, indices: &[Expr]) -> Eval<Vec<SliceSpec>> {
-        let mut specs = Vec::with_capacity(indices.len());
+    /// Evaluates one index per axis of an element.
+    pub(crate) fn positions(&mut self, frame: &mut Frame, base: &Expr, indices: &[Expr]) -> Eval<Selector> {
+        let mut picks = Vec::with_capacity(indices.len());
         for index in indices {
-            specs.push(self.position(frame, index)?);
+            picks.push(self.position(frame, index, base.ty == Type::Unknown)?);
         }
-        Ok(specs)
+        Ok(Selector::new(picks))
     }
 
-    pub(crate) fn slice_specs(&mut self, frame: &mut Frame, indices: &[SliceIndex]) -> Eval<Vec<SliceSpec>> {
-        let mut specs = Vec::with_capacity(indices.len());
+    pub(crate) fn selector(&mut self, frame: &mut Frame, indices: &[SliceIndex]) -> Eval<Selector> {
+        let mut picks = Vec::with_capacity(indices.len());
         for index in indices {
-            specs.push(match index {
-                SliceIndex::At(expr) | SliceIndex::Of(expr) => self.position(frame, expr)?,
-                SliceIndex::Range { start, end, inclusive, step } => SliceSpec::Range {
+            picks.push(match index {
+                SliceIndex::At(expr) => self.position(frame, expr, false)?,
+                SliceIndex::Of(expr) => self.position(frame, expr, true)?,
+                SliceIndex::Range { start, end, inclusive, step } => Pick::Spec(SliceSpec::Range {
                     start: start.as_ref().map(|e| self.integer(frame, e)).transpose()?,
                     end: end.as_ref().map(|e| self.integer(frame, e)).transpose()?,
                     inclusive: *inclusive,
                     step: step.as_ref().map(|e| self.integer(frame, e)).transpose()?,
-                },
+                }),
             });
         }
-        Ok(specs)
+        Ok(Selector::new(picks))
     }
 
     /// Evaluates start, end and step of a range; the step is not zero.

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::host::array::SliceSpec;
+use crate::host::ops::Pick;
 
 /// A value and its elements as the reference has them.
 struct Fuzz {
@@ -12,7 +13,7 @@ struct Fuzz {
 }
 
 /// A selection along an axis: its spec and the indices that it selects; `true` if it keeps the axis.
-type Pick = (SliceSpec, Vec<usize>, bool);
+type Along = (SliceSpec, Vec<usize>, bool);
 
 impl Fuzz {
     fn new(seed: u64) -> Fuzz {
@@ -45,7 +46,7 @@ impl Fuzz {
         self.random.below(self.pool.len())
     }
 
-    fn pick_along(&mut self, len: usize) -> Pick {
+    fn pick_along(&mut self, len: usize) -> Along {
         let all = |start: i64, end: i64, step: Option<i64>, indices: Vec<usize>| {
             (SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step }, indices, true)
         };
@@ -73,7 +74,7 @@ impl Fuzz {
 
     /// Returns random specs for an array, the positions that they select, and the shape of the selection.
     fn picks(&mut self, shape: &[usize]) -> (Vec<SliceSpec>, Vec<usize>, Vec<usize>) {
-        let mut picks: Vec<Pick> = shape.iter().map(|&len| self.pick_along(len)).collect();
+        let mut picks: Vec<Along> = shape.iter().map(|&len| self.pick_along(len)).collect();
         if picks.iter().all(|(_, _, kept)| !kept) {
             // Not a single element.
             let len = shape.first().copied().unwrap_or(0);
@@ -251,9 +252,66 @@ impl Fuzz {
         }
     }
 
+    /// Selects, or writes, by an array of positions along an axis, by pairs of positions, or by a mask.
+    fn by_arrays(&mut self) {
+        let from = self.some();
+        let known = self.pool[from].clone();
+        let shape = known.shape.clone();
+        if shape.contains(&0) {
+            return;
+        }
+        let list = |items: &[i64]| Pick::Array(Array::from_items(items).expect("memory"));
+        let (picks, positions, kept): (Vec<Pick>, Vec<usize>, Vec<usize>) = match self.random.below(3) {
+            0 => {
+                let axis = self.random.below(shape.len());
+                let own: Vec<usize> = (0..1 + self.random.below(5)).map(|_| self.random.below(shape[axis])).collect();
+                let mut picks = vec![Pick::Spec(SliceSpec::ALL); axis];
+                picks.push(list(&own.iter().map(|&i| i as i64).collect::<Vec<_>>()));
+                let mut kept = shape.clone();
+                kept[axis] = own.len();
+                let mut positions = vec![0];
+                for (k, &len) in shape.iter().enumerate() {
+                    let along = if k == axis { own.clone() } else { (0..len).collect() };
+                    positions = positions.iter().flat_map(|at| along.iter().map(move |i| at * len + i)).collect();
+                }
+                (picks, positions, kept)
+            }
+            1 => {
+                let count = self.random.below(6);
+                let mut positions = vec![0; count];
+                let mut picks = Vec::new();
+                for &len in &shape {
+                    let own: Vec<usize> = (0..count).map(|_| self.random.below(len)).collect();
+                    positions.iter_mut().zip(&own).for_each(|(at, i)| *at = *at * len + i);
+                    picks.push(list(&own.iter().map(|&i| i as i64).collect::<Vec<_>>()));
+                }
+                (picks, positions, vec![count])
+            }
+            _ => {
+                let holds: Vec<bool> = known.items.iter().map(|_| self.random.below(3) == 0).collect();
+                let positions: Vec<usize> = (0..holds.len()).filter(|&at| holds[at]).collect();
+                let bytes: Vec<u8> = holds.iter().map(|&holds| holds.into()).collect();
+                let mask = Array::from_bytes(Scalar::Bool, &shape, &bytes).expect("memory");
+                let kept = vec![positions.len()];
+                (vec![Pick::Array(mask)], positions, kept)
+            }
+        };
+        let items: Vec<scalar::Value> = positions.iter().map(|&at| known.items[at]).collect();
+        let selected = ops::gather(&known.value, &picks).expect("a selection");
+        let number = scalar::Value::of(self.random.below(100) as i32).to_type(known.scalar());
+        drop(known);
+        if self.random.below(2) == 0 {
+            let Value::Array(array) = &mut self.pool[from].value else { return };
+            ops::scatter(array, &picks, &Value::Scalar(number)).expect("an assignment");
+            positions.iter().for_each(|&at| self.pool[from].items[at] = number);
+            self.text += &format!("{from}{picks:?} = {number}\n");
+        }
+        self.push(format!("{from}{picks:?}"), selected, kept, items);
+    }
+
     fn run(mut self, steps: usize) {
         for _ in 0..steps {
-            match self.random.below(16) {
+            match self.random.below(18) {
                 0..=3 => self.slice(),
                 4..=6 => self.rearrange(),
                 7..=9 => self.operation(),
@@ -263,6 +321,7 @@ impl Fuzz {
                     let at = self.some();
                     self.pool[at].check(&self.text);
                 }
+                15 | 16 => self.by_arrays(),
                 _ if self.pool.len() > 4 => {
                     // Later numbers in the text count from here on.
                     let at = self.some();

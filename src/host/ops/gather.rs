@@ -1,0 +1,211 @@
+//! Indexing by arrays: `x[at]`, `x[rows, columns]` and `x[mask]`, read and written.
+//!
+//! A selection is a list of runs, which are the elements behind one position of the indexed axes. Positions are checked before anything
+//! is read or written.
+
+use crate::base::stop;
+use crate::host::array::slice::{SliceSpec, fit, foreign_element, out_of_range, positions, too_many_indices};
+use crate::host::array::{AlignedBytes, Array, leaf, no_memory, shape_text};
+use crate::host::ops::binary::index_text;
+use crate::host::ops::operand::array;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::scalar::{self, Scalar};
+
+/// An index of one axis, or a mask of several.
+#[derive(Clone, Debug)]
+pub(crate) enum Pick {
+    Spec(SliceSpec),
+    Array(Array),
+}
+
+/// The indices of an access.
+pub(crate) enum Selector {
+    Specs(Vec<SliceSpec>),
+    /// Some are arrays.
+    Picks(Vec<Pick>),
+}
+
+impl Selector {
+    pub fn new(picks: Vec<Pick>) -> Selector {
+        let spec = |pick: &Pick| match pick {
+            Pick::Spec(spec) => Some(*spec),
+            Pick::Array(_) => None,
+        };
+        let specs = picks.iter().map(spec).collect();
+        match specs {
+            Some(specs) => Selector::Specs(specs),
+            None => Selector::Picks(picks),
+        }
+    }
+}
+
+/// The elements that indices select.
+struct Selection {
+    shape: Vec<usize>,
+    /// The position of the first element of each run.
+    starts: Vec<usize>,
+    /// Elements of a run.
+    run: usize,
+}
+
+impl Selection {
+    fn new(array: &Array, picks: &[Pick]) -> Outcome<Selection> {
+        let axes = array.shape();
+        let lists: Vec<&Array> = picks.iter().filter_map(list).collect();
+        let is_mask = |array: &&Array| array.scalar() == Some(Scalar::Bool);
+        match (picks, lists.as_slice()) {
+            ([_], [mask]) if is_mask(mask) => Selection::of_mask(axes, mask),
+            _ if picks.len() > axes.len() => Err(too_many_indices(picks.len(), array)),
+            (_, [list]) if !is_mask(list) || list.rank() == 1 => Selection::of_axes(array, picks),
+            (picks, lists) if lists.len() == picks.len() && !lists.iter().any(is_mask) => Selection::of_pairs(array, lists),
+            _ => Err(Problem::new("E0505", "these indices can't be used together")
+                .help("an array of positions stands among ranges and single positions, or every index is one: `x[rows, columns]`")
+                .help("a mask of several axes is the only index: `x[mask]`")),
+        }
+    }
+
+    fn of_mask(axes: &[usize], mask: &Array) -> Outcome<Selection> {
+        let rank = mask.rank();
+        if axes.get(..rank) != Some(mask.shape()) {
+            let (own, other) = (shape_text(axes), shape_text(mask.shape()));
+            let title = format!("a mask of shape {other} for an array of shape {own}");
+            return Err(Problem::new("E0501", title).help("a mask has the shape of the array, or of its first axes"));
+        }
+        let run: usize = axes[rank..].iter().product();
+        let marked = stop::polled(mask.bytes()?.iter().enumerate()).filter(|(_, byte)| **byte != 0);
+        let starts: Vec<usize> = marked.map(|(position, _)| position * run).collect();
+        let shape = [&[starts.len()], &axes[rank..]].concat();
+        Ok(Selection { shape, starts, run })
+    }
+
+    /// One index is an array, and its axes take the place of the one it stands for.
+    fn of_axes(array: &Array, picks: &[Pick]) -> Outcome<Selection> {
+        let axes = array.shape();
+        let run: usize = axes[picks.len()..].iter().product();
+        let (mut starts, mut shape) = (vec![0], Vec::new());
+        for (axis, (pick, &len)) in picks.iter().zip(axes).enumerate() {
+            let along: Vec<usize> = match pick {
+                Pick::Array(mask) if mask.scalar() == Some(Scalar::Bool) => {
+                    let own = Selection::of_mask(&[len], mask)?;
+                    shape.extend(own.shape);
+                    own.starts
+                }
+                Pick::Array(at) => {
+                    shape.extend(at.shape());
+                    checked(at, axis, len, axes.len())?
+                }
+                Pick::Spec(SliceSpec::At(index)) => match usize::try_from(*index) {
+                    Ok(at) if at < len => vec![at],
+                    _ => return Err(out_of_range(*index, axis, len, axes.len())),
+                },
+                Pick::Spec(spec) => {
+                    let picked = positions(*spec, len)?;
+                    shape.push(picked.count);
+                    picked.iter().collect()
+                }
+            };
+            let stride: usize = axes[axis + 1..].iter().product();
+            let next = stop::polled(starts.iter()).flat_map(|start| along.iter().map(move |at| start + at * stride));
+            starts = next.collect();
+        }
+        shape.extend(&axes[picks.len()..]);
+        Ok(Selection { shape, starts, run })
+    }
+
+    /// Every index is an array: they give the positions of one element, or run, after the other.
+    fn of_pairs(array: &Array, lists: &[&Array]) -> Outcome<Selection> {
+        let axes = array.shape();
+        let first = lists.first().map_or(&[][..], |list| list.shape());
+        if let Some(other) = lists.iter().find(|list| list.shape() != first) {
+            let (a, b) = (shape_text(first), shape_text(other.shape()));
+            let title = format!("indices of shape {a} and {b} do not give pairs of positions");
+            return Err(Problem::new("E0501", title).help("each array has one position per element of the result"));
+        }
+        let mut starts = vec![0; first.iter().product()];
+        for (axis, (list, &len)) in lists.iter().zip(axes).enumerate() {
+            let stride: usize = axes[axis + 1..].iter().product();
+            let along = checked(list, axis, len, axes.len())?;
+            stop::polled(starts.iter_mut().zip(along)).for_each(|(start, at)| *start += at * stride);
+        }
+        let rest = &axes[lists.len()..];
+        Ok(Selection { shape: [first, rest].concat(), starts, run: rest.iter().product() })
+    }
+}
+
+fn list(pick: &Pick) -> Option<&Array> {
+    match pick {
+        Pick::Array(array) => Some(array),
+        Pick::Spec(_) => None,
+    }
+}
+
+/// Returns the positions in an array of integers, which all lie in an axis of this length.
+fn checked(at: &Array, axis: usize, len: usize, rank: usize) -> Outcome<Vec<usize>> {
+    let integer = at.scalar().filter(|scalar| scalar.is_int() && at.element().lanes() == 1);
+    let wrong = || Problem::new("E0505", format!("an array is indexed by integers, not by `{}`", at.type_name()));
+    let scalar = integer.ok_or_else(wrong)?;
+    let mut found = Vec::with_capacity(at.count());
+    for (position, bytes) in stop::polled(at.bytes()?.chunks_exact(scalar.size()).enumerate()) {
+        let number = scalar::Value::from_bytes(scalar, bytes).as_integer().unwrap_or(-1);
+        match usize::try_from(number) {
+            Ok(index) if index < len => found.push(index),
+            _ => {
+                let number = i64::try_from(number).unwrap_or(i64::MAX);
+                let place = index_text(at.shape(), position);
+                let note = format!("it is element {place} of the array of positions");
+                return Err(out_of_range(number, axis, len, rank).note(note));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Evaluates an access of which some indices are arrays.
+pub(crate) fn gather(value: &Value, picks: &[Pick]) -> Outcome<Value> {
+    let x = array(value, "indexing by an array")?;
+    let selection = Selection::new(x, picks)?;
+    let element = x.element().clone();
+    let run = selection.run * element.size();
+    let bytes = run.checked_mul(selection.starts.len()).ok_or_else(|| no_memory(&element, &selection.shape))?;
+    let mut result = AlignedBytes::unset(bytes).ok_or_else(|| no_memory(&element, &selection.shape))?;
+    let source = x.bytes()?;
+    let places = result.chunks_exact_mut(run.max(1));
+    for (place, start) in stop::polled(places.zip(&selection.starts)) {
+        let first = start * element.size();
+        if let Some(from) = source.get(first..first + run) {
+            place.copy_from_slice(from);
+        }
+    }
+    Array::of_aligned(element, &selection.shape, result).map(Value::Array)
+}
+
+/// Executes an assignment to such an access: of one value, or of an array that broadcasts to the selection. Of several values for one
+/// element, the last one stays.
+pub(crate) fn scatter(x: &mut Array, picks: &[Pick], value: &Value) -> Outcome<()> {
+    let selection = Selection::new(x, picks)?;
+    let size = x.element().size();
+    let run = selection.run * size;
+    let mut one = vec![0; size];
+    let source = match value {
+        Value::Array(array) if array.element() != x.element() => return Err(foreign_element(array, x)),
+        Value::Array(array) => Some(fit(array, &selection.shape)?),
+        _ => {
+            leaf::write(&x.element().clone(), &mut one, value)?;
+            None
+        }
+    };
+    let from = source.as_ref().map(Array::bytes).transpose()?;
+    let bytes = x.bytes_mut()?;
+    for (position, start) in stop::polled(selection.starts.iter().enumerate()) {
+        let Some(place) = bytes.get_mut(start * size..start * size + run) else { continue };
+        match from {
+            Some(from) => {
+                let from = from.get(position * run..(position + 1) * run);
+                from.into_iter().for_each(|from| place.copy_from_slice(from));
+            }
+            None => place.chunks_exact_mut(size.max(1)).for_each(|place| place.copy_from_slice(&one)),
+        }
+    }
+    Ok(())
+}
