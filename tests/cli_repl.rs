@@ -163,10 +163,15 @@ fn commands_that_look() {
     assert_eq!(ran.out.matches("The square root").count(), 2, "{}", ran.out);
     assert!(ran.out.contains("softmax(") && ran.out.contains("matmul("), "{}", ran.out);
     assert!(
-        ran.out.contains("no variable holds an array\n   3.9 KiB  x: [f32; 1000]\n   3.9 KiB  in all"),
+        ran.out.contains(
+            "no variable holds an array\n   3.9 KiB  x: [f32; 1000], zeros that take no memory yet\n   3.9 KiB  in all"
+        ),
         "{}",
         ran.out
     );
+    let ran = session("let x = ones(1 << 20)\nlet y = x + 1.0\nlet z = x\n:mem\n");
+    let rows = ["4.0 MiB  y: [f32; 1048576], not computed yet", "12.0 MiB  in all", "4.0 MiB  of it on the host"];
+    rows.iter().for_each(|row| assert!(ran.out.contains(row), "{row}: {}", ran.out));
 }
 
 #[test]

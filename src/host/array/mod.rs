@@ -254,6 +254,17 @@ impl Array {
         Ok(Array { shape: shape.to_vec(), ..self.clone() })
     }
 
+    /// Returns where the bytes are, as a remark for the user.
+    pub(crate) fn place(&self) -> &'static str {
+        let Some(storage) = self.data.computed() else { return "not computed yet" };
+        match (storage.here().is_some(), storage.remote().is_some()) {
+            (true, true) => "on the host and a GPU",
+            (true, false) => "on the host",
+            (false, true) => "on a GPU",
+            (false, false) => "zeros that take no memory yet",
+        }
+    }
+
     /// As the user would write its type: `[f32; 3, 4]`.
     pub fn type_name(&self) -> String {
         let extents: Vec<String> = self.shape.iter().map(usize::to_string).collect();
@@ -296,6 +307,30 @@ impl Deref for HostArray {
 impl From<HostArray> for Array {
     fn from(array: HostArray) -> Array {
         array.0
+    }
+}
+
+/// The bytes that arrays take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    pub host: usize,
+    pub device: usize,
+}
+
+impl Footprint {
+    /// Returns what these arrays take; those that share their bytes are counted once.
+    pub fn of(arrays: &[&Array]) -> Footprint {
+        let mut seen: Vec<*const Data> = Vec::new();
+        let mut all = Footprint::default();
+        for array in arrays {
+            let id = Arc::as_ptr(&array.data);
+            if let (false, Some(storage)) = (seen.contains(&id), array.data.computed()) {
+                all.host += storage.here().map_or(0, <[u8]>::len);
+                all.device += if storage.remote().is_some() { storage.len() } else { 0 };
+                seen.push(id);
+            }
+        }
+        all
     }
 }
 
@@ -370,6 +405,16 @@ mod tests {
         }
         assert_eq!(here, here.clone());
         assert_ne!(here, Array::from_items(&[1i32, 2, 4]).unwrap());
+    }
+
+    #[test]
+    fn shared_bytes_are_counted_once() {
+        let (here, far) = (Array::from_items(&[1i32, 2, 3]).unwrap(), lost());
+        let (again, empty) = (here.clone(), Array::unplaced(Scalar::F64, &[5]).unwrap());
+        let all = Footprint::of(&[&here, &far, &again, &empty]);
+        assert_eq!(all, Footprint { host: 12, device: 12 });
+        assert_eq!((here.place(), far.place()), ("on the host", "on a GPU"));
+        assert_eq!(empty.place(), "zeros that take no memory yet");
     }
 
     #[test]

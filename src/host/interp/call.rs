@@ -84,7 +84,7 @@ impl Machine<'_> {
         }
         self.deeper(function, span)?;
         self.interp.depth += 1;
-        let done = self.run(inner, 0);
+        let done = self.run(inner, &code, 0);
         self.interp.depth -= 1;
         self.returned(done, function, inner, span)
     }

@@ -81,7 +81,7 @@ impl Machine<'_> {
         }
         self.deeper(function, span)?;
         self.interp.depth += 1;
-        let done = self.run(&mut inner, 0);
+        let done = self.run(&mut inner, &callee, 0);
         self.interp.depth -= 1;
         let value = self.returned(done, function, &mut inner, span)?;
         if self.interp.frames.len() < FRAMES {

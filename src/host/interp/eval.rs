@@ -26,6 +26,9 @@ type Bound<'e> = &'e Option<Box<Expr>>;
 /// Start, end and step.
 type Bounds = (Option<i64>, Option<i64>, i64);
 
+/// The least bytes of an array that is named where memory is short.
+const WORTH_NAMING: usize = 1 << 20;
+
 impl Machine<'_> {
     pub(crate) fn eval(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
         let value = self.evaluate(frame, expr)?;
@@ -483,6 +486,10 @@ impl Machine<'_> {
         span: Span,
         causes: impl FnOnce() -> Vec<(Span, String)>,
     ) -> Signal {
+        let problem = match problem.code {
+            "E0509" | "E0620" => self.largest_arrays(WORTH_NAMING).into_iter().fold(problem, Problem::note),
+            _ => problem,
+        };
         if problem.device.is_some() {
             return self.error(problem.at(self.interp.at));
         }

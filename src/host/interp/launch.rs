@@ -510,16 +510,18 @@ impl Machine<'_> {
         }
         let mut diagnostic = fault_diagnostic(fault).because(span, "launched here");
         if matches!(fault.kind, FaultKind::Device(DeviceError::OutOfMemory { .. })) {
-            diagnostic.notes.extend(self.largest_arrays());
+            diagnostic.notes.extend(self.largest_arrays(1));
         }
         self.error(diagnostic)
     }
 
-    /// Returns a note on the variables that hold the most memory.
-    fn largest_arrays(&self) -> Option<String> {
+    /// Returns a note on the variables that hold the most memory, among arrays of at least so many bytes.
+    pub(super) fn largest_arrays(&self, least: usize) -> Option<String> {
         let mut held: Vec<(usize, String)> = Vec::new();
         for ((_, global), value) in self.program.globals.iter().zip(&self.interp.globals) {
-            if let Some(Value::Array(array)) = value {
+            if let Some(Value::Array(array)) = value
+                && array.byte_len() >= least
+            {
                 held.push((array.byte_len(), format!("`{}` ({})", global.name, format::describe(array))));
             }
         }

@@ -305,7 +305,10 @@ impl Machine<'_> {
 
     /// Runs the code of a frame from its beginning.
     pub(crate) fn whole(&mut self, frame: &mut Frame) -> Eval {
-        match self.run(frame, 0)? {
+        let Some(code) = frame.code.clone() else {
+            return Err(self.broken(Span::default(), "a frame without code ran"));
+        };
+        match self.run(frame, &code, 0)? {
             Done::End(value) => Ok(value),
             Done::Return(value, at) => Err(Signal::Return(value, at)),
         }

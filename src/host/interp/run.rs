@@ -92,10 +92,7 @@ impl Machine<'_> {
     }
 
     /// Runs the code of a frame from an instruction on.
-    pub(super) fn run(&mut self, frame: &mut Frame, from: Pc) -> Eval<Done> {
-        let Some(code) = frame.code.clone() else {
-            return Err(self.broken(Span::default(), "a frame without code ran"));
-        };
+    pub(super) fn run(&mut self, frame: &mut Frame, code: &Arc<Code>, from: Pc) -> Eval<Done> {
         let mut pc = from as usize;
         loop {
             let Some(op) = code.ops.get(pc) else {
@@ -112,11 +109,11 @@ impl Machine<'_> {
                 Op::Two { f, dst, a, b } => slots[dst as usize] = f(slots[a as usize], slots[b as usize]),
                 Op::TryOne { f, dst, a } => match f(slots[a as usize]) {
                     Some(bits) => slots[dst as usize] = bits,
-                    None => self.decide(frame, &code, pc, dst)?,
+                    None => self.decide(frame, code, pc, dst)?,
                 },
                 Op::TryTwo { f, dst, a, b } => match f(slots[a as usize], slots[b as usize]) {
                     Some(bits) => slots[dst as usize] = bits,
-                    None => self.decide(frame, &code, pc, dst)?,
+                    None => self.decide(frame, code, pc, dst)?,
                 },
                 Op::Select { dst, cond, then, other } => {
                     let chosen = if slots[cond as usize] != 0 { then } else { other };
@@ -144,7 +141,7 @@ impl Machine<'_> {
                         continue;
                     }
                 }
-                Op::Poll => self.poll_at(&code, pc)?,
+                Op::Poll => self.poll_at(code, pc)?,
                 Op::Enter { state, var, count, exit } => {
                     let (counter, end) = (slots[state as usize] as i64, slots[state as usize + 1] as i64);
                     if !counts(counter, end, count.up, count.inclusive) {
@@ -152,7 +149,7 @@ impl Machine<'_> {
                         continue;
                     }
                     slots[var as usize] = narrow(counter, count.bits);
-                    self.poll_at(&code, pc)?;
+                    self.poll_at(code, pc)?;
                 }
                 Op::Again { state, var, count, body } => {
                     let (counter, end) = (slots[state as usize] as i64, slots[state as usize + 1] as i64);
@@ -162,7 +159,7 @@ impl Machine<'_> {
                     {
                         slots[state as usize] = next as u64;
                         slots[var as usize] = narrow(next, count.bits);
-                        self.poll_at(&code, pc)?;
+                        self.poll_at(code, pc)?;
                         pc = body as usize;
                         continue;
                     }
@@ -206,7 +203,7 @@ impl Machine<'_> {
                         Err(why) => return Err(self.broken(code.spans[pc], &why.to_string())),
                     }
                 }
-                Op::Call { call, dst } => self.direct(frame, &code, call, dst, pc)?,
+                Op::Call { call, dst } => self.direct(frame, code, call, dst, pc)?,
                 Op::End { src, ty } => {
                     return Ok(Done::End(Value::Scalar(scalar::Value { ty, bits: slots[src as usize] })));
                 }
@@ -219,7 +216,7 @@ impl Machine<'_> {
                     let value = std::mem::replace(&mut frame.result, Value::Unit);
                     return Ok(Done::Return(value, code.spans[pc]));
                 }
-                ref op => match self.other(frame, &code, op, pc)? {
+                ref op => match self.other(frame, code, op, pc)? {
                     Flow::Next => {}
                     Flow::Jump(to) => {
                         pc = to as usize;
@@ -491,9 +488,9 @@ impl Machine<'_> {
 
     /// Runs the code of a computed local.
     pub(super) fn computed(&mut self, frame: &mut Frame, number: usize, span: Span) -> Eval {
-        let from = frame.code.as_ref().and_then(|code| code.computed.get(number).copied());
-        let Some(from) = from else { return Err(self.broken(span, "an operand without code")) };
-        match self.run(frame, from)? {
+        let found = frame.code.as_ref().and_then(|code| Some((code.clone(), *code.computed.get(number)?)));
+        let Some((code, from)) = found else { return Err(self.broken(span, "an operand without code")) };
+        match self.run(frame, &code, from)? {
             Done::End(value) => Ok(value),
             Done::Return(value, at) => Err(Signal::Return(value, at)),
         }
@@ -505,7 +502,7 @@ impl Machine<'_> {
         let code = Arc::new(code);
         let (outer, slots) = (frame.code.take(), std::mem::take(&mut frame.slots));
         frame.prepare(&code);
-        let done = self.run(frame, 0);
+        let done = self.run(frame, &code, 0);
         (frame.code, frame.slots) = (outer, slots);
         match done? {
             Done::End(value) => Ok(value),

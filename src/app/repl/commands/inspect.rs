@@ -7,6 +7,7 @@ use crate::app::{cli, markdown, names};
 use crate::base::arena::Id;
 use crate::check;
 use crate::check::typed::{Access, Binding, Geometry, Global, Module, Type, World};
+use crate::host::array::{Array, Footprint};
 use crate::host::format;
 use crate::host::ops::{self, Reduce};
 use crate::host::problem::Outcome;
@@ -170,14 +171,22 @@ impl Repl<'_> {
         text
     }
 
-    /// Lists the arrays bound to variables, largest first.
+    /// Lists the arrays bound to variables and where they are, largest first.
     pub(super) fn memory(&self) -> String {
         let mut rows: Vec<(usize, &str, String)> = Vec::new();
+        let mut held: Vec<&Array> = Vec::new();
         for (name, binding) in self.module().into_iter().flat_map(|m| &m.names) {
             if let Binding::Global(id) = binding
                 && let Some(value) = self.value(*id)
             {
-                rows.push((bytes(value), name, value.type_name()));
+                let place = match value {
+                    Value::Array(array) => format!(", {}", array.place()),
+                    _ => String::new(),
+                };
+                rows.push((bytes(value), name, value.type_name() + &place));
+                if let Value::Array(array) = value {
+                    held.push(array);
+                }
             }
         }
         rows.retain(|row| row.0 > 0);
@@ -195,6 +204,11 @@ impl Repl<'_> {
             "{:>10}  in all; values that are copies of each other share their memory",
             format::size(total)
         );
+        let Footprint { host, device } = Footprint::of(&held);
+        let _ = writeln!(text, "{:>10}  of it on the host", format::size(host));
+        if device > 0 {
+            let _ = writeln!(text, "{:>10}  of it on a GPU", format::size(device));
+        }
         text
     }
 }
