@@ -45,7 +45,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("indicatif", &["src/app/"]),
     ("libc", &["src/app/", "src/base/aligned.rs", "src/device/cuda/isolate/", "src/device/sim/jit/exec.rs"]),
     ("libloading", &["src/device/cuda/"]),
-    ("libm", &["src/lang/scalar/"]),
+    ("libm", &["src/lang/functions.rs", "src/lang/scalar/"]),
     ("logos", &["src/syntax/"]),
     ("png", &["src/host/"]),
     ("rustc_hash", &["src/"]),
