@@ -305,7 +305,7 @@ fn indices(b: &mut FunctionBuilder, axes: usize) -> Vec<ExprId> {
     indices
 }
 
-fn operation(b: &mut FunctionBuilder, op: Op, operands: &[ExprId]) -> Option<ExprId> {
+pub(super) fn operation(b: &mut FunctionBuilder, op: Op, operands: &[ExprId]) -> Option<ExprId> {
     Some(match (op, operands) {
         (Op::Unary(op), [x]) => b.unary(op, *x),
         (Op::Binary(op), [x, y]) => b.binary(strict(op)?, *x, *y),

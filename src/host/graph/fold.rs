@@ -13,15 +13,20 @@
 //! A round is a `threads` kernel over the axes before, the `m` results and the axes behind, whose neighboring threads read
 //! neighboring elements. The first one computes the elements: the expression that is reduced takes no memory.
 
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
-use crate::host::array::{Array, Element};
+use crate::host::array::{Array, Element, Work};
 use crate::host::graph::emit::{self, AXES, Round};
 use crate::host::graph::library;
-use crate::host::graph::node::Op;
+use crate::host::graph::node::{Fold, Folded, MOST, Op, Rows};
 use crate::host::graph::plan::{Plan, Source};
+use crate::host::graph::rows;
 use crate::host::graph::run::{self, broken};
-use crate::host::graph::site::Site;
+use crate::host::graph::site::{Held, Site};
 use crate::host::problem::Outcome;
 use crate::lang::scalar::{Scalar, Value};
 
@@ -31,34 +36,6 @@ pub(super) const EACH: usize = 64;
 pub(super) const LONG: usize = 1 << 30;
 /// The most scalars that are reduced on the host.
 pub(super) const SMALL: usize = 256;
-
-/// How elements are combined.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fold {
-    pub combine: Op,
-    /// The type in which they are combined.
-    pub wide: Scalar,
-    /// Divides the result by this.
-    pub divisor: Option<f64>,
-    pub result: Scalar,
-}
-
-/// An array as a reduction sees it: `outer` blocks of `len` rows of `inner` scalars.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows {
-    pub outer: usize,
-    pub len: usize,
-    pub inner: usize,
-}
-
-impl Rows {
-    /// Returns the rows along an axis.
-    pub fn along(shape: &[usize], axis: usize) -> Rows {
-        let product = |part: Option<&[usize]>| part.unwrap_or(&[]).iter().product();
-        let len = shape.get(axis).copied().unwrap_or(1);
-        Rows { outer: product(shape.get(..axis)), len, inner: product(shape.get(axis + 1..)) }
-    }
-}
 
 /// Reduces the rows of an array of this shape (with the components of vectors as a last axis), whose axes before, along and behind
 /// the rows are marked by 0, 1 and 2. `None` if there are no rows, or more than an axis has.
@@ -71,6 +48,63 @@ pub(crate) fn fold(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], r
     if outer * len * inner <= SMALL && here {
         return on_host(fold, array, rows).map(Some);
     }
+    if inner == 1 && rows::is_fit(outer, len) {
+        return defer(fold, array, shape, rows).map(Some);
+    }
+    let found = in_rounds(fold, array, shape, groups, rows)?;
+    found.map(|storage| Array::with_storage(Element::Scalar(fold.result), &[outer, 1, inner], storage)).transpose()
+}
+
+/// Defers the reduction of rows, which the kernel of an expression may compute together with what depends on it.
+fn defer(fold: &Fold, array: &Array, shape: &[usize], rows: Rows) -> Outcome<Array> {
+    let mut below = run::below(array);
+    if below.size + 1 > MOST {
+        array.storage()?;
+        below = run::below(array);
+    }
+    let folded = Folded {
+        fold: *fold,
+        array: array.clone(),
+        shape: shape.to_vec(),
+        rows: rows.outer,
+        len: rows.len,
+        size: below.size + 1,
+        inputs: below.inputs,
+        site: Site::current(),
+        seen: AtomicBool::new(false),
+    };
+    let result = Array::deferred(Element::Scalar(fold.result), &[rows.outer, 1, 1], Arc::new(folded))?;
+    Held::keep(&result, std::iter::once(array))?;
+    Ok(result)
+}
+
+impl Work for Folded {
+    fn run(&self, _: usize) -> Outcome<Storage> {
+        if let Some(storage) = rows::of_folded(self)? {
+            return Ok(storage);
+        }
+        // The rows are the last axes.
+        let mut inside = 1;
+        let within = self.shape.iter().rev().take_while(|&&extent| {
+            let is_inside = inside < self.len;
+            inside *= extent;
+            is_inside
+        });
+        let first = self.shape.len() - within.count();
+        let groups: Vec<u8> = (0..self.shape.len()).map(|axis| u8::from(axis >= first)).collect();
+        let rows = Rows { outer: self.rows, len: self.len, inner: 1 };
+        let found = in_rounds(&self.fold, &self.array, &self.shape, &groups, rows)?;
+        found.ok_or_else(|| broken("a reduction of too many rows"))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// As [`fold()`], at once and round by round.
+fn in_rounds(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], rows: Rows) -> Outcome<Option<Storage>> {
+    let Rows { outer, len, inner } = rows;
     let Some(Lined { site, mut plan, mut element, mut axis }) = lined(array, shape, groups, rows, fold.wide.size())?
     else {
         return Ok(None);
@@ -84,10 +118,10 @@ pub(crate) fn fold(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], r
         let index = if left > LONG { Scalar::I64 } else { Scalar::I32 };
         let round = Round { element, axis, index, combine: fold.combine, wide: fold.wide, divide, result };
         let storage = launch(&plan, &round, (left, results), fold.divisor, &site)?;
-        let array = Array::with_storage(Element::Scalar(result), &[outer, results, inner], storage)?;
         if is_last {
-            return Ok(Some(array));
+            return Ok(Some(storage));
         }
+        let array = Array::with_storage(Element::Scalar(result), &[outer, results, inner], storage)?;
         Lined { plan, element, axis, .. } = Lined::of_results(&array, &site)?;
         left = results;
     }

@@ -1,8 +1,8 @@
 //! How large the integers of an array are, and conversions that have to be exact.
 
 use crate::host::array::{Array, Element};
-use crate::host::graph::fold::{Fold, Rows, fold};
-use crate::host::graph::node::{Op, Operand};
+use crate::host::graph::fold::fold;
+use crate::host::graph::node::{Fold, Op, Operand, Rows};
 use crate::host::graph::run::{broken, defer};
 use crate::host::problem::Outcome;
 use crate::lang::ops::{BinaryOp, MathFn};

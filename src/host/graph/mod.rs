@@ -16,10 +16,11 @@
 //! - [`site`]: the device that stands for the script's expressions, and the kernels it has loaded;
 //! - [`plan`]: which operations one kernel computes, what it reads and along which axes;
 //! - [`emit`]: the kernel of a plan;
-//! - [`run`]: launching it;
+//! - [`run`] and [`compute`]: deferring, and launching a kernel when its result is needed;
 //! - [`mod@view`]: arrays that are parts of others, or others in another order;
 //! - [`write`]: writing into a part of an array;
 //! - [`mod@fold`]: reductions, whose order it defines;
+//! - [`rows`]: expressions with reductions of their rows, by one kernel;
 //! - [`mod@best`]: positions of the least and the largest elements;
 //! - [`mod@scan`]: cumulative sums;
 //! - [`product`]: products of matrices and vectors;
@@ -32,6 +33,7 @@
 //! - A kernel computes no more elements of an operation than its result has; an operand that repeats along an axis is
 //!   computed first, as its elements would be computed anew for each repetition.
 //! - A view holds the array that it looks at, so that nobody writes that array in place: a writer copies it, or has its views copied.
+//! - Reductions of rows along the last axes are deferred, too; other reductions are computed at once, with the expression below them.
 //! - Operations without readers are never computed. One that is read by several kernels is computed at most twice: when the second
 //!   kernel needs it, it is stored for all others.
 //! - A graph has at most [`node::MOST`] operations and [`node::MOST_INPUTS`] inputs: what would exceed that is computed before.
@@ -48,6 +50,7 @@
 //! Texts, ranges, literals, single values, and arrays of structs.
 
 pub(crate) mod best;
+mod compute;
 mod emit;
 pub(crate) mod fold;
 pub(crate) mod integers;
@@ -55,6 +58,9 @@ mod library;
 pub(crate) mod node;
 mod plan;
 pub(crate) mod product;
+mod row_kernel;
+mod row_plan;
+mod rows;
 mod run;
 pub(crate) mod scan;
 pub(crate) mod site;
@@ -63,8 +69,8 @@ mod tests;
 pub(crate) mod view;
 mod write;
 
-pub(crate) use fold::{Fold, Rows, fold};
-pub(crate) use node::{Op, Operand};
+pub(crate) use fold::fold;
+pub(crate) use node::{Fold, Op, Operand, Rows};
 pub(crate) use run::{ZERO, defer, each, failed};
 pub(crate) use site::{Held, Kernels, Site};
 pub(crate) use view::{Along, component, view};

@@ -28,6 +28,17 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// Returns bytes that are those of no other operation.
+    pub fn key(self) -> [u8; 2] {
+        match self {
+            Op::Unary(op) => [0, op as u8],
+            Op::Binary(op) => [1, op as u8],
+            Op::Math(function) => [2, function as u8],
+            Op::Convert(to) => [3, to as u8],
+            Op::Select => [4, 0],
+        }
+    }
+
     /// Returns the type of the result; `None` if the operation does not take operands of these types.
     pub fn result(self, operands: &[Scalar]) -> Option<Scalar> {
         let types: Vec<Ty> = operands.iter().map(|&scalar| Ty::Scalar(scalar)).collect();
@@ -98,16 +109,80 @@ pub(crate) struct Node {
     pub size: usize,
     pub inputs: usize,
     pub site: Site,
+    /// Whether there are deferred reductions below.
+    pub folds: bool,
     /// Whether a kernel has computed it for its own use.
     pub seen: AtomicBool,
 }
 
-impl Node {
-    /// Returns the node that computes an array, if it is deferred.
-    pub fn with<R>(array: &Array, look: impl FnOnce(&Node) -> R) -> Option<R> {
-        let work = array.data().work()?;
-        node_of(&*work).map(look)
+/// What is deferred below an array.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Below {
+    /// Operations and inputs, as of a node.
+    pub size: usize,
+    pub inputs: usize,
+    pub folds: bool,
+}
+
+impl Below {
+    /// An array that has been computed.
+    pub const STORED: Below = Below { size: 0, inputs: 1, folds: false };
+
+    /// Returns what is below a node or a reduction.
+    pub fn of(work: &dyn Work) -> Option<Below> {
+        let node = node_of(work).map(|node| Below { size: node.size, inputs: node.inputs, folds: node.folds });
+        let folded = |folded: &Folded| Below { size: folded.size, inputs: folded.inputs, folds: true };
+        node.or_else(|| folded_of(work).map(folded))
     }
+}
+
+/// How elements are combined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fold {
+    pub combine: Op,
+    /// The type in which they are combined.
+    pub wide: Scalar,
+    /// Divides the result by this.
+    pub divisor: Option<f64>,
+    pub result: Scalar,
+}
+
+/// An array as a reduction sees it: `outer` blocks of `len` rows of `inner` scalars.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub outer: usize,
+    pub len: usize,
+    pub inner: usize,
+}
+
+impl Rows {
+    /// Returns the rows along an axis.
+    pub fn along(shape: &[usize], axis: usize) -> Rows {
+        let product = |part: Option<&[usize]>| part.unwrap_or(&[]).iter().product();
+        let len = shape.get(axis).copied().unwrap_or(1);
+        Rows { outer: product(shape.get(..axis)), len, inner: product(shape.get(axis + 1..)) }
+    }
+}
+
+/// A deferred reduction of an array along its last axes, those of its rows.
+pub(crate) struct Folded {
+    pub fold: Fold,
+    pub array: Array,
+    /// The shape of the array.
+    pub shape: Vec<usize>,
+    /// The number of rows, and of elements of each.
+    pub rows: usize,
+    pub len: usize,
+    /// As of a node.
+    pub size: usize,
+    pub inputs: usize,
+    pub site: Site,
+    pub seen: AtomicBool,
+}
+
+/// Returns the reduction that deferred work is.
+pub(crate) fn folded_of(work: &dyn Work) -> Option<&Folded> {
+    work.as_any().downcast_ref()
 }
 
 /// Returns the node that deferred work is.

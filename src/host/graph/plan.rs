@@ -181,13 +181,7 @@ impl Plan {
         }
         key.extend(self.scalars.iter().map(|value| value.ty as u8));
         for step in &self.steps {
-            key.extend(match step.op {
-                Op::Unary(op) => [0, op as u8],
-                Op::Binary(op) => [1, op as u8],
-                Op::Math(function) => [2, function as u8],
-                Op::Convert(to) => [3, to as u8],
-                Op::Select => [4, 0],
-            });
+            key.extend(step.op.key());
             for source in &step.sources {
                 match *source {
                     Source::Input(i) => key.extend([0, i as u8]),
@@ -367,6 +361,6 @@ fn advance(stride: isize, in_view: bool) -> u8 {
 }
 
 /// Returns whether a scalar operand is part of the kernel: a small power, which is computed by multiplications.
-fn is_constant(op: Op, position: usize, value: Value) -> bool {
+pub(super) fn is_constant(op: Op, position: usize, value: Value) -> bool {
     op == Op::Binary(BinaryOp::Pow) && position == 1 && [1.0, 2.0, 3.0, 4.0].contains(&value.as_f64())
 }

@@ -15,10 +15,10 @@
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Element, MAX_EXTENT, byte_count, shape_text};
-use crate::host::graph::fold::{Fold, Rows, fold};
+use crate::host::graph::fold::fold;
 use crate::host::graph::integers::magnitude;
 use crate::host::graph::library::{self, Given};
-use crate::host::graph::node::{Op, Operand};
+use crate::host::graph::node::{Fold, Op, Operand, Rows};
 use crate::host::graph::run::{self, broken, defer};
 use crate::host::graph::site::Site;
 use crate::host::problem::{Outcome, Problem};

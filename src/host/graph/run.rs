@@ -10,7 +10,7 @@ use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, Fault
 use crate::host::array::broadcast::{Walk, strides};
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory, shape_text};
 use crate::host::graph::emit::{self, AXES};
-use crate::host::graph::node::{MOST, MOST_INPUTS, Node, Op, Operand, node_of};
+use crate::host::graph::node::{Below, MOST, MOST_INPUTS, Node, Op, Operand};
 use crate::host::graph::plan::{Plan, Source};
 use crate::host::graph::site::{Held, Site};
 use crate::host::graph::view::{View, lattice, view_of};
@@ -21,7 +21,7 @@ use crate::lang::scalar::{Scalar, Value};
 use crate::pass;
 
 /// The most scalars of a result that is computed at once.
-const SMALL: usize = 64;
+pub(super) const SMALL: usize = 64;
 
 /// Bytes from which a result whose operands are on the host is worth being computed by a GPU.
 pub(crate) const WORTH_MOVING: usize = 1 << 16;
@@ -47,13 +47,8 @@ pub(crate) fn defer(
         now(op, &operands, shape, result.bytes_mut()?, scalar.size())?;
         return Ok(result);
     }
-    let count = |operand: &Operand| match operand {
-        Operand::Scalar(_) => (0, 1),
-        Operand::Array(array, _) => match array.data().work() {
-            Some(work) => cost(&*work),
-            None => (0, 1),
-        },
-    };
+    let below = |operand: &Operand| array_of(operand).map_or(Below::STORED, below);
+    let count = |operand: &Operand| (below(operand).size, below(operand).inputs);
     // What would make the graph too large is computed first, the largest part first.
     let (size, inputs) = loop {
         let (size, inputs) = operands.iter().map(count).fold((1, 0), |(a, b), (c, d)| (a + c, b + d));
@@ -63,10 +58,12 @@ pub(crate) fn defer(
             _ => break (size, inputs),
         }
     };
+    let folds = operands.iter().any(|operand| below(operand).folds);
     let faults = op.may_fault(&operands);
     let kept: Vec<Array> = operands.iter().filter_map(array_of).cloned().collect();
     let site = Site::current();
-    let node = Node { op, operands, scalar, shape: shape.to_vec(), size, inputs, site, seen: AtomicBool::new(false) };
+    let node =
+        Node { op, operands, scalar, shape: shape.to_vec(), size, inputs, site, folds, seen: AtomicBool::new(false) };
     let result = Array::deferred(element, outer, Arc::new(node))?;
     if faults {
         result.storage()?;
@@ -76,10 +73,10 @@ pub(crate) fn defer(
     Ok(result)
 }
 
-/// Returns the operations and inputs of a graph that reads what this work computes.
-fn cost(work: &dyn Work) -> (usize, usize) {
-    let node = node_of(work).map(|node| (node.size, node.inputs));
-    node.or_else(|| view_of(work).map(View::cost)).unwrap_or((0, 1))
+/// Returns what is deferred below an array.
+pub(super) fn below(array: &Array) -> Below {
+    let Some(work) = array.data().work() else { return Below::STORED };
+    Below::of(&*work).or_else(|| view_of(&*work).map(View::below)).unwrap_or(Below::STORED)
 }
 
 pub(super) fn array_of(operand: &Operand) -> Option<&Array> {
@@ -96,7 +93,7 @@ fn is_here(operand: &Operand) -> bool {
 }
 
 /// Computes an operation scalar by scalar.
-fn now(op: Op, operands: &[Operand], shape: &[usize], into: &mut [u8], size: usize) -> Outcome<()> {
+pub(super) fn now(op: Op, operands: &[Operand], shape: &[usize], into: &mut [u8], size: usize) -> Outcome<()> {
     let mut places = into.chunks_exact_mut(size.max(1));
     let mut failure = None;
     each(operands, shape, |_, values| {
@@ -170,26 +167,6 @@ pub(crate) const ZERO: &str = "E0506";
 
 pub(super) fn broken(what: &str) -> Problem {
     Problem::new("E0999", format!("internal error: {what}")).help("please report this as a bug of Clk")
-}
-
-impl Work for Node {
-    fn run(&self, len: usize) -> Outcome<Storage> {
-        // A few scalars are fetched in less time than a kernel takes, even if one for them is known.
-        if len <= SMALL * self.scalar.size() {
-            let mut bytes =
-                AlignedBytes::zeroed(len).ok_or_else(|| no_memory(&Element::Scalar(self.scalar), &self.shape))?;
-            now(self.op, &self.operands, &self.shape, &mut bytes, self.scalar.size())?;
-            return Ok(Storage::of_bytes(bytes));
-        }
-        let plan = Plan::of(self)?;
-        let last = Source::Step(plan.steps.len().saturating_sub(1));
-        let wait = self.op.may_fault(&self.operands);
-        compute(&plan, last, (self.scalar, &self.shape), &self.site, len, wait)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// Copies the elements of a view; `alone` says whether nobody else has the array that it looks at.

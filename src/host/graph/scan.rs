@@ -13,8 +13,9 @@
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Element, MAX_EXTENT, byte_count, shape_text};
-use crate::host::graph::fold::{Rows, SMALL};
+use crate::host::graph::fold::SMALL;
 use crate::host::graph::library::{self, Given};
+use crate::host::graph::node::Rows;
 use crate::host::graph::run::{self, broken};
 use crate::host::graph::site::Site;
 use crate::host::problem::{Outcome, Problem};

@@ -15,6 +15,7 @@ use crate::lang::scalar::dynamic::{self, Failure};
 use crate::lang::scalar::{self, Scalar};
 
 mod products;
+mod rows;
 mod totals;
 
 /// Deterministic random numbers (SplitMix64).

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::device::storage::Storage;
 use crate::host::array::strided::Lattice;
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory};
-use crate::host::graph::node::Node;
+use crate::host::graph::node::Below;
 use crate::host::graph::site::{Held, Site};
 use crate::host::problem::Outcome;
 use crate::lang::scalar::Scalar;
@@ -228,9 +228,10 @@ impl View {
         inner.is_some_and(|k| lattice.strides.get(k).is_some_and(|stride| stride.abs() > 1))
     }
 
-    /// Returns the operations and inputs of a graph that reads the view.
-    pub fn cost(&self) -> (usize, usize) {
-        let nodes = self.source().and_then(|source| Node::with(&source, |node| (node.size, node.inputs)));
-        nodes.unwrap_or((0, 1))
+    /// Returns what is deferred below the view.
+    pub fn below(&self) -> Below {
+        // A reduction is computed before a view of it is read.
+        let below = self.source().and_then(|source| source.data().work()).and_then(|work| Below::of(&*work));
+        Below { folds: false, ..below.unwrap_or(Below::STORED) }
     }
 }

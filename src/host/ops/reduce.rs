@@ -90,9 +90,10 @@ pub(crate) fn reduce_to(how: Reduce, value: &Value, axes: Option<&[i64]>, to: Op
         Some(fold) => job.folded(&fold)?,
         None => job.other(scalar).ok_or_else(undefined)??,
     };
-    Ok(match result.item(0)? {
-        Some(item) if job.shape.is_empty() => item,
-        _ => Value::Array(result),
+    // Rows may be reduced later, with what depends on them.
+    Ok(match job.shape.is_empty() {
+        true => result.item(0)?.unwrap_or(Value::Unit),
+        false => Value::Array(result),
     })
 }
 
