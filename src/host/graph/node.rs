@@ -137,7 +137,7 @@ impl Below {
 }
 
 /// How elements are combined.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fold {
     pub combine: Op,
     /// The type in which they are combined.

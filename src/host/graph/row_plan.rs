@@ -19,7 +19,7 @@ pub(super) enum Spread {
 }
 
 /// Where an operation takes an operand from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Source {
     Input(usize),
     Scalar(usize),
@@ -27,14 +27,14 @@ pub(super) enum Source {
     Step(usize),
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) enum What {
     Apply(Op, Vec<Source>),
     /// A reduction of elements, with its divisor.
     Fold(Fold, Source, Option<usize>),
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Step {
     pub what: What,
     /// `Element` or `Row`.

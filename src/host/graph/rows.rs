@@ -53,7 +53,8 @@ pub(super) fn of_node(node: &Node) -> Outcome<Option<Storage>> {
     if spread == Spread::Element && planner.split(&node.shape).is_none() {
         return Ok(None);
     }
-    if planner.node(spread, node)?.is_none() || !planner.is_worth_it() {
+    let root = planner.node(spread, node)?;
+    if !planner.is_result(root) || !planner.is_worth_it() {
         return Ok(None);
     }
     launch(planner.plan, node.scalar, &node.site).map(Some)
@@ -65,7 +66,8 @@ pub(super) fn of_folded(folded: &Folded) -> Outcome<Option<Storage>> {
         return Ok(None);
     }
     let mut planner = Planner::new(folded.rows, folded.len, &folded.site);
-    if planner.fold(folded)?.is_none() || !planner.is_worth_it() {
+    let root = planner.fold(folded)?;
+    if !planner.is_result(root) || !planner.is_worth_it() {
         return Ok(None);
     }
     launch(planner.plan, folded.fold.result, &folded.site).map(Some)
@@ -101,6 +103,11 @@ impl<'s> Planner<'s> {
     fn new(rows: usize, len: usize, site: &'s Site) -> Planner<'s> {
         let plan = RowPlan { rows, len, ..RowPlan::default() };
         Planner { site, plan, known: FxHashMap::default(), kept: Vec::new() }
+    }
+
+    /// Whether a step is the last one, the result of the kernel.
+    fn is_result(&self, step: Option<usize>) -> bool {
+        step.is_some_and(|step| step + 1 == self.plan.steps.len())
     }
 
     /// Whether there are reductions, and not too many.
@@ -163,13 +170,24 @@ impl<'s> Planner<'s> {
             });
         }
         let level = sources.iter().map(|&source| self.level(source)).max().unwrap_or(0);
-        self.plan.steps.push(Step { what: What::Apply(node.op, sources), spread, level });
-        Ok(Some(self.plan.steps.len() - 1))
+        Ok(Some(self.add(Step { what: What::Apply(node.op, sources), spread, level })))
+    }
+
+    /// Adds a step, unless there is the same one; returns its number.
+    fn add(&mut self, step: Step) -> usize {
+        let known = self.plan.steps.iter().position(|known| *known == step);
+        known.unwrap_or_else(|| {
+            self.plan.steps.push(step);
+            self.plan.steps.len() - 1
+        })
     }
 
     fn scalar(&mut self, value: Value) -> usize {
-        self.plan.scalars.push(value);
-        self.plan.scalars.len() - 1
+        let known = self.plan.scalars.iter().position(|known| *known == value);
+        known.unwrap_or_else(|| {
+            self.plan.scalars.push(value);
+            self.plan.scalars.len() - 1
+        })
     }
 
     /// Adds a reduction behind what it reduces.
@@ -179,8 +197,7 @@ impl<'s> Planner<'s> {
         };
         let divisor = folded.fold.divisor.map(|by| self.scalar(Value::of(by).to_type(folded.fold.wide)));
         let level = self.level(source) + 1;
-        self.plan.steps.push(Step { what: What::Fold(folded.fold, source, divisor), spread: Spread::Row, level });
-        Ok(Some(self.plan.steps.len() - 1))
+        Ok(Some(self.add(Step { what: What::Fold(folded.fold, source, divisor), spread: Spread::Row, level })))
     }
 
     fn array(&mut self, of_user: Spread, user: &[usize], array: &Array, shape: &[usize]) -> Outcome<Option<Source>> {

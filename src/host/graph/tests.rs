@@ -15,6 +15,7 @@ use crate::lang::scalar::dynamic::{self, Failure};
 use crate::lang::scalar::{self, Scalar};
 
 mod products;
+mod programs;
 mod rows;
 mod totals;
 
@@ -75,8 +76,21 @@ impl Known {
     }
 }
 
-const SHAPES: &[&[usize]] =
-    &[&[100], &[7, 100], &[7, 1], &[3, 7, 100], &[3, 1, 100], &[3, 1, 1], &[1], &[], &[2, 3, 7, 100], &[2, 1, 7, 1]];
+const SHAPES: &[&[usize]] = &[
+    &[100],
+    &[7, 100],
+    &[7, 1],
+    &[3, 7, 100],
+    &[3, 1, 100],
+    &[3, 1, 1],
+    &[1],
+    &[],
+    &[2, 3, 7, 100],
+    &[2, 1, 7, 1],
+    &[7, 0],
+    &[1, 100],
+    &[100, 7],
+];
 
 fn leaf(random: &mut Random, scalar: Scalar) -> Known {
     let shape = random.pick(SHAPES).to_vec();
@@ -145,6 +159,9 @@ impl Builder {
     fn operation(&mut self, pool: &[Known]) -> Option<Known> {
         use BinaryOp::*;
         use MathFn::*;
+        if self.random.below(3) == 0 {
+            return self.whole(pool);
+        }
         let first = pool[self.random.below(pool.len())].clone();
         let scalar = first.scalar();
         let fits = |known: &&Known| {
@@ -164,7 +181,8 @@ impl Builder {
                     _ => &[Add, Sub, Mul, Div, Rem, Eq, Ne, Lt, Le, Gt, Ge],
                 };
                 let op = self.random.pick(ops);
-                if matches!(op, Div | Rem) && scalar.is_int() && second.items.iter().any(|x| x.bits == 0) {
+                let is_empty = first.items.is_empty() || second.items.is_empty();
+                if matches!(op, Div | Rem) && scalar.is_int() && !is_empty && second.items.iter().any(|x| x.bits == 0) {
                     let error = ops::binary(op, &first.value, &second.value).expect_err("a division by zero");
                     assert_eq!(error.code, "E0506");
                     return None;
@@ -266,7 +284,13 @@ fn simulators() -> Vec<Simulator> {
 }
 
 fn within<T>(device: Simulator, work: impl FnOnce() -> T) -> T {
-    let _standing = Site::new(std::sync::Arc::new(device), &Control::default(), Default::default()).enter();
+    with_workers(device, 0, work)
+}
+
+/// Runs work on a device with so many workers.
+fn with_workers<T>(device: Simulator, workers: usize, work: impl FnOnce() -> T) -> T {
+    let control = Control { workers, ..Control::default() };
+    let _standing = Site::new(std::sync::Arc::new(device), &control, Default::default()).enter();
     work()
 }
 
@@ -279,8 +303,11 @@ fn programs() -> u64 {
 #[test]
 #[cfg_attr(miri, ignore = "thousands of kernels")]
 fn random_programs_agree() {
-    for device in simulators() {
-        within(device, || (0..programs()).for_each(|seed| program(seed, seed % 4 == 0)));
+    for workers in [1, 3] {
+        for device in simulators() {
+            let seeds = (0..programs()).filter(|seed| seed % 2 == workers as u64 / 2);
+            with_workers(device, workers, || seeds.for_each(|seed| program(seed, seed % 8 < 2)));
+        }
     }
 }
 

@@ -23,14 +23,14 @@ fn side(random: &mut Random, scalar: Scalar, shape: &[usize]) -> Known {
 }
 
 /// The exact sum of products of integers as a number of the type; `None` if it does not fit.
-fn exact(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> Option<scalar::Value> {
+pub(super) fn exact(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> Option<scalar::Value> {
     let number = |x: scalar::Value| x.as_integer().expect("an integer");
     let sum = pairs.iter().try_fold(0i128, |sum, &(x, y)| sum.checked_add(number(x).checked_mul(number(y))?));
     sum.and_then(|sum| scalar::Value::from_integer(to, sum))
 }
 
 /// A chain of fused multiplications and additions.
-fn chain(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> scalar::Value {
+pub(super) fn chain(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> scalar::Value {
     let wide = if to.size() < 4 { Scalar::F32 } else { to };
     let zero = scalar::Value::zero(wide);
     let add = |sum, &(x, y): &(scalar::Value, scalar::Value)| {
@@ -41,7 +41,7 @@ fn chain(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> scalar::Value 
 }
 
 /// A sum of products in the order of reductions.
-fn ordered(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> scalar::Value {
+pub(super) fn ordered(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> scalar::Value {
     let wide = |x: scalar::Value| x.to_type(Scalar::F64);
     let terms = pairs.iter().map(|&(x, y)| dynamic::binary(BinaryOp::Mul, wide(x), wide(y)).expect("a product"));
     tree(terms.collect(), |a, b| dynamic::binary(BinaryOp::Add, a, b).expect("a sum")).to_type(to)

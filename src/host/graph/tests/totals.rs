@@ -37,7 +37,7 @@ fn numbers_of(random: &mut Random, scalar: Scalar, shape: &[usize], product: boo
 }
 
 /// The elements that become each result, in order of memory.
-fn columns(known: &Known, axes: &[usize]) -> (Vec<usize>, Vec<Vec<scalar::Value>>) {
+pub(super) fn columns(known: &Known, axes: &[usize]) -> (Vec<usize>, Vec<Vec<scalar::Value>>) {
     let kept: Vec<usize> = (0..known.shape.len()).filter(|axis| !axes.contains(axis)).collect();
     let shape: Vec<usize> = kept.iter().map(|&axis| known.shape[axis]).collect();
     let mut found = vec![Vec::new(); shape.iter().product()];
@@ -56,7 +56,7 @@ fn columns(known: &Known, axes: &[usize]) -> (Vec<usize>, Vec<Vec<scalar::Value>
 }
 
 /// The total of integers, if its type has it.
-fn total(how: Reduce, items: &[scalar::Value], to: Scalar) -> Option<scalar::Value> {
+pub(super) fn total(how: Reduce, items: &[scalar::Value], to: Scalar) -> Option<scalar::Value> {
     let mut numbers = items.iter().map(|item| item.as_integer().expect("an integer"));
     let total = match how {
         Reduce::Sum => numbers.try_fold(0i128, |sum, n| sum.checked_add(n)),
@@ -66,7 +66,7 @@ fn total(how: Reduce, items: &[scalar::Value], to: Scalar) -> Option<scalar::Val
     total.and_then(|n| scalar::Value::from_integer(to, n))
 }
 
-fn first(how: Reduce, items: &[scalar::Value]) -> scalar::Value {
+pub(super) fn first(how: Reduce, items: &[scalar::Value]) -> scalar::Value {
     let mut best: Option<usize> = None;
     for (i, item) in items.iter().enumerate().filter(|(_, item)| !item.is_nan()) {
         let op = if how == Reduce::Argmin { BinaryOp::Lt } else { BinaryOp::Gt };
@@ -163,7 +163,7 @@ fn sums_along_several_axes_have_the_documented_order() {
 }
 
 /// The sums up to each element: within its run of 16, and of all runs before in the same way.
-fn running(elements: &[scalar::Value]) -> Vec<scalar::Value> {
+pub(super) fn running(elements: &[scalar::Value]) -> Vec<scalar::Value> {
     let add = |a, b| dynamic::binary(BinaryOp::Add, a, b).expect("a sum");
     let within: Vec<scalar::Value> = (0..elements.len())
         .map(|i| {
