@@ -83,7 +83,8 @@ impl Work for Folded {
         if let Some(storage) = rows::of_folded(self)? {
             return Ok(storage);
         }
-        // The rows are the last axes.
+        // It runs where it was entered. The rows are the last axes.
+        let _standing = self.site.clone().enter();
         let mut inside = 1;
         let within = self.shape.iter().rev().take_while(|&&extent| {
             let is_inside = inside < self.len;
