@@ -128,10 +128,12 @@ impl Table {
                 let right = self.columns.min(left + BLOCK);
                 for y in top..self.rows.min(top + BLOCK) {
                     let places = &mut to[y * self.columns + left..y * self.columns + right];
-                    for (x, place) in (left..right).zip(places) {
-                        if let Some(from) = from.get(self.at(y, x)) {
+                    let mut at = self.start as isize + y as isize * self.down + left as isize * self.across;
+                    for place in places {
+                        if let Some(from) = from.get(at as usize) {
                             *place = *from;
                         }
+                        at += self.across;
                     }
                 }
             }
