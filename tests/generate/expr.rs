@@ -3,7 +3,7 @@
 use clk_lang::ir::def::*;
 use clk_lang::ir::typing;
 use clk_lang::lang::ops::{Family, MathFn, UnaryOp};
-use clk_lang::lang::scalar::{Scalar, Value, dynamic};
+use clk_lang::lang::scalar::{Scalar, Value};
 
 use super::{Generator, Readable};
 

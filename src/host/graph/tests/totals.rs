@@ -202,7 +202,7 @@ fn cumulative(seed: u64) {
     let wide = if scalar.is_float() { Scalar::F64 } else { to };
     let mut items = known.items.clone();
     let mut fits = true;
-    for start in (0..items.len()).filter(|at| at / inner.max(1) % shape[axis] == 0) {
+    for start in (0..items.len()).filter(|at| (at / inner.max(1)).is_multiple_of(shape[axis])) {
         let places: Vec<usize> = (0..shape[axis]).map(|row| start + row * inner).collect();
         let elements: Vec<scalar::Value> = places.iter().map(|&at| known.items[at]).collect();
         let sums: Vec<scalar::Value> = if scalar.is_float() {
