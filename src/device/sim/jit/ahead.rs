@@ -28,11 +28,11 @@ pub(crate) struct Ahead {
 impl Ahead {
     pub fn of(region: &Region, code: &Code) -> Ahead {
         let Some([x, ..]) = region.whole.filter(|extents| !extents.contains(&0)) else { return Ahead::default() };
-        let mut steps =
-            Steps { region, code, x: x.into(), constants: FxHashMap::default(), known: FxHashMap::default() };
-        region.setup.iter().for_each(|inst| steps.inst(inst));
-        each_inst(&region.body, &mut |inst| steps.inst(inst));
-        let mut bytes = steps.known;
+        let mut registers = FxHashMap::default();
+        for other in &code.regions {
+            registers = Steps::of(other, code, x.into(), registers).results();
+        }
+        let mut bytes = Steps::of(region, code, x.into(), registers).known;
         bytes.retain(|_, step| *step != 0 && step.abs() <= FARTHEST);
         Ahead { bytes, fetched: vec![] }
     }
@@ -57,9 +57,33 @@ struct Steps<'a> {
     x: i64,
     constants: FxHashMap<Value, i64>,
     known: FxHashMap<Value, i64>,
+    /// Of uniform registers that regions write.
+    registers: FxHashMap<Reg, i64>,
 }
 
-impl Steps<'_> {
+impl<'a> Steps<'a> {
+    fn of(region: &'a Region, code: &'a Code, x: i64, registers: FxHashMap<Reg, i64>) -> Steps<'a> {
+        let mut steps =
+            Steps { region, code, x, constants: FxHashMap::default(), known: FxHashMap::default(), registers };
+        region.setup.iter().for_each(|inst| steps.inst(inst));
+        each_inst(&region.body, &mut |inst| steps.inst(inst));
+        steps
+    }
+
+    /// Adds the registers that the region writes to those that are known.
+    fn results(self) -> FxHashMap<Reg, i64> {
+        let Steps { region, known, mut registers, .. } = self;
+        let written: Vec<Reg> = region.writes.iter().filter(|w| w.uniform).map(|w| w.reg).collect();
+        each_inst(&region.body, &mut |inst| {
+            if let Op::Output(number) = inst.op
+                && let Some(&step) = known.get(&inst.args[0])
+            {
+                registers.insert(written[number as usize], step);
+            }
+        });
+        registers
+    }
+
     fn inst(&mut self, inst: &Inst) {
         if inst.dst == Value::NONE || !self.region.ty(inst.dst).is_scalar() {
             return;
@@ -107,11 +131,11 @@ impl Steps<'_> {
         if self.code.launch.iter().any(|(known, _)| *known == reg) {
             return Some(0);
         }
-        let (_, special) = self.code.block.iter().find(|(known, _)| *known == reg)?;
-        Some(match special {
-            Special::Id(Id3::Block, 0) => 1,
-            Special::Id(_, 0) => self.x,
-            _ => 0,
-        })
+        match self.code.block.iter().find(|(known, _)| *known == reg) {
+            Some((_, Special::Id(Id3::Block, 0))) => Some(1),
+            Some((_, Special::Id(_, 0))) => Some(self.x),
+            Some(_) => Some(0),
+            None => self.registers.get(&reg).copied(),
+        }
     }
 }

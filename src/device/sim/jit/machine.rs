@@ -12,7 +12,7 @@ use super::alloc::{Allocation, MOST, Shape, allocate};
 use super::emit::{Exits, emit, registers};
 use super::exec::Exec;
 use super::frame::{self, Layout};
-use crate::device::sim::code::Code;
+use crate::device::sim::code::{Code, MemoryKind};
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group, Line, Reach, Slot, WARP};
 use crate::device::sim::isa::Isa;
@@ -22,6 +22,7 @@ use crate::device::sim::lane::{
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::{self, Run};
 use crate::device::sim::reg::Reg;
+use crate::ir::def::Extent;
 use crate::lang::scalar::Scalar;
 
 /// Returns the number of 4-byte lanes of a vector.
@@ -124,6 +125,8 @@ pub(crate) struct Machine {
     leaves: bool,
     reads: Vec<Reg>,
     memories: Vec<u32>,
+    /// Those that are [put back](crate::device::sim::lane::Touched::restored) as a whole.
+    restored: Vec<u32>,
     /// Those whose updates could not be undone if other workers saw them.
     undone: Vec<u32>,
     /// As in the [region](Region::owned).
@@ -181,6 +184,7 @@ pub(super) fn compile(
         return None;
     }
     let leaves = forced || region.may_leave();
+    let restored = if leaves { restore_shared(&mut region, code) } else { vec![] };
     let exits = Exits { logged: leaves && region.reloads(), forced };
     let ahead = Ahead::of(&region, code);
     let bytes = emit(division.isa, &region, (&allocation, ahead), &layout, shape, exits);
@@ -199,6 +203,7 @@ pub(super) fn compile(
         leaves,
         reads: region.reads.clone(),
         memories: region.memories.iter().map(|m| m.memory.index() as u32).collect(),
+        restored,
         undone: region.memories.iter().filter(|m| m.updates && leaves).map(|m| m.memory.index() as u32).collect(),
         owned: region.owned.iter().map(|&(memory, marked)| (memory.index() as u32, marked)).collect(),
         reports: region.reports.clone(),
@@ -211,6 +216,20 @@ pub(super) fn compile(
         shape,
         whole: region.whole,
     })
+}
+
+/// Lets a region with barriers put shared arrays back as a whole: a copy of them costs less than a log of all their stores, of which
+/// there are many. Returns these arrays. Updates stay in the log: where it is full, a loop may wait for another thread.
+fn restore_shared(region: &mut Region, code: &Code) -> Vec<u32> {
+    let mut restored = vec![];
+    for touched in region.memories.iter_mut().filter(|m| region.together && m.is_reloaded() && !m.updates) {
+        let memory = &code.memories[touched.memory.index()];
+        if memory.kind == MemoryKind::Shared && memory.extents.iter().all(|e| matches!(e, Extent::Known(_))) {
+            touched.restored = true;
+            restored.push(touched.memory.index() as u32);
+        }
+    }
+    restored
 }
 
 /// Returns whether an input is the same whenever a frame enters the region: what the launch sets, and addresses that do not move.
@@ -353,7 +372,7 @@ impl Machine {
             if !self.fits(g) {
                 return false;
             }
-            let kept: usize = self.kept().map(|written| bytes_of(g, written)).sum();
+            let kept: usize = self.kept(g).map(|(_, bytes)| bytes).sum();
             g.rooms[room] = vec![Line([0; 8]); (self.frame_bytes + kept).div_ceil(64)];
             let frame = Words(g.rooms[room].as_mut_ptr().cast());
             frame.put(frame::POLL, poll as *const () as u64);
@@ -451,29 +470,40 @@ impl Machine {
         }
     }
 
-    /// Returns the registers of lanes that are put back where the code leaves.
-    fn kept(&self) -> impl Iterator<Item = &Written> {
-        self.writes.iter().filter(|written| self.leaves && !written.uniform)
+    /// Returns the registers of lanes and the arrays that are put back where the code leaves: their places and sizes.
+    fn kept(&self, g: &Group) -> impl Iterator<Item = (*mut u8, usize)> {
+        let registers = self.writes.iter().filter(|written| self.leaves && !written.uniform);
+        // SAFETY: C11: registers that the region writes and its memories exist (G4).
+        let registers = registers.map(|written| (unsafe { g.slot(written.reg) }.ptr, bytes_of(g, written)));
+        registers.chain(self.arrays(g))
+    }
+
+    fn arrays(&self, g: &Group) -> impl Iterator<Item = (*mut u8, usize)> {
+        self.restored.iter().map(|&memory| {
+            // SAFETY: as above.
+            let memory = unsafe { &*g.memories.add(memory as usize) };
+            (memory.ptr, memory.len)
+        })
     }
 
     /// Copies them behind the frame.
     unsafe fn keep(&self, g: &Group, frame: Words) {
         let mut at = self.frame_bytes;
-        for written in self.kept() {
-            // SAFETY: C11: registers that the region writes exist and are as wide as it says, with all chunks of a column (G1). The
-            // frame was made with room for them.
-            unsafe { std::ptr::copy_nonoverlapping(g.slot(written.reg).ptr, frame.0.add(at), bytes_of(g, written)) };
-            at += bytes_of(g, written);
+        for (from, bytes) in self.kept(g) {
+            // SAFETY: C11: registers are as wide as the region says, with all chunks of a column (G1), and memories are good for their
+            // bytes (G3). The frame was made with room for them.
+            unsafe { std::ptr::copy_nonoverlapping(from, frame.0.add(at), bytes) };
+            at += bytes;
         }
     }
 
     /// Puts back what [`Machine::keep`] has copied.
     unsafe fn put_back(&self, g: &Group, frame: Words) {
         let mut at = self.frame_bytes;
-        for written in self.kept() {
+        for (to, bytes) in self.kept(g) {
             // SAFETY: as there.
-            unsafe { std::ptr::copy_nonoverlapping(frame.0.add(at), g.slot(written.reg).ptr, bytes_of(g, written)) };
-            at += bytes_of(g, written);
+            unsafe { std::ptr::copy_nonoverlapping(frame.0.add(at), to, bytes) };
+            at += bytes;
         }
     }
 
@@ -591,7 +621,7 @@ impl Machine {
     unsafe fn take_homes(&self, g: &mut Group, room: &mut Room) {
         room.kept.clear();
         // SAFETY: C11: registers that the region writes exist and are as wide as it says, with a home each (G4) that has all chunks
-        // of a column (G1).
+        // of a column (G1); its memories are good for their bytes (G3).
         unsafe {
             for written in self.writes.iter().filter(|w| !w.uniform) {
                 let (slot, home) = (g.slot(written.reg), *g.homes.add(written.reg as usize));
@@ -602,6 +632,9 @@ impl Machine {
                     room.kept.extend_from_slice(std::slice::from_raw_parts(home.ptr, bytes_of(g, written)));
                 }
                 *g.slots.add(written.reg as usize) = home;
+            }
+            for (from, bytes) in self.arrays(g) {
+                room.kept.extend_from_slice(std::slice::from_raw_parts(from, bytes));
             }
         }
     }
@@ -689,6 +722,10 @@ impl Machine {
                     kept = kept.add(bytes_of(g, written));
                 }
                 *g.slots.add(written.reg as usize) = *slot;
+            }
+            for (to, bytes) in self.arrays(g) {
+                std::ptr::copy_nonoverlapping(kept, to, bytes);
+                kept = kept.add(bytes);
             }
         }
     }

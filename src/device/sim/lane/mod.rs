@@ -538,12 +538,15 @@ pub(crate) struct Touched {
     pub fresh: bool,
     /// Atomics go to it, which load and store.
     pub updates: bool,
+    /// A region that leaves puts it back as a whole.
+    pub restored: bool,
 }
 
 impl Touched {
-    /// Returns whether the interpreter, after the region has left, would load what the region has changed.
+    /// Returns whether the interpreter, after the region has left, would load what the region has changed, unless that is put back by
+    /// itself.
     pub fn is_reloaded(&self) -> bool {
-        self.loads && self.stores && !self.fresh
+        self.loads && self.stores && !self.fresh && !self.restored
     }
 }
 

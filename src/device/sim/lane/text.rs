@@ -339,9 +339,16 @@ impl Printer<'_> {
         for (number, def) in values.iter().enumerate().filter(|(n, _)| !defined[*n]) {
             writeln!(self.out, "value %{number}: {def}")?;
         }
-        for &Touched { memory, loads, stores, own, fresh, updates } in memories {
+        for &Touched { memory, loads, stores, own, fresh, updates, restored } in memories {
             write!(self.out, "memory {}", memory.index())?;
-            let words = [(loads, " load"), (stores, " store"), (updates, " update"), (own, " own"), (fresh, " fresh")];
+            let words = [
+                (loads, " load"),
+                (stores, " store"),
+                (updates, " update"),
+                (own, " own"),
+                (fresh, " fresh"),
+                (restored, " restored"),
+            ];
             for (is, word) in words {
                 self.out.push_str(if is { word } else { "" });
             }

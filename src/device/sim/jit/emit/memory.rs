@@ -123,7 +123,8 @@ impl Emit<'_> {
         }
     }
 
-    /// Fetches the cache line that the next block accesses in the same place. Loops have lines to themselves, as a rule.
+    /// Fetches the cache line that the next block accesses in the same place, unless it would be replaced before: long loops have lines
+    /// to themselves.
     fn fetch(&mut self, address: Value, of: Mem, write: bool, copy: usize) {
         if self.loops > 0 {
             return;

@@ -44,7 +44,7 @@ use super::alloc::{Allocation, Registers, Shape};
 use super::asm::*;
 use super::frame::Layout;
 use crate::device::sim::isa::Isa;
-use crate::device::sim::lane::{Exit, Inst, Node, Op, Region, Ty, Value};
+use crate::device::sim::lane::{Cond as When, Elem, Exit, Inst, Node, Op, Region, Rel, Ty, Value};
 
 /// The registers of values.
 pub(crate) fn registers(isa: Isa) -> Registers {
@@ -64,6 +64,9 @@ const X: Gpr = Gpr::R13;
 const LANE: Gpr = Gpr::R12;
 /// Scratch vectors.
 const V: [Vreg; 5] = [Vreg(0), Vreg(1), Vreg(2), Vreg(6), Vreg(7)];
+
+/// Iterations of a loop whose lines are still in the cache when the next block wants them, at most.
+const SHORT: i32 = 16;
 
 struct Emit<'a> {
     asm: Assembler,
@@ -85,7 +88,7 @@ struct Emit<'a> {
     ahead: Ahead,
     /// The bytes to the next block, for the other vectors of an access whose first has been emitted.
     next_block: Option<i32>,
-    /// The number of loops around the present instruction.
+    /// The number of long loops around the present instruction.
     loops: u32,
 }
 
@@ -161,9 +164,10 @@ impl Emit<'_> {
                 Node::Loop(body) => {
                     let top = self.asm.label();
                     self.asm.bind(top);
-                    self.loops += 1;
+                    let long = u32::from(!self.is_short(body));
+                    self.loops += long;
                     self.nodes(body);
-                    self.loops -= 1;
+                    self.loops -= long;
                     self.position += 1;
                     self.again(top);
                 }
@@ -174,6 +178,14 @@ impl Emit<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether a loop is known to have few iterations.
+    fn is_short(&self, body: &[Node]) -> bool {
+        body.iter().any(|node| match node {
+            Node::Branch(When::Scalar(Rel::Ge, Elem::I64, _, trips), _) => self.imm(*trips).is_some_and(|n| n <= SHORT),
+            _ => false,
+        })
     }
 
     fn inst(&mut self, inst: &Inst) {

@@ -147,7 +147,15 @@ impl Builder<'_> {
         let own = self.memory(memory).space == Space::Local;
         let memories = &mut self.region.memories;
         let at = memories.iter().position(|m| m.memory == memory).unwrap_or_else(|| {
-            memories.push(Touched { memory, loads: false, stores: false, own, fresh: false, updates: false });
+            memories.push(Touched {
+                memory,
+                loads: false,
+                stores: false,
+                own,
+                fresh: false,
+                updates: false,
+                restored: false,
+            });
             memories.len() - 1
         });
         &mut memories[at]

@@ -122,7 +122,8 @@ impl<'a> Reader<'a> {
                 let (loads, stores) = (line.eat_word("load"), line.eat_word("store"));
                 let updates = line.eat_word("update");
                 let (own, fresh) = (line.eat_word("own"), line.eat_word("fresh"));
-                region.memories.push(Touched { memory, loads, stores, own, fresh, updates });
+                let restored = line.eat_word("restored");
+                region.memories.push(Touched { memory, loads, stores, own, fresh, updates, restored });
                 if line.eat_word("private") {
                     region.owned.push((memory, false));
                 } else if line.eat_word("marked") {
