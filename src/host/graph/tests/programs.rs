@@ -98,7 +98,7 @@ impl Builder {
         let (inner, len): (usize, usize) = (x.shape[axis + 1..].iter().product(), x.shape[axis]);
         let to = if scalar.is_int() { ops::totals::total_type(scalar) } else { scalar };
         let mut items = Some(vec![scalar::Value::zero(to); x.items.len()]);
-        for start in (0..x.items.len()).filter(|at| at / inner.max(1) % len.max(1) == 0) {
+        for start in (0..x.items.len()).filter(|at| (at / inner.max(1)).is_multiple_of(len.max(1))) {
             let places: Vec<usize> = (0..len).map(|row| start + row * inner).collect();
             let elements: Vec<scalar::Value> = places.iter().map(|&at| x.items[at]).collect();
             let sums: Option<Vec<scalar::Value>> = if scalar.is_int() {
