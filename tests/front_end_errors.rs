@@ -300,6 +300,15 @@ fn deep_nesting_is_one_mistake() {
     assert!(codes_of(&format!("let x = 1{}", " + 1".repeat(390))).is_empty());
 }
 
+/// Statements are beside one another: their number is no depth.
+#[test]
+fn many_statements_are_not_deep() {
+    for statement in ["g()", "barrier()", "g().x = a[0]", "while c { g() }", "if c { g() } else { g() }"] {
+        let text = format!("fn f() {{\n{}}}\n", format!("    {statement}\n").repeat(2000));
+        assert!(codes_of(&text).is_empty(), "{statement}: {:?}", codes_of(&text));
+    }
+}
+
 /// Returns the fenced blocks of a page that begin with this line.
 fn blocks(text: &str, fence: &str) -> Vec<String> {
     let mut out = Vec::new();

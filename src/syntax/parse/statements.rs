@@ -65,14 +65,19 @@ fn statements(inp: &mut Input<'_, '_>) -> Vec<Stmt> {
 fn recovering(inp: &mut Input<'_, '_>) -> Stmt {
     let mark = mark(inp);
     let from = inp.save();
-    match statement(inp).and_then(|stmt| ended(inp, stmt)) {
+    // Statements are beside one another, not in one another.
+    let before = std::mem::take(&mut inp.state().height);
+    let stmt = match statement(inp).and_then(|stmt| ended(inp, stmt)) {
         Ok(stmt) => stmt,
         Err(_) => {
             let kind = remains(inp, from.clone());
             let span = recover(inp, &mark, from);
             Stmt { kind, span }
         }
-    }
+    };
+    let state = inp.state();
+    state.height = state.height.max(before);
+    stmt
 }
 
 /// Returns the node for a statement that failed to parse: a `let` keeps its name, so that uses of it are not reported too.

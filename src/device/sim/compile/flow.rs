@@ -185,9 +185,15 @@ impl<'a> Compiler<'a> {
             return self.read(e, local, rest);
         }
         self.may_view = matches!(&f.exprs[e].kind, ExprKind::Load { place, .. } if self.stays(e, place.memory, rest));
-        self.target = self.target_of(e, number, rest);
+        let target = self.target_of(e, number, rest);
+        self.target = target;
         let vals = self.expr(e);
         self.target = None;
+        if let [Val::Reg(reg)] = *vals.as_slice()
+            && target == Some(reg)
+        {
+            self.in_place.insert(e);
+        }
         self.bind(e, vals);
         self.spread_if_wanted(e);
     }

@@ -104,6 +104,7 @@ impl<'a> Compiler<'a> {
             specials: FxHashMap::default(),
             spread: FxHashMap::default(),
             aliases: vec![],
+            in_place: FxHashSet::default(),
             target: None,
             number: 0,
             masks: vec![],

@@ -167,6 +167,10 @@ impl<'a> Compiler<'a> {
                 }
             }
         });
+        // The local may be written behind the region.
+        for (_, vals) in values.iter().filter(|(e, _)| self.in_place.contains(e)) {
+            own.extend(vals.iter().filter_map(|v| if let Val::Reg(reg) = v { Some(*reg) } else { None }));
+        }
         // What still has the value that it had in front of the region need not be written.
         let mut same: FxHashSet<Reg> = FxHashSet::default();
         for e in inputs {

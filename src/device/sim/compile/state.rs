@@ -214,6 +214,8 @@ pub struct Compiler<'a> {
     pub(super) spread: FxHashMap<ExprId, Reg>,
     /// Reads of locals that alias the local's own register.
     pub(super) aliases: Vec<(ExprId, LocalId)>,
+    /// Values that were computed in the register of the local that they are then written to.
+    pub(super) in_place: FxHashSet<ExprId>,
     /// The preferred destination of the next result.
     pub(super) target: Option<Reg>,
     // Flow

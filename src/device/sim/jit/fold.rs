@@ -213,7 +213,7 @@ fn reader<'a>(load: &Inst, behind: &'a [Node]) -> Option<&'a Inst> {
         if inst.uses().any(|value| value == load.dst) {
             return Some(inst);
         }
-        if matches!(inst.op, Op::Store(..) | Op::Call(..)) {
+        if matches!(inst.op, Op::Store(..) | Op::Atomic(..) | Op::Call(..) | Op::Warp(..)) {
             return None;
         }
     }
