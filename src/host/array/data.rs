@@ -30,6 +30,8 @@ pub(crate) trait Work: Send + Sync {
 pub(crate) struct Data {
     len: usize,
     storage: OnceLock<Storage>,
+    /// Held by the thread that computes the storage, so that no other one does.
+    computing: Mutex<()>,
     /// Kept until the storage is there; if it fails, the next reader tries again.
     work: Mutex<Option<Arc<dyn Work>>>,
     /// Work that reads a part of these bytes, and could do so before they change.
@@ -38,7 +40,11 @@ pub(crate) struct Data {
 
 impl Data {
     pub fn deferred(len: usize, work: Arc<dyn Work>) -> Data {
-        Data { len, storage: OnceLock::new(), work: Mutex::new(Some(work)), readers: Mutex::default() }
+        Data { work: Mutex::new(Some(work)), ..Data::with(len, OnceLock::new()) }
+    }
+
+    fn with(len: usize, storage: OnceLock<Storage>) -> Data {
+        Data { len, storage, computing: Mutex::default(), work: Mutex::default(), readers: Mutex::default() }
     }
 
     /// Returns the number of bytes.
@@ -71,9 +77,11 @@ impl Data {
         if let Some(storage) = self.storage.get() {
             return Ok(storage);
         }
+        // What is computed does not depend on itself: it does not wait for this lock.
+        let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(work) = self.work() {
             let storage = work.run(self.len)?;
-            // If another thread was faster, its result is the same.
+            // Cannot fail: the lock is held.
             let _ = self.storage.set(storage);
             *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
@@ -113,7 +121,7 @@ impl Data {
 
 impl From<Storage> for Data {
     fn from(storage: Storage) -> Data {
-        Data { len: storage.len(), storage: OnceLock::from(storage), work: Mutex::new(None), readers: Mutex::default() }
+        Data::with(storage.len(), OnceLock::from(storage))
     }
 }
 

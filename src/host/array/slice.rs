@@ -32,12 +32,12 @@ pub(crate) struct Picked {
 
 impl Picked {
     /// Whether this is all of an axis of length `len`, in order.
-    fn is_whole(&self, len: usize) -> bool {
+    pub fn is_whole(&self, len: usize) -> bool {
         self.start == 0 && self.count == len && (self.step == 1 || len <= 1)
     }
 
     /// Returns the k-th position.
-    fn at(&self, k: usize) -> usize {
+    pub fn at(&self, k: usize) -> usize {
         (self.start as i64 + self.step * k as i64) as usize
     }
 

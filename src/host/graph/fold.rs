@@ -70,6 +70,7 @@ fn defer(fold: &Fold, array: &Array, shape: &[usize], rows: Rows) -> Outcome<Arr
         len: rows.len,
         size: below.size + 1,
         inputs: below.inputs,
+        pinned: below.pinned,
         site: Site::current(),
         seen: AtomicBool::new(false),
     };

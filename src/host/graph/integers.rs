@@ -1,6 +1,7 @@
 //! How large the integers of an array are, and conversions that have to be exact.
 
-use crate::host::array::{Array, Element};
+use crate::base::stop;
+use crate::host::array::{Array, Element, MAX_EXTENT};
 use crate::host::graph::fold::fold;
 use crate::host::graph::node::{Fold, Op, Operand, Rows};
 use crate::host::graph::run::{broken, defer};
@@ -12,7 +13,11 @@ use crate::lang::scalar::{Scalar, Value};
 /// Returns the least and the largest element; `None` for an array of none, or of more than an axis has.
 pub(crate) fn extremes(array: &Array) -> Outcome<Option<(i128, i128)>> {
     let scalar = array.scalar().ok_or_else(|| broken("the range of structs"))?;
-    let flat = array.seen_as(Element::Scalar(scalar), &[array.byte_len() / scalar.size()])?;
+    let count = array.byte_len() / scalar.size();
+    if count > MAX_EXTENT {
+        return Ok(None);
+    }
+    let flat = array.seen_as(Element::Scalar(scalar), &[count])?;
     let rows = Rows::along(flat.shape(), 0);
     let find = |function| -> Outcome<Option<i128>> {
         let way = Fold { combine: Op::Math(function), wide: scalar, divisor: None, result: scalar };
@@ -37,8 +42,8 @@ pub(crate) fn narrowed(array: &Array, to: Scalar) -> Outcome<Result<Array, i128>
     let (least, most) = limits(from);
     let fits = holds(to, least) && holds(to, most);
     if !fits && !extremes(array)?.is_some_and(|(least, most)| holds(to, least) && holds(to, most)) {
-        let mut numbers =
-            array.bytes()?.chunks_exact(from.size()).filter_map(|b| Value::from_bytes(from, b).as_integer());
+        let numbers = stop::polled(array.bytes()?.chunks_exact(from.size()));
+        let mut numbers = numbers.filter_map(|bytes| Value::from_bytes(from, bytes).as_integer());
         if let Some(wrong) = numbers.find(|&n| !holds(to, n)) {
             return Ok(Err(wrong));
         }
@@ -74,7 +79,7 @@ pub(crate) fn joined(high: &Array, low: &Array, to: Scalar) -> Outcome<Result<Ar
     let (least, most) = limits(to);
     let holds = |high: i128| (least >> 32..=most >> 32).contains(&high);
     if !extremes(&high)?.is_some_and(|(least, most)| holds(least) && holds(most)) {
-        let halves = high.items::<i64>()?.iter().zip(low.items::<i64>()?);
+        let halves = stop::polled(high.items::<i64>()?.iter().zip(low.items::<i64>()?));
         let mut wrong = halves.filter(|(high, _)| !holds(i128::from(**high)));
         if let Some((&high, &low)) = wrong.next() {
             return Ok(Err((i128::from(high) << 32) + i128::from(low)));
@@ -83,4 +88,17 @@ pub(crate) fn joined(high: &Array, low: &Array, to: Scalar) -> Outcome<Result<Ar
     let shifted = binary(BinaryOp::Shl, &[&high], &[by])?;
     let whole = binary(BinaryOp::BitOr, &[&shifted, &low], &[])?;
     whole.seen_as(whole.element().with_scalar(to), whole.shape()).map(Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_integers_than_an_axis_has_are_looked_at_by_the_caller() {
+        let zeros = |rows| Array::unplaced(Scalar::I32, &[rows, 1 << 16]).expect("zeros");
+        assert_eq!(extremes(&zeros(1 << 15)).expect("no error"), None);
+        assert_eq!(magnitude(&zeros(1 << 15)).expect("no error"), None);
+        assert_eq!(extremes(&zeros(1)).expect("extremes"), Some((0, 0)));
+    }
 }

@@ -15,6 +15,9 @@ use crate::lower::strict;
 pub(crate) const MOST: usize = 64;
 pub(crate) const MOST_INPUTS: usize = 32;
 
+/// The most bytes of arrays that are kept in memory for views of small parts of them.
+pub(crate) const MOST_PINNED: usize = 1 << 28;
+
 /// An operation on scalars, applied to arrays element by element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
@@ -108,6 +111,8 @@ pub(crate) struct Node {
     /// Operations and inputs of the graph below; those that are reached in several ways count several times.
     pub size: usize,
     pub inputs: usize,
+    /// Bytes of arrays of which only small parts are read, as far as they have not been computed.
+    pub pinned: usize,
     pub site: Site,
     /// Whether there are deferred reductions below.
     pub folds: bool,
@@ -118,21 +123,28 @@ pub(crate) struct Node {
 /// What is deferred below an array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Below {
-    /// Operations and inputs, as of a node.
+    /// Operations, inputs and bytes, as of a node.
     pub size: usize,
     pub inputs: usize,
+    pub pinned: usize,
     pub folds: bool,
 }
 
 impl Below {
     /// An array that has been computed.
-    pub const STORED: Below = Below { size: 0, inputs: 1, folds: false };
+    pub const STORED: Below = Below { size: 0, inputs: 1, pinned: 0, folds: false };
 
     /// Returns what is below a node or a reduction.
     pub fn of(work: &dyn Work) -> Option<Below> {
-        let node = node_of(work).map(|node| Below { size: node.size, inputs: node.inputs, folds: node.folds });
-        let folded = |folded: &Folded| Below { size: folded.size, inputs: folded.inputs, folds: true };
-        node.or_else(|| folded_of(work).map(folded))
+        let node = |node: &Node| {
+            let Node { size, inputs, pinned, folds, .. } = *node;
+            Below { size, inputs, pinned, folds }
+        };
+        let folded = |folded: &Folded| {
+            let Folded { size, inputs, pinned, .. } = *folded;
+            Below { size, inputs, pinned, folds: true }
+        };
+        node_of(work).map(node).or_else(|| folded_of(work).map(folded))
     }
 }
 
@@ -176,6 +188,7 @@ pub(crate) struct Folded {
     /// As of a node.
     pub size: usize,
     pub inputs: usize,
+    pub pinned: usize,
     pub site: Site,
     pub seen: AtomicBool,
 }

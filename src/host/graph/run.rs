@@ -10,7 +10,7 @@ use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, Fault
 use crate::host::array::broadcast::{Walk, strides};
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory, shape_text};
 use crate::host::graph::emit::{self, AXES};
-use crate::host::graph::node::{Below, MOST, MOST_INPUTS, Node, Op, Operand};
+use crate::host::graph::node::{Below, MOST, MOST_INPUTS, MOST_PINNED, Node, Op, Operand};
 use crate::host::graph::plan::{Plan, Source};
 use crate::host::graph::site::{Held, Site};
 use crate::host::graph::view::{View, lattice, view_of};
@@ -50,20 +50,34 @@ pub(crate) fn defer(
     let below = |operand: &Operand| array_of(operand).map_or(Below::STORED, below);
     let count = |operand: &Operand| (below(operand).size, below(operand).inputs);
     // What would make the graph too large is computed first, the largest part first.
-    let (size, inputs) = loop {
+    let (size, inputs, pinned) = loop {
         let (size, inputs) = operands.iter().map(count).fold((1, 0), |(a, b), (c, d)| (a + c, b + d));
-        let largest = operands.iter().max_by_key(|operand| count(operand));
+        let pinned = operands.iter().fold(0, |all: usize, operand| all.saturating_add(below(operand).pinned));
+        let largest = match size > MOST || inputs > MOST_INPUTS {
+            true => operands.iter().max_by_key(|operand| count(operand)),
+            false => operands.iter().filter(|_| pinned > MOST_PINNED).max_by_key(|operand| below(operand).pinned),
+        };
         match largest {
-            Some(Operand::Array(array, _)) if size > MOST || inputs > MOST_INPUTS => array.storage().map(drop)?,
-            _ => break (size, inputs),
+            Some(Operand::Array(array, _)) => array.storage().map(drop)?,
+            _ => break (size, inputs, pinned),
         }
     };
     let folds = operands.iter().any(|operand| below(operand).folds);
     let faults = op.may_fault(&operands);
     let kept: Vec<Array> = operands.iter().filter_map(array_of).cloned().collect();
     let site = Site::current();
-    let node =
-        Node { op, operands, scalar, shape: shape.to_vec(), size, inputs, site, folds, seen: AtomicBool::new(false) };
+    let node = Node {
+        op,
+        operands,
+        scalar,
+        shape: shape.to_vec(),
+        size,
+        inputs,
+        pinned,
+        site,
+        folds,
+        seen: AtomicBool::new(false),
+    };
     let result = Array::deferred(element, outer, Arc::new(node))?;
     if faults {
         result.storage()?;
@@ -185,15 +199,10 @@ fn copy(view: &View, source: &Array, alone: bool, len: usize) -> Outcome<Storage
 
 impl Work for View {
     fn run(&self, len: usize) -> Outcome<Storage> {
-        match self.take() {
+        match self.give() {
             Some(Ok(storage)) => Ok(storage),
-            Some(Err(source)) => {
-                let copied = copy(self, &source, Arc::strong_count(source.data()) == 1, len);
-                if copied.is_err() {
-                    self.keep(source);
-                }
-                copied
-            }
+            // It is held here and by the view, which may be read again if this does not end.
+            Some(Err(source)) => copy(self, &source, Arc::strong_count(source.data()) == 2, len),
             None => Err(broken("a view that is copied twice")),
         }
     }

@@ -19,6 +19,9 @@ use crate::lang::scalar::Scalar;
 /// The most bytes of a view that are copied at once, if they are on the host.
 const SMALL: usize = 1 << 10;
 
+/// A view of an array that is larger by this factor should not keep it in memory: it is copied at once, if the bytes are on the host.
+const MUCH: usize = 16;
+
 /// Where an array is read along one of its axes: at `start + step * i`, where `i` is the index along an axis of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Along {
@@ -102,7 +105,7 @@ enum State {
     Pending(Array),
     /// Copied before anybody asked, as the array was to be written.
     Copied(Storage),
-    Taken,
+    Given,
 }
 
 /// Returns the view that deferred work is.
@@ -147,11 +150,10 @@ pub(crate) fn component(array: &Array, scalar: Scalar, lane: usize) -> Outcome<A
 /// Makes a view with these elements; `axes` has an entry for the components of vectors, too.
 fn make(array: &Array, element: Element, axes: Vec<Along>, shape: &[usize]) -> Outcome<Array> {
     let bytes = byte_count(&element, shape)?;
-    let here = array.data().computed().is_some_and(|storage| storage.here().is_some());
     let from = with_lanes(array.element(), array.shape());
     let whole = with_lanes(&element, shape);
     let scalar = match element.scalar() {
-        Some(scalar) if !(bytes <= SMALL && here) && from.iter().product::<usize>() <= MAX_EXTENT => scalar,
+        Some(scalar) if !is_copied_at_once(array, bytes) && from.iter().product::<usize>() <= MAX_EXTENT => scalar,
         scalar => {
             let size = scalar.map_or(element.size(), Scalar::size);
             let mut copy = AlignedBytes::unset(bytes).ok_or_else(|| no_memory(&element, shape))?;
@@ -159,7 +161,7 @@ fn make(array: &Array, element: Element, axes: Vec<Along>, shape: &[usize]) -> O
             return Array::of_aligned(element, shape, copy);
         }
     };
-    let (source, axes, from) = through(array, axes, from);
+    let (source, axes, from) = through(array, axes, from)?;
     let state = Mutex::new(State::Pending(source.clone()));
     let view = View { state, axes, from, shape: whole, scalar, site: Site::current(), seen: AtomicBool::new(false) };
     let work: Arc<dyn Work> = Arc::new(view);
@@ -169,17 +171,29 @@ fn make(array: &Array, element: Element, axes: Vec<Along>, shape: &[usize]) -> O
     Ok(result)
 }
 
-/// Looks through an array that is itself a view.
-fn through(array: &Array, axes: Vec<Along>, from: Vec<usize>) -> (Array, Vec<Along>, Vec<usize>) {
+/// Returns whether a view of so many bytes is copied when it is made.
+fn is_copied_at_once(array: &Array, bytes: usize) -> bool {
+    let Some(storage) = array.data().computed().filter(|storage| storage.here().is_some()) else { return false };
+    // A GPU that has the array, too, reads the view there.
+    let is_read_there = || storage.remote().is_some() && Site::current().device().is_remote();
+    bytes <= SMALL || bytes <= array.byte_len() / MUCH && !is_read_there()
+}
+
+/// Looks through an array that is itself a view. One that cannot be looked through, as it is seen in another shape, is copied now:
+/// views of views of views would be read by as many nested calls.
+fn through(array: &Array, axes: Vec<Along>, from: Vec<usize>) -> Outcome<(Array, Vec<Along>, Vec<usize>)> {
     if let Some(work) = array.data().work()
         && let Some(view) = view_of(&*work)
-        && (array.scalar(), &view.shape) == (Some(view.scalar), &from)
-        && let Some(source) = view.source()
     {
-        let axes = view.axes.iter().map(|along| along.within(&axes)).collect();
-        return (source, axes, view.from.clone());
+        if (array.scalar(), &view.shape) == (Some(view.scalar), &from)
+            && let Some(source) = view.source()
+        {
+            let axes = view.axes.iter().map(|along| along.within(&axes)).collect();
+            return Ok((source, axes, view.from.clone()));
+        }
+        array.storage()?;
     }
-    (array.clone(), axes, from)
+    Ok((array.clone(), axes, from))
 }
 
 impl View {
@@ -187,18 +201,16 @@ impl View {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what has been copied, or the array to copy from, and leaves nothing; what was left by an earlier call is `None`.
-    pub fn take(&self) -> Option<Result<Storage, Array>> {
-        match std::mem::replace(&mut *self.state(), State::Taken) {
-            State::Copied(storage) => Some(Ok(storage)),
-            State::Pending(source) => Some(Err(source)),
-            State::Taken => None,
+    /// Returns the array to copy from, which the view goes on looking at, or gives away what has been copied; `None` if it is gone.
+    pub fn give(&self) -> Option<Result<Storage, Array>> {
+        let mut state = self.state();
+        if let State::Pending(source) = &*state {
+            return Some(Err(source.clone()));
         }
-    }
-
-    /// Goes on looking at an array.
-    pub fn keep(&self, source: Array) {
-        *self.state() = State::Pending(source);
+        match std::mem::replace(&mut *state, State::Given) {
+            State::Copied(storage) => Some(Ok(storage)),
+            State::Pending(_) | State::Given => None,
+        }
     }
 
     /// Looks at the array no longer, as its elements have been copied.
@@ -210,7 +222,7 @@ impl View {
     pub fn source(&self) -> Option<Array> {
         match &*self.state() {
             State::Pending(source) => Some(source.clone()),
-            State::Copied(_) | State::Taken => None,
+            State::Copied(_) | State::Given => None,
         }
     }
 
@@ -231,7 +243,10 @@ impl View {
     /// Returns what is deferred below the view.
     pub fn below(&self) -> Below {
         // A reduction is computed before a view of it is read.
-        let below = self.source().and_then(|source| source.data().work()).and_then(|work| Below::of(&*work));
-        Below { folds: false, ..below.unwrap_or(Below::STORED) }
+        let Some(source) = self.source() else { return Below::STORED };
+        let below = source.data().work().and_then(|work| Below::of(&*work)).unwrap_or(Below::STORED);
+        let bytes = self.shape.iter().product::<usize>() * self.scalar.size();
+        let pinned = if bytes <= source.byte_len() / MUCH { source.byte_len() } else { 0 };
+        Below { folds: false, pinned: below.pinned.saturating_add(pinned), ..below }
     }
 }

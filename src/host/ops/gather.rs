@@ -4,8 +4,8 @@
 //! is read or written.
 
 use crate::base::stop;
-use crate::host::array::slice::{SliceSpec, fit, foreign_element, out_of_range, positions, too_many_indices};
-use crate::host::array::{AlignedBytes, Array, leaf, no_memory, shape_text};
+use crate::host::array::slice::{Picked, SliceSpec, fit, foreign_element, out_of_range, positions, too_many_indices};
+use crate::host::array::{AlignedBytes, Array, byte_count, leaf, no_memory, shape_text};
 use crate::host::ops::binary::index_text;
 use crate::host::ops::operand::array;
 use crate::host::problem::{Outcome, Problem};
@@ -82,34 +82,50 @@ impl Selection {
     /// One index is an array, and its axes take the place of the one it stands for.
     fn of_axes(array: &Array, picks: &[Pick]) -> Outcome<Selection> {
         let axes = array.shape();
-        let run: usize = axes[picks.len()..].iter().product();
-        let (mut starts, mut shape) = (vec![0], Vec::new());
+        let (mut places, mut shape) = (Vec::new(), Vec::new());
         for (axis, (pick, &len)) in picks.iter().zip(axes).enumerate() {
-            let along: Vec<usize> = match pick {
+            places.push(match pick {
                 Pick::Array(mask) if mask.scalar() == Some(Scalar::Bool) => {
                     let own = Selection::of_mask(&[len], mask)?;
                     shape.extend(own.shape);
-                    own.starts
+                    Places::List(own.starts)
                 }
                 Pick::Array(at) => {
                     shape.extend(at.shape());
-                    checked(at, axis, len, axes.len())?
+                    Places::List(checked(at, axis, len, axes.len())?)
                 }
                 Pick::Spec(SliceSpec::At(index)) => match usize::try_from(*index) {
-                    Ok(at) if at < len => vec![at],
+                    Ok(at) if at < len => Places::Steps(positions(SliceSpec::At(*index), len)?),
                     _ => return Err(out_of_range(*index, axis, len, axes.len())),
                 },
                 Pick::Spec(spec) => {
                     let picked = positions(*spec, len)?;
                     shape.push(picked.count);
-                    picked.iter().collect()
+                    Places::Steps(picked)
                 }
-            };
-            let stride: usize = axes[axis + 1..].iter().product();
-            let next = stop::polled(starts.iter()).flat_map(|start| along.iter().map(move |at| start + at * stride));
-            starts = next.collect();
+            });
         }
         shape.extend(&axes[picks.len()..]);
+        // Checks the size before there is a position for each run.
+        byte_count(array.element(), &shape)?;
+        let (first, run) = tail(&mut places, axes);
+        let mut starts: Vec<usize> = Vec::new();
+        let total = places.iter().try_fold(1usize, |all, along| all.checked_mul(along.count()));
+        if !total.is_some_and(|total| starts.try_reserve_exact(total).is_ok()) {
+            return Err(no_memory(array.element(), &shape));
+        }
+        starts.extend(total.filter(|&total| total > 0).map(|_| first));
+        for (axis, along) in places.iter().enumerate() {
+            let stride: usize = axes[axis + 1..].iter().product();
+            let (before, count) = (starts.len(), along.count());
+            starts.resize(before * count, 0);
+            // From the last one on, so that none is overwritten before it is read.
+            for k in stop::polled((0..before).rev()) {
+                let start = starts[k];
+                let places = starts[k * count..][..count].iter_mut().enumerate();
+                places.for_each(|(position, place)| *place = start + along.at(position) * stride);
+            }
+        }
         Ok(Selection { shape, starts, run })
     }
 
@@ -131,6 +147,48 @@ impl Selection {
         let rest = &axes[lists.len()..];
         Ok(Selection { shape: [first, rest].concat(), starts, run: rest.iter().product() })
     }
+}
+
+/// The positions along an axis.
+enum Places {
+    List(Vec<usize>),
+    Steps(Picked),
+}
+
+impl Places {
+    fn count(&self) -> usize {
+        match self {
+            Places::List(list) => list.len(),
+            Places::Steps(picked) => picked.count,
+        }
+    }
+
+    /// Returns the k-th position.
+    fn at(&self, k: usize) -> usize {
+        match self {
+            Places::List(list) => list[k],
+            Places::Steps(picked) => picked.at(k),
+        }
+    }
+}
+
+/// Removes the last axes if what is selected there lies in one run; returns the position of its first element, and its length.
+fn tail(places: &mut Vec<Places>, axes: &[usize]) -> (usize, usize) {
+    let (mut first, mut run) = (0, axes[places.len()..].iter().product());
+    while let Some(Places::Steps(picked)) = places.last() {
+        let is_whole = axes.get(places.len() - 1).is_some_and(|&len| picked.is_whole(len));
+        if !is_whole && picked.step != 1 {
+            break;
+        }
+        // All axes behind are whole: a step along this one is a run.
+        first += picked.start * run;
+        run *= picked.count;
+        places.pop();
+        if !is_whole {
+            break;
+        }
+    }
+    (first, run)
 }
 
 fn list(pick: &Pick) -> Option<&Array> {
@@ -208,4 +266,58 @@ pub(crate) fn scatter(x: &mut Array, picks: &[Pick], value: &Value) -> Outcome<(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Pick {
+        Pick::Array(Array::from_items(&[3i64, 1]).expect("positions"))
+    }
+
+    fn span(start: i64, end: i64, step: i64) -> Pick {
+        Pick::Spec(SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step: Some(step) })
+    }
+
+    fn at(index: i64) -> Pick {
+        Pick::Spec(SliceSpec::At(index))
+    }
+
+    #[test]
+    fn what_lies_in_order_behind_an_array_is_a_run() {
+        let items: Vec<i32> = (0..5 * 4 * 6).collect();
+        let x = Array::from_shaped(&items, &[5, 4, 6]).expect("an array");
+        let all = || Pick::Spec(SliceSpec::ALL);
+        let cases: [(Vec<Pick>, &[usize], &[usize], usize); 9] = [
+            (vec![rows()], &[2, 4, 6], &[72, 24], 24),
+            (vec![rows(), all()], &[2, 4, 6], &[72, 24], 24),
+            (vec![rows(), all(), all()], &[2, 4, 6], &[72, 24], 24),
+            (vec![rows(), all(), span(0, 6, 1)], &[2, 4, 6], &[72, 24], 24),
+            (vec![rows(), span(1, 3, 1), all()], &[2, 2, 6], &[78, 30], 12),
+            (vec![rows(), at(2), span(2, 5, 1)], &[2, 3], &[86, 38], 3),
+            (vec![rows(), at(2)], &[2, 6], &[84, 36], 6),
+            (vec![rows(), at(1), span(0, 6, 4)], &[2, 2], &[78, 82, 30, 34], 1),
+            (vec![rows(), span(3, 3, 1)], &[2, 0, 6], &[90, 42], 0),
+        ];
+        for (picks, shape, starts, run) in cases {
+            let found = Selection::new(&x, &picks).expect("a selection");
+            assert_eq!((found.shape.as_slice(), found.starts.as_slice(), found.run), (shape, starts, run), "{picks:?}");
+            let expected: Vec<i32> = starts.iter().flat_map(|&start| &items[start..start + run]).copied().collect();
+            let Value::Array(selected) = gather(&Value::Array(x.clone()), &picks).expect("elements") else { panic!() };
+            assert_eq!((selected.shape(), selected.items::<i32>().expect("numbers")), (shape, expected.as_slice()));
+        }
+    }
+
+    #[test]
+    fn selections_that_are_too_large_are_refused() {
+        let x = Array::unplaced(Scalar::U8, &[1 << 20, 1 << 20, 1 << 20, 2]).expect("zeros");
+        let many = || Pick::Array(Array::zeros(Scalar::U8, &[1 << 20]).expect("positions"));
+        let back = || Pick::Spec(SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) });
+        // 2^60 positions of 8 bytes each.
+        let error = Selection::new(&x, &[many(), back(), back(), at(0)]).err().expect("no memory");
+        assert_eq!(error.code, "E0509");
+        let found = Selection::new(&x, &[many(), span(5, 9, 1)]).expect("runs");
+        assert_eq!((found.starts.len(), found.run), (1 << 20, 4 << 21));
+    }
 }

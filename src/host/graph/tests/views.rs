@@ -1,6 +1,8 @@
 //! Random programs of views, assignments to parts and operations, beside the most obvious code. Every value is looked at in the end:
 //! what a view shows must not change when its array is written.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::host::array::SliceSpec;
 use crate::host::ops::Pick;
@@ -433,4 +435,87 @@ fn components_of_vectors_are_views() {
         assert_eq!(array(&turned).items::<f32>().expect("numbers")[..3], [2997.0, 2998.0, 2999.0]);
     };
     assert_eq!(launches(work), 1);
+}
+
+#[test]
+fn a_view_that_was_interrupted_can_be_read_again() {
+    use crate::base::stop::{Flag, until_stopped};
+    let flag = Flag::new(true.into());
+    // Copied on the host, where a copy is interrupted at its start or in the middle.
+    let x = ops::reshape(&numbers(600 * 600), &[600, 600]).expect("a table");
+    let turned = ops::transpose(&x).expect("a transpose");
+    assert!(until_stopped(&flag, || array(&turned).bytes().is_ok()).is_err());
+    assert_eq!(array(&turned).items::<f32>().expect("numbers")[..2], [0.0, 600.0]);
+    // Computed by a kernel.
+    let part = index(&add(&x, &x), &[span(1, 500)]);
+    assert!(until_stopped(&flag, || array(&part).bytes().is_ok()).is_err());
+    assert_eq!(array(&part).items::<f32>().expect("numbers")[..2], [1200.0, 1202.0]);
+    // Copied because its array is written: whether that was interrupted or not, the view shows what it did.
+    let Value::Array(mut y) = x else { panic!("no array") };
+    let row = index(&Value::Array(y.clone()), &[span(0, 300)]);
+    let write = |y: &mut Array| ops::assign(y, &[span(0, 600)], &Value::Float(-1.0)).is_ok();
+    assert!(until_stopped(&flag, || write(&mut y)).is_err());
+    assert_eq!(array(&row).items::<f32>().expect("numbers")[..2], [0.0, 1.0]);
+}
+
+#[test]
+fn threads_may_read_one_view() {
+    let x = ops::reshape(&numbers(300 * 300), &[300, 300]).expect("a table");
+    let Value::Array(mut y) = add(&x, &x) else { panic!("no array") };
+    y.bytes().expect("computed");
+    let turned = ops::transpose(&x).expect("a transpose");
+    let settled = index(&Value::Array(y.clone()), &[span(0, 200)]);
+    ops::assign(&mut y, &[span(0, 300)], &Value::Float(-1.0)).expect("an assignment");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                assert_eq!(array(&turned).items::<f32>().expect("numbers")[..2], [0.0, 300.0]);
+                assert_eq!(array(&settled).items::<f32>().expect("numbers")[..2], [0.0, 2.0]);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_small_view_does_not_keep_its_array() {
+    let x = numbers(100_000);
+    let others = |x: &Value| Arc::strong_count(array(x).data()) - 1;
+    let row = index(&x, &[span(10, 1010)]);
+    let sum = add(&row, &row);
+    assert_eq!(others(&x), 0, "a small part is copied");
+    let most = index(&x, &[span(10, 90_010)]);
+    assert_eq!(others(&x), 1, "a large part is not");
+    assert_eq!(array(&sum).items::<f32>().expect("numbers")[..2], [20.0, 22.0]);
+    assert_eq!(array(&most).items::<f32>().expect("numbers")[..2], [10.0, 11.0]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "large arrays")]
+fn views_keep_few_bytes_of_deferred_arrays() {
+    let large = || {
+        let x = Value::Array(Array::unplaced(Scalar::F32, &[1 << 25]).expect("zeros"));
+        index(&add(&x, &x), &[span(100, 500)])
+    };
+    let mut all = large();
+    let mut computed = 0;
+    for _ in 0..8 {
+        let sum = add(&all, &large());
+        computed += usize::from(array(&all).data().computed().is_some());
+        all = sum;
+    }
+    assert!((2..8).contains(&computed), "{computed} of 8 sums are computed, though each keeps 128 MiB more");
+    assert_eq!(array(&all).items::<f32>().expect("numbers")[..2], [0.0, 0.0]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of kernels")]
+fn views_of_views_do_not_nest_without_end() {
+    let mut x = ops::reshape(&numbers(600), &[20, 30]).expect("a table");
+    for _ in 0..1500 {
+        // No view is seen through another shape.
+        let turned = ops::flip(&x, 0).expect("a flip");
+        x = ops::flip(&ops::reshape(&turned, &[30, 20]).expect("another shape"), 1).expect("a flip");
+        x = ops::reshape(&add(&x, &Value::Float(1.0)), &[20, 30]).expect("another shape");
+    }
+    assert!(array(&x).items::<f32>().expect("numbers").contains(&1500.0));
 }
