@@ -111,7 +111,7 @@ impl Selection {
         let (first, run) = tail(&mut places, axes);
         let mut starts: Vec<usize> = Vec::new();
         let total = places.iter().try_fold(1usize, |all, along| all.checked_mul(along.count()));
-        if !total.is_some_and(|total| starts.try_reserve_exact(total).is_ok()) {
+        if total.is_none_or(|total| starts.try_reserve_exact(total).is_err()) {
             return Err(no_memory(array.element(), &shape));
         }
         starts.extend(total.filter(|&total| total > 0).map(|_| first));
