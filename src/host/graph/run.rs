@@ -258,7 +258,6 @@ pub(super) fn fill(
     let control = Control { wait, ..site.control().clone() };
     launch(plan, &*executable, into, &control)?.map_err(|fault| match fault.kind {
         FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(&Element::Scalar(scalar), shape),
-        FaultKind::DivisionByZero { .. } => failed(Failure::DivisionByZero),
         _ => problem(&fault),
     })
 }
@@ -352,6 +351,7 @@ pub(super) fn problem(fault: &Fault) -> Problem {
             stop::poll();
             Problem::new("E0599", "interrupted")
         }
+        FaultKind::DivisionByZero { .. } => failed(Failure::DivisionByZero),
         FaultKind::Device(error) => error.clone().into(),
         _ => {
             let diagnostic = fault_diagnostic(fault);

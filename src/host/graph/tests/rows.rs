@@ -162,3 +162,14 @@ fn random_expressions_of_rows_agree() {
         });
     }
 }
+
+/// A division by zero has the same code wherever it is computed.
+#[test]
+fn divisions_by_zero_in_kernels_of_rows() {
+    let items: Vec<i32> = (0..100 * 50).map(|i| i % 50).collect();
+    let x = Value::Array(Array::from_items(&items).expect("memory"));
+    let x = ops::reshape(&x, &[100, 50]).expect("rows");
+    let least = of_rows(Reduce::Min, &x);
+    let error = ops::binary(BinaryOp::Div, &x, &least).map(|found| array(&found).bytes().map(|_| ()));
+    assert_eq!(error.expect_err("a division by zero").code, "E0506");
+}
