@@ -99,7 +99,7 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     for how in [Reduce::Sum, Reduce::Prod, Reduce::Mean, Reduce::Min, Reduce::Max, Reduce::Argmin, Reduce::Argmax] {
         for axis in [None, Some(0), Some(1)] {
             let a = tall.clone();
-            work!(all, how.name(), ops::reduce(how, &a, axis));
+            work!(all, how.name(), computed(ops::reduce(how, &a, axis)));
         }
     }
     let a = ints.clone();
@@ -107,7 +107,7 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     let a = truths;
     work!(all, "all", ops::reduce(Reduce::All, &a, None));
     let a = row.clone();
-    work!(all, "cumsum", ops::cumsum(&a));
+    work!(all, "cumsum", computed(ops::cumsum(&a)));
     let a = ints;
     work!(all, "sort", ops::sort(&a));
     let a = tall.clone();

@@ -198,7 +198,12 @@ pub(crate) fn list<'t, T>(
     item: impl Fn(&mut Input<'t, '_>) -> Parsed<T> + Copy,
     close: Tok,
 ) -> impl Parser<'t, &'t [Token], Vec<T>, Extra<'t>> {
-    custom(item).separated_by(tok(Tok::Comma)).allow_trailing().collect().delimited_by(tok(open), tok(close))
+    // An item that is not there has entered levels that it did not leave.
+    let item = custom(move |inp: &mut Input<'t, '_>| {
+        let depth = inp.state().depth;
+        item(inp).inspect_err(|_| inp.state().depth = depth)
+    });
+    item.separated_by(tok(Tok::Comma)).allow_trailing().collect().delimited_by(tok(open), tok(close))
 }
 
 /// Returns the span from token `start` to the last consumed token.
