@@ -1,6 +1,6 @@
 //! Positions of the least or the largest elements along an axis: of several the first, NaNs skipped, 0 where there is nothing else.
 //!
-//! The rounds are those of [`mod@fold`](crate::host::graph::fold); what they combine are elements with their positions. The result
+//! The rounds are those of [`fold`](mod@crate::host::graph::fold); what they combine are elements with their positions. The result
 //! does not depend on the order.
 
 use crate::device::storage::Storage;

@@ -18,7 +18,7 @@
 //! - [`emit`]: the kernel of a plan;
 //! - [`run`] and [`compute`]: deferring, and launching a kernel when its result is needed;
 //! - [`mod@view`]: arrays that are parts of others, or others in another order;
-//! - [`write`]: writing into a part of an array;
+//! - [`mod@write`]: writing into a part of an array;
 //! - [`mod@fold`]: reductions, whose order it defines;
 //! - [`rows`]: expressions with reductions of their rows, by one kernel;
 //! - [`mod@best`]: positions of the least and the largest elements;

@@ -6,7 +6,7 @@
 //! most that of `n` roundings, and the bits do not depend on how the work is divided: several kernels compute the same.
 //!
 //! With a vector on one side or both, the products are exact in `f64` (those of `f64` are rounded) and are added in the order of
-//! [`mod@fold`](crate::host::graph::fold), as if one wrote `sum(f64(a) * f64(x), axis = …)`, and rounded once. No product is stored.
+//! [`fold`](mod@crate::host::graph::fold), as if one wrote `sum(f64(a) * f64(x), axis = …)`, and rounded once. No product is stored.
 //!
 //! # Integers
 //! Sums of products of integers are exact. The type in which they are added has to hold `n` times the largest products: first by the

@@ -10,7 +10,7 @@
 //! another way, and rows that are too long or too few, are left to [`plan`](crate::host::graph::plan).
 //!
 //! # Order
-//! The rounds are those of [`mod@fold`](crate::host::graph::fold): a thread combines the 64 elements of a result of the first
+//! The rounds are those of [`fold`](mod@crate::host::graph::fold): a thread combines the 64 elements of a result of the first
 //! round, and the others are combined in the block's shared memory.
 
 use std::sync::Arc;
