@@ -38,7 +38,7 @@ pub(super) fn kernel(plan: &Plan, wanted: Source, result: Scalar) -> Option<Modu
             Memory { memory, axes: advancing(&part.strides), view: Some(Steps::new(&mut b, "result", &part.strides)) }
         }
     };
-    let scalars = scalars(&mut b, plan);
+    let scalars = scalars(&mut b, &plan.scalars);
     let indices = indices(&mut b, plan.axes.len());
     let value = element(&mut b, plan, (&inputs, &scalars), &indices, wanted)?;
     let at = result.at(&mut b, &indices);
@@ -114,8 +114,9 @@ fn inputs(b: &mut FunctionBuilder, plan: &Plan) -> Vec<Memory> {
     plan.inputs.iter().enumerate().map(input).collect()
 }
 
-fn scalars(b: &mut FunctionBuilder, plan: &Plan) -> Vec<ExprId> {
-    let scalars = plan.scalars.iter().enumerate();
+/// Adds the parameters of scalars.
+pub(super) fn scalars(b: &mut FunctionBuilder, values: &[Value]) -> Vec<ExprId> {
+    let scalars = values.iter().enumerate();
     scalars.map(|(i, value)| b.value(format!("s{i}"), Ty::Scalar(value.ty))).collect()
 }
 
@@ -153,6 +154,28 @@ fn element(
     value(b, wanted, &steps)
 }
 
+/// Visits the elements `own + step`, `own + 2·step`, … below `len`, of which there are `each - 1` or one more.
+pub(super) fn strided(
+    b: &mut FunctionBuilder,
+    (own, step): (ExprId, ExprId),
+    (each, len): (ExprId, ExprId),
+    mut visit: impl FnMut(&mut FunctionBuilder, ExprId) -> Option<()>,
+) -> Option<()> {
+    let mut complete = Some(());
+    let one = b.constant(Value::of(1i32).to_type(b.ty(own).scalar()));
+    b.for_range("k", one, each, |b, _, k| {
+        let ahead = b.binary(BinOp::Mul, k, step);
+        let at = b.binary(BinOp::Add, own, ahead);
+        complete = visit(b, at);
+    });
+    complete?;
+    let ahead = b.binary(BinOp::Mul, each, step);
+    let last = b.binary(BinOp::Add, own, ahead);
+    let more = b.binary(BinOp::Lt, last, len);
+    b.if_then(more, |b| complete = visit(b, last));
+    complete
+}
+
 /// One round of a reduction: how elements are combined, and what becomes of the result of the last round.
 #[derive(Clone, Copy)]
 pub(super) struct Round {
@@ -175,7 +198,7 @@ pub(super) fn round(plan: &Plan, round: &Round) -> Option<Module> {
     let mut b = FunctionBuilder::new("reduction");
     let inputs = inputs(&mut b, plan);
     let result = b.array("result", Access::Out, Layout::plain(Ty::Scalar(round.result)), plan.axes.len());
-    let scalars = scalars(&mut b, plan);
+    let scalars = scalars(&mut b, &plan.scalars);
     let [threads, each, len] = ["threads", "each", "len"].map(|name| b.value(name, Ty::Scalar(round.index)));
     let divisor = round.divide.then(|| b.value("divisor", Ty::Scalar(round.wide)));
     let indices: Vec<ExprId> = (0..plan.axes.len()).map(|k| b.index(k as u8)).collect();
@@ -188,23 +211,12 @@ pub(super) fn round(plan: &Plan, round: &Round) -> Option<Module> {
     };
     let first = read(&mut b, own)?;
     let total = b.variable("total", first);
-    let mut complete = Some(());
-    let mut add = |b: &mut FunctionBuilder, times: ExprId| {
-        let ahead = b.binary(BinOp::Mul, times, threads);
-        let at = b.binary(BinOp::Add, own, ahead);
-        let (Some(value), before) = (read(b, at), b.read(total)) else { return complete = None };
-        match operation(b, round.combine, &[before, value]) {
-            Some(value) => b.write(total, value),
-            None => complete = None,
-        }
-    };
-    let one = b.constant(Value::of(1i32).to_type(round.index));
-    b.for_range("k", one, each, |b, _, k| add(b, k));
-    let whole = b.binary(BinOp::Mul, each, threads);
-    let last = b.binary(BinOp::Add, own, whole);
-    let more = b.binary(BinOp::Lt, last, len);
-    b.if_then(more, |b| add(b, each));
-    complete?;
+    strided(&mut b, (own, threads), (each, len), |b, at| {
+        let (value, before) = (read(b, at)?, b.read(total));
+        let value = operation(b, round.combine, &[before, value])?;
+        b.write(total, value);
+        Some(())
+    })?;
     let mut value = b.read(total);
     if let Some(divisor) = divisor {
         value = b.binary(BinOp::Div, value, divisor);
@@ -234,7 +246,7 @@ pub(super) fn best(plan: &Plan, round: &Best) -> Option<Module> {
         b.array(name, Access::Out, Layout::plain(Ty::Scalar(scalar)), plan.axes.len())
     };
     let (elements, positions) = (result(&mut b, "elements", round.scalar), result(&mut b, "positions", Scalar::I32));
-    let scalars = scalars(&mut b, plan);
+    let scalars = scalars(&mut b, &plan.scalars);
     let [threads, each, len] = ["threads", "each", "len"].map(|name| b.value(name, Ty::Scalar(round.index)));
     let indices: Vec<ExprId> = (0..plan.axes.len()).map(|k| b.index(k as u8)).collect();
     let own = b.convert(*indices.get(round.axis)?, round.index);
@@ -251,11 +263,8 @@ pub(super) fn best(plan: &Plan, round: &Best) -> Option<Module> {
     let (first, place) = read(&mut b, own)?;
     let (held, place) = (b.variable("held", first), b.variable("place", place));
     let order = if round.largest { BinOp::Gt } else { BinOp::Lt };
-    let mut complete = Some(());
-    let mut compare = |b: &mut FunctionBuilder, times: ExprId| {
-        let ahead = b.binary(BinOp::Mul, times, threads);
-        let at = b.binary(BinOp::Add, own, ahead);
-        let Some((value, position)) = read(b, at) else { return complete = None };
+    strided(&mut b, (own, threads), (each, len), |b, at| {
+        let (value, position) = read(b, at)?;
         let (so_far, its) = (b.read(held), b.read(place));
         let is_better = b.binary(order, value, so_far);
         let (alike, earlier) = (b.binary(BinOp::Eq, value, so_far), b.binary(BinOp::Lt, position, its));
@@ -271,14 +280,8 @@ pub(super) fn best(plan: &Plan, round: &Best) -> Option<Module> {
         let (value, position) = (b.select(takes, value, so_far), b.select(takes, position, its));
         b.write(held, value);
         b.write(place, position);
-    };
-    let one = b.constant(Value::of(1i32).to_type(round.index));
-    b.for_range("k", one, each, |b, _, k| compare(b, k));
-    let whole = b.binary(BinOp::Mul, each, threads);
-    let last = b.binary(BinOp::Add, own, whole);
-    let more = b.binary(BinOp::Lt, last, len);
-    b.if_then(more, |b| compare(b, each));
-    complete?;
+        Some(())
+    })?;
     let (held, place) = (b.read(held), b.read(place));
     b.store(elements, &indices, held);
     b.store(positions, &indices, place);

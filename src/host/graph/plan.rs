@@ -32,6 +32,21 @@ pub(super) enum Source {
     Step(usize),
 }
 
+impl Source {
+    /// Adds what says in a key where the operand comes from.
+    pub fn key(self, key: &mut Vec<u8>) {
+        match self {
+            Source::Input(i) => key.extend([0, i as u8]),
+            Source::Scalar(i) => key.extend([1, i as u8]),
+            Source::Step(i) => key.extend([2, i as u8]),
+            Source::Constant(value) => {
+                key.extend([3, value.ty as u8]);
+                key.extend(value.bits.to_le_bytes());
+            }
+        }
+    }
+}
+
 /// An operation of the kernel.
 #[derive(Debug)]
 pub(super) struct Step {
@@ -182,17 +197,7 @@ impl Plan {
         key.extend(self.scalars.iter().map(|value| value.ty as u8));
         for step in &self.steps {
             key.extend(step.op.key());
-            for source in &step.sources {
-                match *source {
-                    Source::Input(i) => key.extend([0, i as u8]),
-                    Source::Scalar(i) => key.extend([1, i as u8]),
-                    Source::Step(i) => key.extend([2, i as u8]),
-                    Source::Constant(value) => {
-                        key.extend([3, value.ty as u8]);
-                        key.extend(value.bits.to_le_bytes());
-                    }
-                }
-            }
+            step.sources.iter().for_each(|source| source.key(&mut key));
         }
         key
     }

@@ -4,9 +4,10 @@
 //! round, and of elements that each of these has at least. A row beyond the last one is computed like the last one and not stored, so
 //! that all threads meet at all barriers.
 
-use crate::host::graph::emit::operation;
+use crate::host::graph::emit::{operation, scalars, strided};
 use crate::host::graph::node::Fold;
-use crate::host::graph::row_plan::{Division, EACH, RowPlan, Source, Spread, What};
+use crate::host::graph::plan::Source;
+use crate::host::graph::row_plan::{Division, EACH, RowPlan, Spread, What};
 use crate::ir::build::{FunctionBuilder, Range, module};
 use crate::ir::def::{
     Access, Axis, BinOp, ExprId, Extent, Form, Id3, Layout, LocalId, MemId, Module, Space, Ty, Unroll,
@@ -25,8 +26,7 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     let inputs: Vec<MemId> = inputs.collect();
     let of_result = plan.steps.last()?.spread;
     let result = b.array("result", Access::Out, Layout::plain(Ty::Scalar(result)), rank(of_result));
-    let scalars = plan.scalars.iter().enumerate();
-    let scalars: Vec<ExprId> = scalars.map(|(i, value)| b.value(format!("s{i}"), Ty::Scalar(value.ty))).collect();
+    let scalars = scalars(&mut b, &plan.scalars);
     let [rows, len, results, each] = ["rows", "len", "results", "each"].map(|name| b.value(name, I32));
     let (thread, block) = (b.id(Id3::Thread, Axis::X), b.id(Id3::Block, Axis::X));
     let (threads, of_block, one) = (b.i32(division.threads as i32), b.i32(division.rows as i32), b.i32(1));
@@ -242,21 +242,7 @@ impl Emitter<'_> {
             Some(())
         };
         combine(b, from, true)?;
-        let mut complete = Some(());
-        let (label, local, one) = (b.label(), b.local("k", I32), b.i32(1));
-        let body = b.in_block(|b| {
-            let times = b.read(local);
-            let ahead = b.binary(BinOp::Mul, times, results);
-            let column = b.binary(BinOp::Add, from, ahead);
-            complete = combine(b, column, false);
-        });
-        b.for_(label, local, Range { start: one, end: each, step: one, inclusive: false }, Unroll::Auto, body);
-        complete?;
-        let ahead = b.binary(BinOp::Mul, each, results);
-        let column = b.binary(BinOp::Add, from, ahead);
-        let more = b.binary(BinOp::Lt, column, len);
-        b.if_then(more, |b| complete = combine(b, column, false));
-        complete
+        strided(b, (from, results), (each, len), |b, column| combine(b, column, false))
     }
 
     /// Combines what the first round has left in shared memory.

@@ -2,6 +2,7 @@
 
 use crate::host::array::Array;
 use crate::host::graph::node::{Fold, Op};
+use crate::host::graph::plan::Source;
 use crate::lang::scalar::{Scalar, Value};
 
 /// Elements that a thread combines.
@@ -16,15 +17,6 @@ pub(super) enum Spread {
     Row,
     Column,
     All,
-}
-
-/// Where an operation takes an operand from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Source {
-    Input(usize),
-    Scalar(usize),
-    Constant(Value),
-    Step(usize),
 }
 
 #[derive(Debug, PartialEq)]
@@ -101,19 +93,5 @@ impl RowPlan {
             }
         }
         key
-    }
-}
-
-impl Source {
-    fn key(self, key: &mut Vec<u8>) {
-        match self {
-            Source::Input(i) => key.extend([0, i as u8]),
-            Source::Scalar(i) => key.extend([1, i as u8]),
-            Source::Step(i) => key.extend([2, i as u8]),
-            Source::Constant(value) => {
-                key.extend([3, value.ty as u8]);
-                key.extend(value.bits.to_le_bytes());
-            }
-        }
     }
 }

@@ -23,9 +23,9 @@ use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Data, Element, Work};
 use crate::host::graph::library;
 use crate::host::graph::node::{Folded, MOST, Node, Operand, essential, folded_of, node_of};
-use crate::host::graph::plan::is_constant;
+use crate::host::graph::plan::{Source, is_constant};
 use crate::host::graph::row_kernel;
-use crate::host::graph::row_plan::{Division, EACH, Input, RowPlan, Source, Spread, Step, THREADS, What};
+use crate::host::graph::row_plan::{Division, EACH, Input, RowPlan, Spread, Step, THREADS, What};
 use crate::host::graph::run;
 use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
@@ -37,6 +37,7 @@ const FEWEST: usize = 64;
 const MOST_ROWS: usize = 1 << 30;
 /// The most reductions of a kernel.
 const MOST_FOLDS: usize = 4;
+
 /// Computes the bytes of a node whose expression contains deferred reductions; `None` if they are not such of one kernel.
 pub(super) fn of_node(node: &Node) -> Outcome<Option<Storage>> {
     if !node.folds {

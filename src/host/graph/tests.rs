@@ -299,11 +299,18 @@ fn with_workers<T>(device: Simulator, workers: usize, work: impl FnOnce() -> T) 
     work()
 }
 
-/// The seeds of random programs: `CLK_RANDOM_PROGRAMS`, or a few, from `CLK_RANDOM_SEED` on.
-fn seeds() -> std::ops::Range<u64> {
+/// The seeds of random programs, `times` as many as `CLK_RANDOM_PROGRAMS` says, or a few, from `CLK_RANDOM_SEED` on.
+fn seeds(times: u64) -> std::ops::Range<u64> {
     let wanted = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let first = wanted("CLK_RANDOM_SEED", 0);
-    first..first + wanted("CLK_RANDOM_PROGRAMS", 40)
+    first..first + times * wanted("CLK_RANDOM_PROGRAMS", 40)
+}
+
+/// Runs random programs on each simulator.
+fn on_each(times: u64, program: fn(u64)) {
+    for device in simulators() {
+        within(device, || seeds(times).for_each(program));
+    }
 }
 
 #[test]
@@ -311,7 +318,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn random_programs_agree() {
     for workers in [1, 3] {
         for device in simulators() {
-            let seeds = seeds().filter(|seed| seed % 2 == workers as u64 / 2);
+            let seeds = seeds(1).filter(|seed| seed % 2 == workers as u64 / 2);
             with_workers(device, workers, || seeds.for_each(|seed| program(seed, seed % 8 < 2)));
         }
     }
@@ -529,9 +536,7 @@ fn reductions(seed: u64) {
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of kernels")]
 fn reductions_have_the_documented_order() {
-    for device in simulators() {
-        within(device, || seeds().for_each(reductions));
-    }
+    on_each(4, reductions);
 }
 
 #[test]

@@ -115,9 +115,7 @@ fn totals(seed: u64) {
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of kernels")]
 fn totals_are_exact_and_positions_are_those_of_the_first() {
-    for device in simulators() {
-        within(device, || seeds().for_each(totals));
-    }
+    on_each(1, totals);
 }
 
 /// Sums floats along several axes in the documented order.
@@ -157,9 +155,7 @@ fn sums_along_axes(seed: u64) {
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of kernels")]
 fn sums_along_several_axes_have_the_documented_order() {
-    for device in simulators() {
-        within(device, || seeds().for_each(sums_along_axes));
-    }
+    on_each(1, sums_along_axes);
 }
 
 /// The sums up to each element: within its run of 16, and of all runs before in the same way.
@@ -234,7 +230,5 @@ fn cumulative(seed: u64) {
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of kernels")]
 fn cumulative_sums_have_the_documented_order() {
-    for device in simulators() {
-        within(device, || seeds().for_each(cumulative));
-    }
+    on_each(1, cumulative);
 }
