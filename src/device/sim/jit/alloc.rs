@@ -95,6 +95,8 @@ pub(crate) struct Allocation {
     pub spans: Vec<(u32, u32)>,
     /// Bytes of the frame behind `base`.
     pub slot_bytes: i32,
+    /// Where the frame has what is kept from phase to phase: of each batch, as many bytes as its lanes have.
+    pub kept: Vec<i32>,
     /// The share of uses that are of values in memory that have to be stored there, weighted by loops.
     pub spilled: f32,
 }
@@ -102,6 +104,16 @@ pub(crate) struct Allocation {
 impl Allocation {
     pub fn of(&self, value: Value, copy: usize, copies: usize) -> Loc {
         self.locs[value.index()][copy.min(copies - 1)]
+    }
+
+    /// Adds places for what a block of so many lanes keeps, behind the slots, which begin at `base`.
+    pub fn keep(&mut self, kept: &[Ty], base: i32, lanes: usize) {
+        for ty in kept {
+            self.kept.push(base + self.slot_bytes);
+            let bytes = lanes * if *ty == Ty::V64 { 8 } else { 4 };
+            // Equal lanes of different values lie in different cache sets.
+            self.slot_bytes += bytes.next_multiple_of(64) as i32 + 64;
+        }
     }
 }
 
@@ -149,7 +161,8 @@ impl Numbering<'_> {
             match node {
                 Node::Inst(inst) => self.inst(inst),
                 Node::Block(_, body) => self.nodes(body),
-                Node::Loop(body) => {
+                // A phase is repeated for each batch.
+                Node::Loop(body) | Node::Each(body) => {
                     let (number, start) = (self.loops, self.next);
                     self.loops += 1;
                     self.depth += 1;
@@ -256,7 +269,7 @@ pub(crate) fn allocate(
     let all: f32 = intervals.iter().map(|i| weights[i.value.index()]).sum();
     let spilled = scan.spilled / all.max(1.0);
     let Scan { locs, slots, .. } = scan;
-    Allocation { locs, folds, spans, slot_bytes: slots.next - base, spilled }
+    Allocation { locs, folds, spans, slot_bytes: slots.next - base, kept: vec![], spilled }
 }
 
 /// Values that need no slot: they can be had again from a constant or an input.

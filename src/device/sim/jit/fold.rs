@@ -127,7 +127,7 @@ impl Folds {
             }
         }
         for node in nodes {
-            if let Node::Block(_, inner) | Node::Loop(inner) = node {
+            if let Node::Block(_, inner) | Node::Loop(inner) | Node::Each(inner) = node {
                 self.take_loads(inner, region, (rows, finder));
             }
         }

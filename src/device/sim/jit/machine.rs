@@ -17,7 +17,7 @@ use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group, Line, Reach, Slot, WARP};
 use crate::device::sim::isa::Isa;
 use crate::device::sim::lane::{
-    Input, REPORT_WORDS, Region, Report, Written, copies, displace, induct, live, verify, whole,
+    Input, REPORT_WORDS, Region, Report, Written, copies, displace, induct, live, phases, verify, whole,
 };
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::{self, Run};
@@ -76,13 +76,18 @@ impl Division {
         self.whole
     }
 
-    /// Returns whether there can be code of a region: one with barriers needs groups that are one batch each.
+    /// Returns whether there can be code of a region: one with barriers needs whole groups of known extents, of whole vectors.
     pub fn has(self, region: &Region) -> bool {
-        let one_batch = |[x, y, z]: [u32; 3]| {
-            let (shape, lanes) = (self.shape(region, MOST), x as usize * y as usize * z as usize);
-            (shape.rows || y * z == 1) && lanes.is_multiple_of(shape.width) && lanes / shape.width <= MOST
-        };
-        !region.together || self.whole.is_some_and(|extents| !extents.contains(&0) && one_batch(extents))
+        let divides = |extents: [u32; 3]| !extents.contains(&0) && self.shape(region, 1).divides(extents);
+        !region.together || self.whole.is_some_and(divides)
+    }
+
+    /// Returns whether these groups are one batch of the region each.
+    fn is_one_batch(self, region: &Region, extents: [u32; 3]) -> bool {
+        let lanes: usize = extents.map(|n| n as usize).iter().product();
+        let shape = self.shape(region, MOST);
+        let one = Shape { vectors: lanes / shape.width, ..shape };
+        one.vectors <= MOST && one.divides(extents)
     }
 
     /// Returns the shape of a region's batches, of at most `most` vectors.
@@ -98,13 +103,15 @@ impl Division {
 }
 
 /// Returns the least number of vectors in a batch: those of a warp, where there are operations among its lanes; those of the block, where
-/// it has barriers.
+/// a region with barriers is not divided into phases.
 fn least(region: &Region, width: usize) -> usize {
-    let lanes = region.whole.map_or(0, |extents| extents.map(|n| n as usize).iter().product());
-    match region.together {
-        true => lanes.div_ceil(width).max(1),
-        false if region.has_warps() => WARP / width,
-        false => 1,
+    match region.whole {
+        Some(extents) if region.together && !region.has_phases() => {
+            let lanes: usize = extents.map(|n| n as usize).iter().product();
+            lanes.div_ceil(width).max(1)
+        }
+        _ if region.has_warps() => WARP / width,
+        _ => 1,
     }
 }
 
@@ -164,25 +171,31 @@ pub(super) fn compile(
     if !division.has(region) || region.together && whole.is_none() {
         return None;
     }
-    // A batch has whole warps.
-    if least(region, division.shape(region, 1).width) > MOST {
-        return None;
-    }
     let mut region = region.clone();
     if let Some(extents) = whole {
         let rows = division.shape(&region, MOST).rows;
         whole::specialize(&mut region, extents, rows);
     }
     copies::merge(&mut region);
+    if let Some(extents) = whole.filter(|_| region.together) {
+        let one_batch = division.is_one_batch(&region, extents);
+        divide(&mut region, one_batch)?;
+    }
+    // A batch has whole warps.
+    if least(&region, division.shape(&region, 1).width) > MOST {
+        return None;
+    }
     displace::constants(&mut region);
     induct::multiples(&mut region);
     let heads = live::clean(&mut region);
     verify::debug_verify(&region, "the passes");
     let layout = Layout::of(&region);
-    let (shape, allocation) = fit(&region, &heads, &layout, division);
+    let (shape, mut allocation) = fit(&region, &heads, &layout, division);
     if region.whole.is_some_and(|extents| !shape.divides(extents)) {
         return None;
     }
+    let lanes = whole.map_or(0, |extents| extents.map(|n| n as usize).iter().product());
+    allocation.keep(&region.kept, layout.slots, lanes);
     let leaves = forced || region.may_leave();
     let restored = if leaves { restore_shared(&mut region, code) } else { vec![] };
     let exits = Exits { logged: leaves && region.reloads(), forced };
@@ -216,6 +229,19 @@ pub(super) fn compile(
         shape,
         whole: region.whole,
     })
+}
+
+/// Prepares a region with barriers for blocks that are one batch, or several; `None` if that is not possible.
+fn divide(region: &mut Region, one_batch: bool) -> Option<()> {
+    if one_batch {
+        phases::join(region);
+        return Some(());
+    }
+    // What nothing reads is not kept.
+    live::clean(region);
+    let divided = phases::split(region);
+    verify::debug_verify(region, "the division into phases");
+    divided.then_some(())
 }
 
 /// Lets a region with barriers put shared arrays back as a whole: a copy of them costs less than a log of all their stores, of which

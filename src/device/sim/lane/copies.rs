@@ -16,7 +16,7 @@ pub(crate) struct Places {
 
 pub(crate) struct Numbered {
     pub places: Vec<Places>,
-    /// Loops: first and last position.
+    /// Loops and phases: first and last position.
     loops: Vec<(u32, u32)>,
 }
 
@@ -45,7 +45,7 @@ fn walk(nodes: &[Node], numbered: &mut Numbered, next: &mut u32) {
         match node {
             Node::Inst(inst) => note(&mut numbered.places, inst, at),
             Node::Block(_, body) => walk(body, numbered, next),
-            Node::Loop(body) => {
+            Node::Loop(body) | Node::Each(body) => {
                 walk(body, numbered, next);
                 numbered.loops.push((at, *next));
                 *next += 1;
@@ -117,7 +117,7 @@ fn each_list(nodes: &mut [Node], next: &mut u32, inner: &mut impl FnMut(&mut Vec
         *next += 1;
         match node {
             Node::Block(_, body) => inner(body, next),
-            Node::Loop(body) => {
+            Node::Loop(body) | Node::Each(body) => {
                 inner(body, next);
                 *next += 1;
             }
@@ -156,7 +156,7 @@ fn rename(nodes: &mut Vec<Node>, names: &FxHashMap<Value, Value>) {
 fn drop_definitions(nodes: &mut Vec<Node>, names: &FxHashMap<Value, Value>) {
     nodes.retain(|node| !matches!(node, Node::Inst(inst) if names.contains_key(&inst.dst)));
     for node in nodes {
-        if let Node::Block(_, body) | Node::Loop(body) = node {
+        if let Node::Block(_, body) | Node::Loop(body) | Node::Each(body) = node {
             drop_definitions(body, names);
         }
     }
@@ -175,7 +175,7 @@ pub(super) fn rename_uses(nodes: &mut [Node], names: &FxHashMap<Value, Value>) {
                 inst.args.iter_mut().for_each(new);
                 new(&mut inst.mask);
             }
-            Node::Block(_, body) | Node::Loop(body) => rename_uses(body, names),
+            Node::Block(_, body) | Node::Loop(body) | Node::Each(body) => rename_uses(body, names),
             Node::Branch(cond, _) => match cond {
                 Cond::Always => {}
                 Cond::Scalar(_, _, a, b) => {
@@ -235,11 +235,11 @@ fn has_merging(op: Op) -> bool {
 }
 
 /// Returns whether all branches in a node go to the ends of blocks in it.
-fn stays_inside(node: &Node, blocks: &mut Vec<Exit>) -> bool {
+pub(super) fn stays_inside(node: &Node, blocks: &mut Vec<Exit>) -> bool {
     match node {
         Node::Inst(_) => true,
         Node::Branch(_, exit) => blocks.contains(exit),
-        Node::Loop(body) => body.iter().all(|node| stays_inside(node, blocks)),
+        Node::Loop(body) | Node::Each(body) => body.iter().all(|node| stays_inside(node, blocks)),
         Node::Block(exit, body) => {
             blocks.push(*exit);
             let stays = body.iter().all(|node| stays_inside(node, blocks));

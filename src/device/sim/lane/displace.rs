@@ -64,7 +64,7 @@ impl Pass<'_> {
         while at < nodes.len() {
             let mut before = None;
             match &mut nodes[at] {
-                Node::Block(_, inner) | Node::Loop(inner) => self.list(inner),
+                Node::Block(_, inner) | Node::Loop(inner) | Node::Each(inner) => self.list(inner),
                 Node::Inst(inst) => before = self.inst(inst),
                 Node::Branch(..) => {}
             }

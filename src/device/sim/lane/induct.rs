@@ -52,7 +52,7 @@ impl Pass<'_> {
         while at < nodes.len() {
             let mut before = vec![];
             match &mut nodes[at] {
-                Node::Block(_, inner) => self.list(inner),
+                Node::Block(_, inner) | Node::Each(inner) => self.list(inner),
                 Node::Loop(inner) => {
                     self.list(inner);
                     before = self.counted(inner);
@@ -151,7 +151,7 @@ fn increments(node: &Node, counter: Value) -> bool {
 fn remove(nodes: &mut Vec<Node>, value: Value) {
     nodes.retain(|node| !increments(node, value));
     for node in nodes {
-        if let Node::Block(_, inner) | Node::Loop(inner) = node {
+        if let Node::Block(_, inner) | Node::Loop(inner) | Node::Each(inner) = node {
             remove(inner, value);
         }
     }

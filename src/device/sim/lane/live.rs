@@ -1,6 +1,6 @@
 //! Liveness in LaneIR, and the removal of what nobody reads.
 //!
-//! Input: a region. Output: for each loop, in the order of the text, the values that are live at its head. The idea: control is
+//! Input: a region. Output: for each loop and each phase, in the order of the text, the values that are live at its head. The idea: control is
 //! structured, so one walk backward suffices, which repeats loops until their heads do not change.
 
 use rustc_hash::FxHashMap;
@@ -24,11 +24,11 @@ impl Set {
         self.0[value.index() / 64] |= 1 << (value.index() % 64);
     }
 
-    fn remove(&mut self, value: Value) {
+    pub fn remove(&mut self, value: Value) {
         self.0[value.index() / 64] &= !(1 << (value.index() % 64));
     }
 
-    fn join(&mut self, other: &Set) -> bool {
+    pub fn join(&mut self, other: &Set) -> bool {
         let old = self.clone();
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
         *self != old
@@ -93,9 +93,15 @@ impl Walk {
                     self.exits.insert(*exit, live.clone());
                     self.nodes(body, live);
                 }
-                Node::Loop(body) => {
+                Node::Loop(_) | Node::Each(_) => {
+                    // A phase is left behind the last batch, a loop only by branches.
+                    let (body, after) = match &mut nodes[at] {
+                        Node::Loop(body) => (body, Set::with_room(live.0.len() * 64)),
+                        Node::Each(body) => (body, live.clone()),
+                        _ => continue,
+                    };
                     let remove = std::mem::replace(&mut self.remove, false);
-                    let mut head = Set::with_room(live.0.len() * 64);
+                    let mut head = after.clone();
                     loop {
                         let mut inside = head.clone();
                         self.nodes(body, &mut inside);
@@ -126,12 +132,17 @@ impl Walk {
     }
 }
 
+/// Goes backward over nodes whose branches stay inside.
+pub(super) fn back(nodes: &[Node], live: &mut Set) {
+    Walk { exits: FxHashMap::default(), remove: false, heads: vec![] }.nodes(&mut nodes.to_vec(), live);
+}
+
 fn is_dead(inst: &Inst, live: &Set) -> bool {
     inst.dst != Value::NONE && !live.contains(inst.dst)
 }
 
 /// Goes backward over an instruction.
-fn step(inst: &Inst, live: &mut Set) {
+pub(super) fn step(inst: &Inst, live: &mut Set) {
     if inst.dst != Value::NONE {
         live.remove(inst.dst);
     }

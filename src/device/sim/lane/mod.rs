@@ -12,9 +12,11 @@
 //! So each message, count and first thread is the interpreter's, and a check may be done early, as long as it is done.
 //!
 //! # Barriers
-//! A region may contain barriers at which all threads of the block arrive ([`Region::together`]). It then runs for whole blocks that are one
-//! batch only, and all lanes of a batch have done an instruction before the next one begins: nothing is left for a barrier to do. The
-//! statements between the barriers are regions too, for larger blocks.
+//! A region may contain barriers at which all threads of the block arrive ([`Region::together`]). It then runs for whole blocks only. Where
+//! a block is one batch, all lanes have done an instruction before the next one begins: nothing is left for a barrier to do. Where it is
+//! several, [`phases`] divides the body at the barriers: control that is the same for all threads runs once, and what is between two
+//! barriers is a *phase* ([`Node::Each`]) that runs for one batch after the other. The statements between the barriers are regions too, for
+//! blocks that batches do not divide.
 //!
 //! # Values
 //! - A **scalar** (`i32`, `i64`) is the same in all lanes of a vector: indices, addresses, trip counts, uniform conditions (0 or 1).
@@ -37,12 +39,15 @@ pub(crate) mod displace;
 pub(crate) mod guards;
 pub(crate) mod induct;
 pub(crate) mod live;
+pub(crate) mod phases;
 pub(crate) mod text;
 pub(crate) mod verify;
 pub(crate) mod whole;
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+use rustc_hash::FxHashMap;
 
 use crate::ir::def::MemId;
 use crate::lang::ops::{AtomicOp, MathFn, WarpOp};
@@ -283,6 +288,16 @@ pub(crate) enum Input {
     Last(u8),
 }
 
+/// A place in the frame that keeps a value for each batch of a block from one phase to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kept {
+    /// The number in [`Region::kept`].
+    pub number: u32,
+    /// The marks of the value; see [`ValueDef`].
+    pub by_x: bool,
+    pub by_row: bool,
+}
+
 /// An instruction's operation. Operands are listed as `args`; `m` is the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
@@ -383,6 +398,13 @@ pub(crate) enum Op {
     Word(u32),
     /// In the setup, behind all words and checks: the checker hears of the reported accesses; leaves if it might have to report one.
     Report,
+    // Barriers
+    /// All threads of the block have done what is in front of it before one goes on.
+    Barrier,
+    /// In a phase: keeps a value of the present batch.
+    Keep(Kept),
+    /// In a phase: what was kept of the present batch. Elsewhere: what was kept of a scalar that is the same in all batches.
+    Kept(Kept),
 }
 
 /// An instruction.
@@ -426,6 +448,7 @@ impl Inst {
             Op::Coord(_) => (false, true),
             // The same in all lanes of all vectors, by what the operation is for.
             Op::Any | Op::FirstLane => (false, false),
+            Op::Kept(kept) => (kept.by_x, kept.by_row),
             // Lanes that lie one behind the other: x is part of the address.
             Op::Load(_, Form::Row) => (true, of(self.args[0]).1),
             Op::Load(_, Form::Own(_) | Form::OwnLanes(_)) => (true, true),
@@ -483,6 +506,8 @@ pub(crate) enum Node {
     Block(Exit, Vec<Node>),
     /// Repeats forever.
     Loop(Vec<Node>),
+    /// A phase: runs for each batch of the block, the first one first.
+    Each(Vec<Node>),
     /// Goes to the end of a block around it.
     Branch(Cond, Exit),
 }
@@ -492,7 +517,7 @@ pub(crate) fn each_inst<'a>(nodes: &'a [Node], f: &mut impl FnMut(&'a Inst)) {
     for node in nodes {
         match node {
             Node::Inst(inst) => f(inst),
-            Node::Block(_, body) | Node::Loop(body) => each_inst(body, f),
+            Node::Block(_, body) | Node::Loop(body) | Node::Each(body) => each_inst(body, f),
             Node::Branch(..) => {}
         }
     }
@@ -522,8 +547,12 @@ pub(crate) struct Region {
     pub wide: bool,
     /// It is only for groups all of whose lanes are active, with these extents, x first; 0 where an extent is unknown.
     pub whole: Option<[u32; 3]>,
-    /// It has barriers of the block: all of whose threads run at once, in one batch, so that they need no code.
+    /// It has barriers of the block, all of whose threads run it.
     pub together: bool,
+    /// The types of what is kept from phase to phase.
+    pub kept: Vec<Ty>,
+    /// Values of phases that are another value, in the names of other phases.
+    pub origins: FxHashMap<Value, Value>,
 }
 
 /// A memory that a region accesses.
@@ -620,7 +649,7 @@ pub(crate) struct Written {
 fn waits(nodes: &[Node], inside: bool) -> bool {
     nodes.iter().any(|node| match node {
         Node::Inst(inst) => inside && matches!(inst.op, Op::Atomic(..)) && inst.dst != Value::NONE,
-        Node::Block(_, body) => waits(body, inside),
+        Node::Block(_, body) | Node::Each(body) => waits(body, inside),
         Node::Loop(body) => waits(body, true),
         Node::Branch(..) => false,
     })
@@ -667,12 +696,29 @@ impl Region {
         warps
     }
 
+    /// Returns whether its body is divided into phases.
+    pub fn has_phases(&self) -> bool {
+        fn any(nodes: &[Node]) -> bool {
+            nodes.iter().any(|node| match node {
+                Node::Each(_) => true,
+                Node::Block(_, body) | Node::Loop(body) => any(body),
+                Node::Inst(_) | Node::Branch(..) => false,
+            })
+        }
+        any(&self.body)
+    }
+
+    /// Returns what a value is in the names of the region before it was divided into phases.
+    pub fn origin(&self, value: Value) -> Value {
+        self.origins.get(&value).copied().unwrap_or(value)
+    }
+
     /// Returns whether it has loops.
     pub fn repeats(&self) -> bool {
         fn any(nodes: &[Node]) -> bool {
             nodes.iter().any(|node| match node {
                 Node::Loop(_) => true,
-                Node::Block(_, body) => any(body),
+                Node::Block(_, body) | Node::Each(body) => any(body),
                 Node::Inst(_) | Node::Branch(..) => false,
             })
         }

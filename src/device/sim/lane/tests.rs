@@ -124,12 +124,15 @@ fn comes_back(name: &str, region: Region) {
         wide,
         whole,
         together,
+        kept,
+        origins,
     } = again;
     let flags = |defs: &[ValueDef]| defs.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(flags(&values), flags(&region.values), "{name}");
     assert_eq!((setup, body, accesses), (region.setup, region.body, region.accesses), "{name}");
     assert_eq!((reads, writes, memories), (region.reads, region.writes, region.memories), "{name}");
     assert_eq!((wide, whole, together), (region.wide, region.whole, region.together), "{name}");
+    assert_eq!((kept, origins), (region.kept, region.origins), "{name}");
     assert_eq!((owned, reports), (region.owned, region.reports), "{name}");
 }
 

@@ -130,7 +130,7 @@ const AXES: [(u8, &str); 3] = [(0, "x"), (1, "y"), (2, "z")];
 const BOOLS: [(bool, &str); 2] = [(false, "false"), (true, "true")];
 
 /// Operations without parameters.
-const PLAIN: [(Op, &str); 28] = [
+const PLAIN: [(Op, &str); 29] = [
     (Op::Sext, "sext"),
     (Op::Zext, "zext"),
     (Op::Trunc, "trunc"),
@@ -159,6 +159,7 @@ const PLAIN: [(Op, &str); 28] = [
     (Op::LeaveAny, "leave_any"),
     (Op::LeaveZero, "leave_zero"),
     (Op::Report, "report"),
+    (Op::Barrier, "barrier"),
 ];
 
 /// Returns the name of an item of a table.
@@ -186,13 +187,16 @@ impl Display for Ty {
 impl Display for ValueDef {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let (mutable, ty) = (if self.mutable { "mut " } else { "" }, self.ty);
-        let by = match (self.by_x, self.by_row) {
-            (false, false) => "",
-            (true, false) => "(x)",
-            (false, true) => "(row)",
-            (true, true) => "(x, row)",
-        };
-        write!(out, "{mutable}{ty}{by}")
+        write!(out, "{mutable}{ty}{}", marks(self.by_x, self.by_row))
+    }
+}
+
+fn marks(by_x: bool, by_row: bool) -> &'static str {
+    match (by_x, by_row) {
+        (false, false) => "",
+        (true, false) => "(x)",
+        (false, true) => "(row)",
+        (true, true) => "(x, row)",
     }
 }
 
@@ -211,6 +215,12 @@ impl Display for Input {
             Input::First(axis) => write!(out, "first({})", name(&AXES, axis)),
             Input::Last(axis) => write!(out, "last({})", name(&AXES, axis)),
         }
+    }
+}
+
+impl Display for Kept {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}{}", self.number, marks(self.by_x, self.by_row))
     }
 }
 
@@ -253,6 +263,8 @@ impl Display for Op {
             Op::Warp(warp, e) => write!(out, "warp {}.{}", name(&WARPS, warp), elem(e)),
             Op::Output(number) => write!(out, "output({number})"),
             Op::Word(number) => write!(out, "word({number})"),
+            Op::Keep(kept) => write!(out, "keep {kept}"),
+            Op::Kept(kept) => write!(out, "kept {kept}"),
             Op::CheckRow(c) => write!(out, "check_row({c})"),
             plain => out.write_str(name(&PLAIN, plain)),
         }
@@ -327,7 +339,7 @@ impl Printer<'_> {
     }
 
     fn tables(&mut self) -> fmt::Result {
-        let Region { values, setup, body, reads, writes, memories, owned, reports, accesses, .. } = self.region;
+        let Region { values, setup, body, reads, writes, memories, owned, reports, accesses, kept, .. } = self.region;
         let mut defined = vec![false; values.len()];
         let mut note = |inst: &Inst| {
             if let Some(defined) = defined.get_mut(inst.dst.index()) {
@@ -374,6 +386,14 @@ impl Printer<'_> {
             }
             writeln!(self.out)?;
         }
+        for ty in kept {
+            writeln!(self.out, "kept {ty}")?;
+        }
+        let mut origins: Vec<_> = self.region.origins.iter().collect();
+        origins.sort();
+        for (value, origin) in origins {
+            writeln!(self.out, "origin {value} of {origin}")?;
+        }
         for reg in reads {
             writeln!(self.out, "read r{reg}")?;
         }
@@ -401,7 +421,7 @@ impl Printer<'_> {
                     self.indent(depth);
                     writeln!(self.out, "branch 'e{}{cond}", exit.0)?;
                 }
-                Node::Block(..) | Node::Loop(_) => {
+                Node::Block(..) | Node::Loop(_) | Node::Each(_) => {
                     self.indent(depth);
                     let inner = match node {
                         Node::Block(exit, inner) => {
@@ -410,6 +430,10 @@ impl Printer<'_> {
                         }
                         Node::Loop(inner) => {
                             writeln!(self.out, "loop {{")?;
+                            inner
+                        }
+                        Node::Each(inner) => {
+                            writeln!(self.out, "each {{")?;
                             inner
                         }
                         _ => continue,

@@ -27,6 +27,14 @@
 //!   zero before anything else (`fresh`), there is on every path to a load a store in front of it.
 //! - **R11 updates**: atomics go to memories that are listed with updates, loads and stores, and to no local array. (Other stores to
 //!   them are then logged where the region may leave.)
+//! - **R12 phases**: barriers are in regions that have some, in front of their division into phases. Phases are in regions for blocks of
+//!   known extents, and in no other phase. Outside of them there are only unmarked scalars, from operations without effect, and control;
+//!   what a phase defines is not read outside of it.
+//! - **R13 kept**: what is kept has the type of its place, and the same marks where it is kept and where it is loaded; on every path to a
+//!   load, a phase in front of it has kept it. Outside of phases only unmarked scalars are loaded.
+//!
+//! Phases have their own names for values of others. R9 is about the values in the names of before ([`Region::origins`]): what a phase has
+//! checked, it has checked for all batches. What it takes from the division is that a name and its origin are the same value.
 //!
 //! What R9 takes from the builder: that the address is that of the listed access's indices, and that the checks of first and last
 //! iterations include those between.
@@ -51,6 +59,7 @@ pub(crate) fn verify(region: &Region) -> Result<(), String> {
     for inst in &region.setup {
         setup(region, inst).map_err(at("R4 setup", inst))?;
     }
+    phases(region, &region.body, false)?;
     let of_setup = |inst: &&&Inst| matches!(inst.op, Op::CheckRange | Op::Word(_) | Op::Report);
     if let Some(inst) = insts[region.setup.len()..].iter().find(of_setup) {
         return Err(at("R4 setup", inst)("a check of the setup".into()));
@@ -60,10 +69,12 @@ pub(crate) fn verify(region: &Region) -> Result<(), String> {
     let mut walk = Walk { region, definitions: Definitions::of(region), exits: vec![], seen: FxHashSet::default() };
     let mut tracked: Vec<bool> = region.values.iter().map(|def| def.ty == Ty::Mask).collect();
     for inst in insts.iter().filter(|inst| inst.leaves()) {
-        inst.args.iter().filter(|&&v| v != Value::NONE).for_each(|v| tracked[v.index()] = true);
+        let args = inst.args.iter().filter(|&&v| v != Value::NONE);
+        args.for_each(|&v| [v, region.origin(v)].iter().for_each(|v| tracked[v.index()] = true));
     }
     let defined = vec![false; region.values.len()];
-    let state = State { defined, checks: vec![], zeroed: vec![], tracked: tracked.into() };
+    let kept = vec![false; region.kept.len()];
+    let state = State { defined, checks: vec![], zeroed: vec![], kept, tracked: tracked.into() };
     let mut state = Some(state);
     for inst in &region.setup {
         walk.inst(inst, &mut state)?;
@@ -103,6 +114,7 @@ fn tables(region: &Region, insts: &[&Inst]) -> Result<(), String> {
             Op::Input(input) | Op::BroadcastInput(input) => !input_is_listed(region, input),
             Op::Coord(axis) => axis > 2,
             Op::Word(number) => number >= region.reports.len() as u32 * REPORT_WORDS,
+            Op::Keep(kept) | Op::Kept(kept) => kept.number as usize >= region.kept.len(),
             _ => false,
         };
         if missing {
@@ -112,7 +124,8 @@ fn tables(region: &Region, insts: &[&Inst]) -> Result<(), String> {
     let of_nodes = branches(&region.body);
     let conditions = of_nodes.iter().flat_map(|cond| cond.uses());
     let of_accesses = region.accesses.iter().flat_map(|access| access.values());
-    match conditions.chain(of_accesses).find(|&v| !known(v)) {
+    let of_names = region.origins.iter().flat_map(|(&name, &origin)| [name, origin]);
+    match conditions.chain(of_accesses).chain(of_names).find(|&v| !known(v)) {
         Some(value) => Err(format!("R1 tables: {value} does not exist")),
         None => Ok(()),
     }
@@ -136,7 +149,7 @@ fn branches(nodes: &[Node]) -> Vec<Cond> {
     for node in nodes {
         match node {
             Node::Branch(cond, _) => found.push(*cond),
-            Node::Block(_, inner) | Node::Loop(inner) => found.extend(branches(inner)),
+            Node::Block(_, inner) | Node::Loop(inner) | Node::Each(inner) => found.extend(branches(inner)),
             Node::Inst(_) => {}
         }
     }
@@ -248,7 +261,9 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::LeaveAny => Of(vec![Mask], None),
         Op::LeaveZero => Of(vec![scalar(a)], None),
         Op::Word(_) => Of(vec![I64], None),
-        Op::Report => Of(vec![], None),
+        Op::Report | Op::Barrier => Of(vec![], None),
+        Op::Keep(_) => Of(vec![a.unwrap_or(I32)], None),
+        Op::Kept(_) => Of(vec![], Some(dst.unwrap_or(I32))),
     }
 }
 
@@ -339,6 +354,53 @@ fn setup(region: &Region, inst: &Inst) -> Result<(), String> {
     }
 }
 
+// Phases
+
+/// Checks the instructions outside of phases, and what is in them.
+fn phases(region: &Region, nodes: &[Node], inside: bool) -> Result<(), String> {
+    let divided = region.has_phases();
+    for node in nodes {
+        match node {
+            Node::Inst(inst) => phase_inst(region, inst, divided, inside).map_err(at("R12 phases", inst))?,
+            Node::Block(_, inner) | Node::Loop(inner) => phases(region, inner, inside)?,
+            Node::Each(_) if inside => return Err("R12 phases: a phase in another one".into()),
+            Node::Each(inner) => {
+                if !region.together || region.whole.is_none_or(|extents| extents.contains(&0)) {
+                    return Err("R12 phases: a phase of blocks of any extents".into());
+                }
+                phases(region, inner, true)?;
+            }
+            Node::Branch(..) => {}
+        }
+    }
+    Ok(())
+}
+
+fn phase_inst(region: &Region, inst: &Inst, divided: bool, inside: bool) -> Result<(), String> {
+    let plain = |def: &ValueDef| def.ty.is_scalar() && !def.by_x && !def.by_row;
+    match inst.op {
+        Op::Barrier if divided || !region.together => Err("a barrier".into()),
+        Op::Keep(_) | Op::Kept(_) if !divided => Err("nothing to keep".into()),
+        Op::Keep(_) if !inside => Err("nothing to keep".into()),
+        Op::Keep(kept) | Op::Kept(kept) => {
+            let value = if matches!(inst.op, Op::Keep(_)) { inst.args[0] } else { inst.dst };
+            let def = region.values[value.index()];
+            if (def.by_x, def.by_row) != (kept.by_x, kept.by_row) || region.kept[kept.number as usize] != def.ty {
+                return Err(format!("a {def}"));
+            }
+            if inside || plain(&def) { Ok(()) } else { Err("what differs between batches".into()) }
+        }
+        _ if inside || !divided => Ok(()),
+        Op::Const(_) | Op::Scalar(..) | Op::Set(..) | Op::Sext | Op::Zext | Op::Trunc | Op::Choose => Ok(()),
+        Op::Limit(_) | Op::Move => Ok(()),
+        _ => Err("what belongs into a phase".into()),
+    }
+    .and_then(|()| {
+        let outside = divided && !inside && inst.dst != Value::NONE;
+        if outside && !plain(&region.values[inst.dst.index()]) { Err("what differs between batches".into()) } else { Ok(()) }
+    })
+}
+
 /// Returns whether a divisor is a constant that no quotient traps with: neither 0 nor -1.
 fn is_safe_divisor(region: &Region, value: Value) -> bool {
     let own = |c: i64| if region.ty(value) == Ty::I64 { c } else { (c as i32).into() };
@@ -413,6 +475,8 @@ struct State {
     checks: Vec<Made>,
     /// Memories that have been stored to.
     zeroed: Vec<MemId>,
+    /// What has been kept.
+    kept: Vec<bool>,
     /// The values that checks name: operands of checks, and masks.
     tracked: Rc<[bool]>,
 }
@@ -424,16 +488,20 @@ impl State {
         let checks = std::mem::take(&mut self.checks);
         self.checks = checks.into_iter().filter_map(|made| made.also(&other.checks)).collect();
         self.zeroed.retain(|memory| other.zeroed.contains(memory));
+        self.kept.iter_mut().zip(&other.kept).for_each(|(a, b)| *a &= b);
         self
     }
 
     /// A value has got a new definition.
-    fn define(&mut self, inst: &Inst) {
-        let dst = inst.dst;
-        self.defined[dst.index()] = true;
-        if !self.tracked[dst.index()] {
+    fn define(&mut self, inst: &Inst, region: &Region) {
+        self.defined[inst.dst.index()] = true;
+        let dst = region.origin(inst.dst);
+        // The same value by another name.
+        let again = matches!(inst.op, Op::Kept(_)) || dst != inst.dst && !region.values[dst.index()].mutable;
+        if !self.tracked[dst.index()] || again {
             return;
         }
+        let inst = &Inst { dst, args: inst.args.map(|v| region.origin(v)), mask: region.origin(inst.mask), ..*inst };
         self.checks.retain(|made| !made.check.args.contains(&dst));
         // The mask that the new one is part of.
         let around: &[Value] = match inst.op {
@@ -511,10 +579,17 @@ impl Walk<'_> {
                 }
                 Node::Loop(inner) => {
                     if let Some(state) = state {
-                        each_inst(inner, &mut |inst| repeat(state, inst));
+                        each_inst(inner, &mut |inst| repeat(state, inst, self.region));
                     }
                     self.nodes(inner, state)?;
                     *state = None;
+                }
+                Node::Each(inner) => {
+                    let before = state.as_ref().map(|state| state.defined.clone());
+                    self.nodes(inner, state)?;
+                    if let (Some(state), Some(before)) = (state.as_mut(), before) {
+                        state.defined = before;
+                    }
                 }
             }
         }
@@ -552,12 +627,21 @@ impl Walk<'_> {
         }
         self.access(inst, state).map_err(|(rule, message)| at(rule, inst)(message))?;
         if inst.dst != Value::NONE {
-            state.define(inst);
+            state.define(inst, self.region);
+        }
+        if let Op::Keep(kept) = inst.op {
+            state.kept[kept.number as usize] = true;
+        }
+        if let Op::Kept(kept) = inst.op
+            && !state.kept[kept.number as usize]
+        {
+            return Err(at("R13 kept", inst)("it may not have been kept".into()));
         }
         if matches!(inst.op, Op::CheckOne | Op::CheckRow(_) | Op::CheckLanes | Op::CheckRange) {
             let all = matches!(inst.op, Op::CheckOne | Op::CheckRange) || inst.mask == Value::NONE;
-            let masks = if all { None } else { Some(vec![inst.mask]) };
-            state.checks.push(Made { check: Check { op: inst.op, args: inst.args }, masks });
+            let masks = if all { None } else { Some(vec![self.region.origin(inst.mask)]) };
+            let args = inst.args.map(|v| self.region.origin(v));
+            state.checks.push(Made { check: Check { op: inst.op, args }, masks });
         }
         Ok(())
     }
@@ -595,7 +679,8 @@ impl Walk<'_> {
                 missing = ("R10 own", format!("memory {number} is loaded before it is zeroed"));
                 continue;
             }
-            let made = |check: &Check| state.has(check, inst.mask) || self.definitions.passes(check);
+            let mask = self.region.origin(inst.mask);
+            let made = |check: &Check| state.has(check, mask) || self.definitions.passes(check);
             match access.checks.iter().find(|check| !made(check)) {
                 None => {
                     if store && !state.zeroed.contains(&memory.memory) {
@@ -618,12 +703,12 @@ fn join(a: Option<State>, b: Option<State>) -> Option<State> {
 }
 
 /// Drops what an instruction of a loop's body changes, at the start of the loop.
-fn repeat(state: &mut State, inst: &Inst) {
+fn repeat(state: &mut State, inst: &Inst, region: &Region) {
     if inst.dst != Value::NONE {
         let defined = state.defined[inst.dst.index()];
         // What the mask is part of then is not known now.
         let unknown = Inst { op: if shrinks(inst) { inst.op } else { Op::Entered }, ..*inst };
-        state.define(&unknown);
+        state.define(&unknown, region);
         state.defined[inst.dst.index()] = defined;
     }
 }

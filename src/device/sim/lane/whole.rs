@@ -38,7 +38,7 @@ pub(crate) fn specialize(region: &mut Region, extents: [u32; 3], rows: bool) {
 fn retain(nodes: &mut Vec<Node>, keep: &impl Fn(&Node) -> bool) {
     nodes.retain(keep);
     for node in nodes {
-        if let Node::Block(_, inner) | Node::Loop(inner) = node {
+        if let Node::Block(_, inner) | Node::Loop(inner) | Node::Each(inner) = node {
             retain(inner, keep);
         }
     }
@@ -49,7 +49,7 @@ fn each_mut(nodes: &mut [Node], f: &mut impl FnMut(&mut Inst)) {
     for node in nodes {
         match node {
             Node::Inst(inst) => f(inst),
-            Node::Block(_, inner) | Node::Loop(inner) => each_mut(inner, f),
+            Node::Block(_, inner) | Node::Loop(inner) | Node::Each(inner) => each_mut(inner, f),
             Node::Branch(..) => {}
         }
     }
@@ -182,7 +182,7 @@ impl Masks<'_> {
     fn nodes(&mut self, nodes: &mut Vec<Node>) {
         nodes.retain_mut(|node| match node {
             Node::Inst(inst) => self.inst(inst),
-            Node::Block(_, inner) | Node::Loop(inner) => {
+            Node::Block(_, inner) | Node::Loop(inner) | Node::Each(inner) => {
                 self.nodes(inner);
                 true
             }

@@ -23,8 +23,10 @@ impl Emit<'_> {
             self.position += 1;
         }
         let done = self.asm.label();
-        if let Some(extents) = self.region.whole.filter(|extents| !extents.contains(&0)) {
-            self.each_batch(extents);
+        if !self.in_batch {
+            self.nodes(&region.body);
+        } else if let Some(extents) = self.region.whole.filter(|extents| !extents.contains(&0)) {
+            self.each_batch(extents, &region.body);
         } else if self.shape.rows {
             self.each_rows(done)
         } else {
@@ -91,7 +93,7 @@ impl Emit<'_> {
     }
 
     /// Batches of a whole group of known extents, which they divide: lanes are numbered in the order of batches.
-    fn each_batch(&mut self, extents: [u32; 3]) {
+    pub(super) fn each_batch(&mut self, extents: [u32; 3], body: &[Node]) {
         let [nx, ny, nz] = extents.map(|n| n as i32);
         let lanes = (self.shape.width * self.shape.vectors) as i32;
         let rows = if self.shape.rows { self.shape.vectors } else { 1 };
@@ -107,9 +109,7 @@ impl Emit<'_> {
         self.asm.bind(row);
         self.asm.alu(Alu::Xor, Size::S32, X, X);
         self.asm.bind(along);
-        let region = self.region;
-        self.nodes(&region.body);
-        self.asm.bind(self.next);
+        self.nodes(body);
         if count == i64::from(lanes) {
             return;
         }

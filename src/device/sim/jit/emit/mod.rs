@@ -30,6 +30,7 @@ mod memory;
 mod narrow;
 mod operand;
 mod outline;
+mod phase;
 mod register;
 mod scalar;
 mod vector;
@@ -78,6 +79,8 @@ struct Emit<'a> {
     cold: Vec<(Cold, Label, Label)>,
     leave: Label,
     next: Label,
+    /// The code is for a batch: it is the body, or a phase of it.
+    in_batch: bool,
     /// The position of the present instruction, in the allocation's numbering.
     position: u32,
     ways: Exits,
@@ -112,8 +115,7 @@ pub(crate) fn emit(
 ) -> Vec<u8> {
     let mut asm = Assembler::new(isa == Isa::Avx512);
     let (leave, next) = (asm.label(), asm.label());
-    let mut rows = false;
-    crate::device::sim::lane::each_inst(&region.body, &mut |inst| rows |= matches!(inst.op, Op::Coord(1 | 2)));
+    let rows = reads_rows(&region.body);
     let mut vectors = FxHashMap::default();
     let mut note = |inst: &Inst| {
         let def = region.values.get(inst.dst.index());
@@ -123,6 +125,12 @@ pub(crate) fn emit(
     };
     region.setup.iter().for_each(&mut note);
     crate::device::sim::lane::each_inst(&region.body, &mut |inst| note(inst));
+    // What phases call by names of their own is defined elsewhere.
+    for (name, origin) in &region.origins {
+        if let Some(def) = vectors.get(origin).copied() {
+            vectors.insert(*name, def);
+        }
+    }
     let mut emit = Emit {
         asm,
         region,
@@ -133,6 +141,7 @@ pub(crate) fn emit(
         cold: vec![],
         leave,
         next,
+        in_batch: !region.has_phases(),
         position: 0,
         ways,
         rows,
@@ -143,6 +152,13 @@ pub(crate) fn emit(
     };
     emit.function();
     emit.asm.finish()
+}
+
+/// Returns whether nodes read coordinates of rows.
+fn reads_rows(nodes: &[Node]) -> bool {
+    let mut rows = false;
+    crate::device::sim::lane::each_inst(nodes, &mut |inst| rows |= matches!(inst.op, Op::Coord(1 | 2)));
+    rows
 }
 
 impl Emit<'_> {
@@ -170,6 +186,10 @@ impl Emit<'_> {
                     self.loops -= long;
                     self.position += 1;
                     self.again(top);
+                }
+                Node::Each(body) => {
+                    self.phase(body);
+                    self.position += 1;
                 }
                 Node::Branch(cond, exit) => {
                     let label = self.exits[exit];
@@ -213,6 +233,9 @@ impl Emit<'_> {
                 self.asm.store(Size::S64, Self::slot(self.layout.words + 8 * number as i32), x);
             }
             Op::Report => self.report(),
+            Op::Barrier => {}
+            Op::Keep(kept) => self.keep(kept, inst.args[0]),
+            Op::Kept(kept) => self.kept(kept, inst.dst),
             Op::Move => match self.region.ty(inst.dst) {
                 Ty::I32 | Ty::I64 => self.scalar_inst(inst),
                 Ty::V32 | Ty::V64 => self.vector_inst(inst),

@@ -87,6 +87,7 @@ impl Builder<'_> {
             // All threads arrive where all lanes are active.
             StmtKind::Barrier { kind: BarrierKind::Block, value: None, .. } if self.mask == self.entered => {
                 self.region.together = true;
+                self.push(Inst::new(Op::Barrier, Value::NONE, &[]));
             }
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other)?,
             StmtKind::Block { label, body } => {

@@ -155,6 +155,8 @@ impl<'a> Builder<'a> {
             wide: false,
             whole: None,
             together: false,
+            kept: vec![],
+            origins: FxHashMap::default(),
         };
         let mut builder = Builder {
             f,

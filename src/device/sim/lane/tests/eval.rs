@@ -130,6 +130,8 @@ impl World<'_> {
         for node in nodes {
             let flow = match node {
                 Node::Inst(inst) => self.inst(inst),
+                // One batch.
+                Node::Each(inner) => self.nodes(inner),
                 Node::Block(exit, inner) => match self.nodes(inner) {
                     Flow::To(to) if to == *exit => Flow::Next,
                     flow => flow,

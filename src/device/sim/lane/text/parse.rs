@@ -90,6 +90,8 @@ impl<'a> Reader<'a> {
             wide,
             whole,
             together,
+            kept: vec![],
+            origins: FxHashMap::default(),
         };
         self.tables(&mut region)?;
         self.section("setup")?;
@@ -143,6 +145,14 @@ impl<'a> Reader<'a> {
                 line.end()?;
             } else if let Some(mut line) = self.begins("access") {
                 region.accesses.push(self.access(&mut line)?);
+            } else if let Some(mut line) = self.begins("kept") {
+                region.kept.push(line.of(&TYPES)?);
+                line.end()?;
+            } else if let Some(mut line) = self.begins("origin") {
+                let value = self.operand(&mut line)?;
+                line.expect_word("of")?;
+                region.origins.insert(value, self.operand(&mut line)?);
+                line.end()?;
             } else if let Some(mut line) = self.begins("read") {
                 region.reads.push(line.reg()?);
                 line.end()?;
@@ -214,6 +224,11 @@ impl<'a> Reader<'a> {
             line.expect("{")?;
             line.end()?;
             return Ok(Node::Loop(self.nodes(depth + 1)?));
+        }
+        if line.eat_word("each") {
+            line.expect("{")?;
+            line.end()?;
+            return Ok(Node::Each(self.nodes(depth + 1)?));
         }
         if line.eat_word("branch") {
             let exit = line.exit()?;
@@ -387,13 +402,23 @@ impl<'a> Line<'a> {
     fn def(&mut self) -> Parsed<ValueDef> {
         let mutable = self.eat_word("mut");
         let ty = self.of(&TYPES)?;
+        let (by_x, by_row) = self.marks()?;
+        Ok(ValueDef { ty, mutable, by_x, by_row })
+    }
+
+    fn marks(&mut self) -> Parsed<(bool, bool)> {
         let (mut by_x, mut by_row) = (false, false);
         if self.eat("(") {
             by_x = self.eat_word("x");
             by_row = (!by_x || self.eat(",")) && self.eat_word("row");
             self.expect(")")?;
         }
-        Ok(ValueDef { ty, mutable, by_x, by_row })
+        Ok((by_x, by_row))
+    }
+
+    fn kept(&mut self) -> Parsed<Kept> {
+        let (number, (by_x, by_row)) = (self.number()?, self.marks()?);
+        Ok(Kept { number, by_x, by_row })
     }
 
     /// Reads the type after an operation's name.
@@ -469,6 +494,8 @@ impl<'a> Line<'a> {
             }
             "limit" => Op::Limit(self.parameter()?),
             "word" => Op::Word(self.parameter()?),
+            "keep" => Op::Keep(self.kept()?),
+            "kept" => Op::Kept(self.kept()?),
             "iota" => Op::Iota(self.parameter()?),
             "output" => Op::Output(self.parameter()?),
             "check_row" => Op::CheckRow(self.parameter()?),
