@@ -95,25 +95,32 @@ fn programs_do_the_same_in_machine_code() {
     assert!(count >= 15, "{count} programs");
 }
 
-/// A block that is one batch of lanes enters once, whatever barriers it has; a larger one does between barriers.
+/// A block enters once, whatever barriers it has, if batches of lanes divide it; another one does between barriers.
 #[test]
-fn barriers_of_small_blocks_are_in_machine_code() {
+fn blocks_with_barriers_are_in_machine_code() {
     for isa in sets() {
-        let entered = |block: u32| {
+        let entered = |[x, y, z]: [u32; 3]| {
+            let size = x * y * z;
             let text = format!(
-                "kernel k(n: i32, inout a: [i32; N]) grid(4) block({block}) {{\n    shared s: [i32; {block}]\n    \
-                 let (t, i) = (thread_idx.x, global_idx.x)\n    for k in 0..n {{\n        s[t] = a[i]\n        barrier()\n        \
-                 a[i] = s[(t + 1) % {block}] + k\n        barrier()\n    }}\n}}\nvar a = arange({})\nk(5, a)",
-                4 * block
+                "kernel k(n: i32, inout a: [i32; N]) grid(4) block({x}, {y}, {z}) {{\n    shared s: [i32; {size}]\n    \
+                 let t = (thread_idx.z * {y} + thread_idx.y) * {x} + thread_idx.x\n    \
+                 let i = block_idx.x * {size} + t\n    for k in 0..n {{\n        s[t] = a[i]\n        barrier()\n        \
+                 a[i] = s[(t + 1) % {size}] + k\n        barrier()\n    }}\n}}\nvar a = arange({})\nk(5, a)\nprint(a)",
+                4 * size
             );
-            let control = Control { workers: 1, ..Control::default() };
-            let counts =
-                run_on(&text, isa, Jit::Always, control).1.statistics().machine_code.expect("the simulator has it");
-            assert_eq!(counts.left, 0, "{isa}, a block of {block}");
+            let control = || Control { workers: 1, ..Control::default() };
+            let (found, device) = run_on(&text, isa, Jit::Always, control());
+            assert_eq!(found, run(&text, isa, Jit::Off, control()), "{isa}, a block of {x}, {y}, {z}");
+            let counts = device.statistics().machine_code.expect("the simulator has it");
+            assert_eq!(counts.left, 0, "{isa}, a block of {x}, {y}, {z}");
             counts.entered
         };
-        assert_eq!((entered(16), entered(32)), (4, 4), "{isa}");
-        assert!(entered(512) >= 4 * 5 * 2, "{isa}");
+        for whole in [[16, 1, 1], [32, 1, 1], [512, 1, 1], [16, 16, 1], [32, 4, 1], [16, 2, 2], [64, 2, 3], [1024, 1, 1]] {
+            assert_eq!(entered(whole), 4, "{isa}, a block of {whole:?}");
+        }
+        for other in [[100, 1, 1], [5, 5, 3], [20, 4, 1]] {
+            assert!(entered(other) >= 4 * 5 * 2, "{isa}, a block of {other:?}");
+        }
     }
 }
 

@@ -14,6 +14,31 @@ pub struct Writer {
     block: Option<usize>,
 }
 
+/// Extents of blocks, z first: of one batch of lanes, of several that divide them, and of some that do not.
+const SHAPES: [[usize; 3]; 21] = [
+    [1, 1, 32],
+    [1, 16, 16],
+    [1, 8, 8],
+    [1, 3, 5],
+    [1, 2, 40],
+    [1, 5, 16],
+    [1, 7, 8],
+    [1, 1, 64],
+    [1, 1, 16],
+    [1, 2, 8],
+    [1, 2, 16],
+    [1, 1, 128],
+    [1, 1, 256],
+    [1, 1, 112],
+    [1, 1, 200],
+    [1, 4, 32],
+    [1, 3, 48],
+    [2, 2, 16],
+    [3, 4, 8],
+    [2, 3, 32],
+    [1, 16, 32],
+];
+
 /// Returns the program of a seed.
 pub fn program(seed: u64) -> String {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -53,14 +78,14 @@ impl Writer {
                 self.line(&format!("threads(r: N / {wide}, s: {wide}) {{\nlet i = r * {wide} + s"));
             }
             _ => {
-                let (y, x) =
-                    [(1, 32), (16, 16), (8, 8), (3, 5), (2, 40), (5, 16), (7, 8), (1, 64), (1, 16), (2, 8), (2, 16)]
-                        [self.random.below(11)];
-                let blocks = 40usize.div_ceil(x * y) + self.random.below(2);
-                n = blocks * x * y;
-                self.block = Some(x * y);
-                self.line(&format!("grid({blocks}) block({x}, {y}) {{\nshared h: [i32; {}]", x * y));
-                self.line(&format!("let t = thread_idx.y * {x} + thread_idx.x\nlet i = block_idx.x * {} + t", x * y));
+                let [z, y, x] = SHAPES[self.random.below(SHAPES.len())];
+                let size = x * y * z;
+                let blocks = 40usize.div_ceil(size) + self.random.below(2);
+                n = blocks * size;
+                self.block = Some(size);
+                self.line(&format!("grid({blocks}) block({x}, {y}, {z}) {{\nshared h: [i32; {size}]"));
+                let t = format!("(thread_idx.z * {y} + thread_idx.y) * {x} + thread_idx.x");
+                self.line(&format!("let t = {t}\nlet i = block_idx.x * {size} + t"));
             }
         }
         for (name, of) in [("f", 3), ("i", 3), ("u", 2), ("m", 2), ("g", 2), ("v", 2), ("hf", 2), ("bf", 2)] {
@@ -122,6 +147,7 @@ impl Writer {
                 match self.random.below(4) {
                     0 => self.line(&format!("for _ in 0..n {{\n{exchange}\n}}")),
                     1 => self.line(&format!("if n > p {{\n{exchange}\n}}")),
+                    2 => self.phases(&exchange),
                     _ => self.line(&exchange),
                 }
             }
@@ -138,6 +164,32 @@ impl Writer {
             19 => self.atomic(),
             _ => self.assign(name),
         }
+    }
+
+    /// Several phases around uniform control, with other statements between the barriers.
+    fn phases(&mut self, exchange: &str) {
+        let size = self.block.unwrap_or(1);
+        let head = match self.random.below(5) {
+            0 => "for _ in 0..n {".to_string(),
+            1 => format!("var left = {}\nwhile left > 0 {{\nleft -= 1", 1 + self.random.below(4)),
+            2 => "for round in 0..4 {\nif round > n { break }\nif round == p { continue }".into(),
+            3 => format!("var d = {}\nwhile d > 0 {{\nif t < d {{ h[t] += h[t + d] }}\nbarrier()\nd /= 2", size / 2),
+            _ => "if c[0] > p || x[1] > 0.5 {".into(),
+        };
+        self.line("h[t] = i0");
+        self.line("barrier()");
+        self.line(&head);
+        self.some(2);
+        self.line(exchange);
+        self.some(2);
+        if self.one_in(2) {
+            self.line("for _ in 1..3 {");
+            self.line(exchange);
+            self.some(2);
+            self.line("}");
+        }
+        self.line("}");
+        self.line("barrier()");
     }
 
     /// An operation of all lanes of a warp.
