@@ -1,12 +1,14 @@
-//! How far from an access that of the next block is, so that code can fetch the cache lines in advance.
+//! How far from an access that of the next block is, or of the next iteration, so that code can fetch the cache lines in advance.
 //!
-//! Input: a region for blocks of known extents. Output: for its addresses, the bytes from a block to the next one along x. The idea: the
+//! Input: a region for blocks of known extents. Output: for its addresses, the bytes from a block to the next one along x, and in phases
+//! those from an iteration of the loop around them to the next ([`super::next`]). The idea: the
 //! lines of a small block lie apart, one per row, so that the processor's own prefetcher does not find a pattern; but a block reads and
 //! writes what the one before it did, a constant number of bytes further on. Addresses are sums and products of what the launch and
 //! the block's number say, so that their differences follow from those of their operands.
 
 use rustc_hash::FxHashMap;
 
+use super::next::{self, Step};
 use crate::device::sim::code::{Code, Special};
 use crate::device::sim::lane::{Bin, Elem, Input, Inst, Op, Region, Value, each_inst};
 use crate::device::sim::reg::Reg;
@@ -22,6 +24,7 @@ const LINE: i64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     bytes: FxHashMap<Value, i64>,
+    next: FxHashMap<Value, Step>,
     fetched: Vec<(Value, i64)>,
 }
 
@@ -34,7 +37,13 @@ impl Ahead {
         }
         let mut bytes = Steps::of(region, code, x.into(), registers).known;
         bytes.retain(|_, step| *step != 0 && step.abs() <= FARTHEST);
-        Ahead { bytes, fetched: vec![] }
+        let next = if region.has_phases() { next::steps(region, code) } else { FxHashMap::default() };
+        Ahead { bytes, next, fetched: vec![] }
+    }
+
+    /// Returns the step of an address to the next iteration, if its lines should be fetched.
+    pub fn next(&self, address: Value) -> Option<Step> {
+        self.next.get(&address).copied()
     }
 
     /// Returns the bytes from this access, `constant` bytes behind an address, to that of the next block, if its line has to be fetched.

@@ -69,6 +69,9 @@ impl Shape {
     }
 }
 
+/// What a scalar in memory costs, compared with a vector.
+const SCALAR: f32 = 0.1;
+
 /// Registers that values can have.
 pub(crate) struct Registers {
     pub gprs: &'static [u8],
@@ -364,7 +367,9 @@ impl Scan<'_> {
         let loc = match self.again.get(&interval.value) {
             Some(loc) => *loc,
             None => {
-                self.spilled += weights[interval.value.index()];
+                // A scalar in memory is an operand there, as a rule.
+                let cost = if self.region.ty(interval.value).is_scalar() { SCALAR } else { 1.0 };
+                self.spilled += cost * weights[interval.value.index()];
                 Loc::Slot(self.slots.take())
             }
         };

@@ -146,6 +146,7 @@ mod fold;
 mod frame;
 mod functions;
 pub(crate) mod machine;
+mod next;
 mod versions;
 
 pub(crate) use self::exec::allowed;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::device::sim::jit::alloc::Loc;
 use crate::device::sim::jit::fold::Sum;
+use crate::device::sim::jit::next::Step;
 use crate::device::sim::jit::frame::{LOG, LOG_END, RECORD};
 use crate::device::sim::lane::{Bin, Cell, Elem, Form, Rel};
 
@@ -116,7 +117,10 @@ impl Emit<'_> {
         match load.op {
             Op::Load(cell, Form::Row) => {
                 let from = self.row(load.args[0], cell, copy);
-                self.fetch(load.args[0], from, false, copy);
+                // What needs `rdx` is not fetched.
+                if !matches!(self.ahead.next(load.args[0]), Some(Step::Times(..))) {
+                    self.fetch(load.args[0], from, false, copy);
+                }
                 Src::Mem(from)
             }
             _ => Src::Broadcast(self.at(load.args[0], copy)),
@@ -126,6 +130,9 @@ impl Emit<'_> {
     /// Fetches the cache line that the next block accesses in the same place, unless it would be replaced before: long loops have lines
     /// to themselves.
     fn fetch(&mut self, address: Value, of: Mem, write: bool, copy: usize) {
+        if let Some(step) = self.ahead.next(address) {
+            return self.fetch_next(step, of, write);
+        }
         if self.loops > 0 {
             return;
         }
@@ -136,6 +143,36 @@ impl Emit<'_> {
         if let Some(disp) = self.next_block.and_then(|bytes| of.disp.checked_add(bytes)) {
             self.asm.prefetch(Mem { disp, ..of }, write);
         }
+    }
+
+    /// Fetches the line that the next iteration of the loop around a phase accesses. Overwrites `rdx`.
+    fn fetch_next(&mut self, step: Step, of: Mem, write: bool) {
+        match step {
+            Step::Bytes(bytes) => {
+                if let Some(disp) = i32::try_from(bytes).ok().and_then(|bytes| of.disp.checked_add(bytes)) {
+                    self.asm.prefetch(Mem { disp, ..of }, write);
+                }
+            }
+            Step::Times(value, factor) => {
+                let (Ok(factor), true) = (i32::try_from(factor), self.loc(value, 0) != Loc::None) else { return };
+                self.load_gpr(value, 0, Gpr::RDX);
+                if factor != 1 {
+                    self.asm.imul_imm(Size::S64, Gpr::RDX, Gpr::RDX, factor);
+                }
+                self.asm.alu(Alu::Add, Size::S64, Gpr::RDX, of.base);
+                self.asm.prefetch(Mem { base: Gpr::RDX, ..of }, write);
+            }
+        }
+    }
+
+    /// The same for the elements at a base and offsets: the lines of a row that begins at the first lane's. Overwrites `rcx` and `rdx`.
+    fn fetch_lanes(&mut self, address: Value, base: Gpr, offsets: Vreg, write: bool) {
+        let Some(step) = self.ahead.next(address) else { return };
+        self.asm.to_gpr(Size::S32, Gpr::RCX, offsets);
+        self.asm.movsxd(Gpr::RCX, Gpr::RCX);
+        let first = Mem::index(base, Gpr::RCX, 1, 0);
+        self.fetch_next(step, first, write);
+        self.fetch_next(step, Mem { disp: 60, ..first }, write);
     }
 
     /// Returns the address of a vector's lanes in a column of a local array, `columns` behind the one at an address.
@@ -186,6 +223,7 @@ impl Emit<'_> {
             Form::One => self.load_one(cell, inst, copy, d, len),
             Form::Lanes | Form::OwnLanes(_) => {
                 let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[1]), copy);
+                self.fetch_lanes(inst.args[0], base, index, false);
                 let mask = (inst.mask != Value::NONE).then(|| self.active(inst, copy));
                 self.lanes_to_k7(mask);
                 let stride = self.stride_of(cell, form, inst.args[1]);
@@ -272,6 +310,11 @@ impl Emit<'_> {
         }
         let (base, index) = self.scattered(cell, form, (inst.args[0], inst.args[2]), copy);
         let done = self.asm.label();
+        if let Some(mask) = mask.filter(|_| self.evex()) {
+            // Often one thread of a block stores something.
+            self.mask_test(mask);
+            self.asm.jcc(Cond::E, done);
+        }
         let apart = self.stride_of(cell, form, inst.args[2]).is_some_and(|stride| stride != cell.size());
         if self.evex() && apart {
             self.lanes_to_k7(mask);

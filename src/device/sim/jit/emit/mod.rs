@@ -81,6 +81,8 @@ struct Emit<'a> {
     next: Label,
     /// The code is for a batch: it is the body, or a phase of it.
     in_batch: bool,
+    /// In a phase: the branch that skips it for a batch, and where it goes if no later batch has anything to do either.
+    rest: Option<(When, Exit, Label)>,
     /// The position of the present instruction, in the allocation's numbering.
     position: u32,
     ways: Exits,
@@ -142,6 +144,7 @@ pub(crate) fn emit(
         leave,
         next,
         in_batch: !region.has_phases(),
+        rest: None,
         position: 0,
         ways,
         rows,
@@ -192,7 +195,10 @@ impl Emit<'_> {
                     self.position += 1;
                 }
                 Node::Branch(cond, exit) => {
-                    let label = self.exits[exit];
+                    let label = match self.rest {
+                        Some((skip, from, rest)) if skip == *cond && from == *exit => rest,
+                        _ => self.exits[exit],
+                    };
                     self.branch(cond, label);
                     self.position += 1;
                 }

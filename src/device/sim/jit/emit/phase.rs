@@ -4,7 +4,52 @@
 //! bytes as in a register of the interpreter; masks and scalars take the first bytes of their vector's.
 
 use super::*;
-use crate::device::sim::lane::Kept;
+use crate::device::sim::lane::{Bin, Kept};
+
+/// Returns the branch that skips all of a phase for a batch whose threads have numbers that are too large: those of later batches are, too.
+fn skip_of_rest(body: &[Node], extents: [u32; 3]) -> Option<(When, Exit)> {
+    let (Node::Block(exit, inner), before) = body.split_last()? else { return None };
+    let &Node::Branch(skip @ When::None(mask), to) = inner.first()? else { return None };
+    let mut insts = vec![];
+    for node in before {
+        match node {
+            // Nothing with an effect.
+            Node::Inst(inst) if inst.dst != Value::NONE && !matches!(inst.op, Op::Atomic(..) | Op::Warp(..)) => {
+                insts.push(inst)
+            }
+            _ => return None,
+        }
+    }
+    let definition = |value: Value| {
+        let mut found = insts.iter().filter(|inst| inst.dst == value);
+        found.next().copied().filter(|_| found.next().is_none())
+    };
+    // The number of the thread in its row.
+    let is_number = |value: Value| {
+        let Some(Inst { op: Op::Vector(Bin::Add, Elem::I32 | Elem::U32), args: [a, b, _], .. }) = definition(value) else {
+            return false;
+        };
+        let first = |v: Value| {
+            let from = definition(v).filter(|inst| inst.op == Op::Broadcast).and_then(|inst| definition(inst.args[0]));
+            from.is_some_and(|inst| inst.op == Op::Coord(0))
+        };
+        first(*a) || first(*b)
+    };
+    let compare = definition(mask).filter(|inst| inst.mask == Value::NONE)?;
+    let [number, limit, _] = compare.args;
+    // A limit of the whole block: it is computed outside of the phase.
+    let fits = compare.op == Op::Compare(Rel::Lt, Elem::I32) && is_limit(limit, &insts);
+    (to == *exit && extents[1] * extents[2] == 1 && fits && is_number(number)).then_some((skip, to))
+}
+
+/// Returns whether a vector is the same in all batches: it comes from outside of the phase.
+fn is_limit(value: Value, insts: &[&Inst]) -> bool {
+    let inside = |v: Value| insts.iter().any(|inst| inst.dst == v);
+    match insts.iter().find(|inst| inst.dst == value) {
+        Some(inst) => inst.op == Op::Broadcast && !inside(inst.args[0]),
+        None => true,
+    }
+}
 
 impl Emit<'_> {
     /// Runs a phase for each batch.
@@ -13,7 +58,11 @@ impl Emit<'_> {
         let rows = std::mem::replace(&mut self.rows, reads_rows(body));
         self.in_batch = true;
         if !body.is_empty() {
+            let end = self.asm.label();
+            self.rest = skip_of_rest(body, extents).map(|(skip, exit)| (skip, exit, end));
             self.each_batch(extents, body);
+            self.asm.bind(end);
+            self.rest = None;
         }
         self.in_batch = false;
         self.rows = rows;
