@@ -115,7 +115,9 @@ fn blocks_with_barriers_are_in_machine_code() {
             assert_eq!(counts.left, 0, "{isa}, a block of {x}, {y}, {z}");
             counts.entered
         };
-        for whole in [[16, 1, 1], [32, 1, 1], [512, 1, 1], [16, 16, 1], [32, 4, 1], [16, 2, 2], [64, 2, 3], [1024, 1, 1]] {
+        for whole in
+            [[16, 1, 1], [32, 1, 1], [512, 1, 1], [16, 16, 1], [32, 4, 1], [16, 2, 2], [64, 2, 3], [1024, 1, 1]]
+        {
             assert_eq!(entered(whole), 4, "{isa}, a block of {whole:?}");
         }
         for other in [[100, 1, 1], [5, 5, 3], [20, 4, 1]] {

@@ -132,9 +132,7 @@ impl Pass<'_> {
                 let count = self.constants.get(&b).copied().filter(|c| (0..32).contains(c))?;
                 of(a)?.times(1 << count)
             }
-            Op::Const(_) | Op::Coord(_) | Op::Scalar(..) => {
-                inst.uses().all(|v| of(v) == Some(ZERO)).then_some(ZERO)
-            }
+            Op::Const(_) | Op::Coord(_) | Op::Scalar(..) => inst.uses().all(|v| of(v) == Some(ZERO)).then_some(ZERO),
             _ => None,
         }
     }

@@ -397,7 +397,11 @@ fn phase_inst(region: &Region, inst: &Inst, divided: bool, inside: bool) -> Resu
     }
     .and_then(|()| {
         let outside = divided && !inside && inst.dst != Value::NONE;
-        if outside && !plain(&region.values[inst.dst.index()]) { Err("what differs between batches".into()) } else { Ok(()) }
+        if outside && !plain(&region.values[inst.dst.index()]) {
+            Err("what differs between batches".into())
+        } else {
+            Ok(())
+        }
     })
 }
 

@@ -3,8 +3,8 @@
 use super::*;
 use crate::device::sim::jit::alloc::Loc;
 use crate::device::sim::jit::fold::Sum;
-use crate::device::sim::jit::next::Step;
 use crate::device::sim::jit::frame::{LOG, LOG_END, RECORD};
+use crate::device::sim::jit::next::Step;
 use crate::device::sim::lane::{Bin, Cell, Elem, Form, Rel};
 
 /// How far definitions are followed.

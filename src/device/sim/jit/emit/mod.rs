@@ -195,10 +195,9 @@ impl Emit<'_> {
                     self.position += 1;
                 }
                 Node::Branch(cond, exit) => {
-                    let label = match self.rest {
-                        Some((skip, from, rest)) if skip == *cond && from == *exit => rest,
-                        _ => self.exits[exit],
-                    };
+                    // The first one only: others may ask about the same mask later.
+                    let rest = self.rest.take_if(|(skip, from, _)| skip == cond && from == exit);
+                    let label = rest.map_or_else(|| self.exits[exit], |(_, _, rest)| rest);
                     self.branch(cond, label);
                     self.position += 1;
                 }

@@ -26,7 +26,8 @@ fn skip_of_rest(body: &[Node], extents: [u32; 3]) -> Option<(When, Exit)> {
     };
     // The number of the thread in its row.
     let is_number = |value: Value| {
-        let Some(Inst { op: Op::Vector(Bin::Add, Elem::I32 | Elem::U32), args: [a, b, _], .. }) = definition(value) else {
+        let Some(Inst { op: Op::Vector(Bin::Add, Elem::I32 | Elem::U32), args: [a, b, _], .. }) = definition(value)
+        else {
             return false;
         };
         let first = |v: Value| {
