@@ -73,9 +73,11 @@ impl Report {
     /// Counts and announces the machine code of a kernel. Only the `first` one counts as compiled regions: later ones are of the same
     /// regions, for launches that are divided in another way. `names` are those of the regions, if there is a listener.
     pub fn announce(&self, machines: &[Option<Box<dyn RegionCode>>], time: Duration, first: bool, names: &[String]) {
-        let found = || machines.iter().enumerate().filter_map(|(k, machine)| Some((k, machine.as_ref()?.place())));
+        // What is compiled later has no place yet.
+        let places = || machines.iter().enumerate().filter_map(|(k, machine)| Some((k, machine.as_ref()?.place())));
+        let found = || places().filter(|(_, (_, bytes))| *bytes > 0);
         if first {
-            add(&self.compiled, found().count() as u64);
+            add(&self.compiled, places().count() as u64);
         }
         add(&self.bytes, found().map(|(_, (_, bytes))| bytes as u64).sum());
         add(&self.nanos, time.as_nanos() as u64);

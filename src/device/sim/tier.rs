@@ -163,11 +163,7 @@ impl Tier {
         }
         let begin = Instant::now();
         let forced = jit == Jit::Forced;
-        let compiled =
-            code.regions.iter().enumerate().map(|(number, region)| {
-                compile(region, code, (division, forced), (&self.report, self.names.get(number)))
-            });
-        let machines: Machines = Arc::new(compiled.collect());
+        let machines: Machines = Arc::new(compile(code, (division, forced), (&self.report, &self.names)));
         self.report.announce(&machines, begin.elapsed(), state.compiled.is_empty(), &self.names);
         state.compiled.push((division, machines.clone()));
         Some(machines)
@@ -250,12 +246,11 @@ mod without {
     }
 
     pub(super) fn compile(
-        _: &crate::device::sim::lane::Region,
-        _: &Code,
+        code: &Code,
         _: (Division, bool),
-        _: (&Arc<Report>, Option<&String>),
-    ) -> Option<Box<dyn RegionCode>> {
-        None
+        _: (&Arc<Report>, &[String]),
+    ) -> Vec<Option<Box<dyn RegionCode>>> {
+        code.regions.iter().map(|_| None).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Regions: runs of statements that machine code can do at once, in front of the interpreter's code for the same statements.
 //!
 //! Input: statements of a block. Output: an [`Enter`] op, the interpreter's code, and the region's LaneIR. A group that is in no machine
-//! code, or whose machine code leaves, runs the interpreter's code; the other jumps over it. A region with barriers is for blocks that
-//! are one batch of lanes; inside of its interpreted code are the regions between its barriers, for other blocks.
+//! code, or whose machine code leaves, runs the interpreter's code; the other jumps over it. A region with barriers is for blocks of whole
+//! vectors; inside of its interpreted code are the regions between its barriers, for other blocks.
 
 use rustc_hash::FxHashSet;
 
@@ -27,6 +27,8 @@ pub(crate) struct OpenRegion<'a> {
     inputs: Vec<ExprId>,
     /// The number of notes in front of it.
     notes: usize,
+    /// The number of regions in front of it.
+    regions: usize,
     /// It has barriers: its interpreted code has regions between them.
     together: bool,
 }
@@ -94,8 +96,8 @@ impl<'a> Compiler<'a> {
                     self.target();
                     let enter = self.emit_jump(plain::<Enter>(), nothing());
                     *(if together { &mut self.in_together } else { &mut self.in_region }) = true;
-                    let (end, notes) = (start + count, self.notes.len());
-                    return Some(OpenRegion { start, end, enter, builder, inputs, notes, together });
+                    let (end, notes, regions) = (start + count, self.notes.len(), self.regions_of_lanes.len());
+                    return Some(OpenRegion { start, end, enter, builder, inputs, notes, regions, together });
                 }
                 // It ends in front of a statement without LaneIR.
                 Err(built) => count = built.min(count - 1),
@@ -132,7 +134,7 @@ impl<'a> Compiler<'a> {
 
     /// Ends a region behind the statement at `at`.
     pub(crate) fn close_machine(&mut self, open: &mut Option<OpenRegion<'a>>, block: &'a [Stmt], at: usize) {
-        let Some(OpenRegion { start, enter, builder, inputs, notes, together, .. }) =
+        let Some(OpenRegion { start, enter, builder, inputs, notes, regions, together, .. }) =
             open.take_if(|open| open.end == at + 1)
         else {
             return;
@@ -187,6 +189,7 @@ impl<'a> Compiler<'a> {
         self.ops[enter].x = self.target();
         self.ops[enter].y = match region {
             Some(region) => {
+                let region = LaneRegion { inner: (self.regions_of_lanes.len() - regions) as u32, ..region };
                 let span = self.span(stmts[0].span);
                 self.region_spans.push(span);
                 self.regions_of_lanes.push(region);

@@ -6,6 +6,8 @@
 //! writes what the one before it did, a constant number of bytes further on. Addresses are sums and products of what the launch and
 //! the block's number say, so that their differences follow from those of their operands.
 
+use std::sync::OnceLock;
+
 use rustc_hash::FxHashMap;
 
 use super::next::{self, Step};
@@ -20,6 +22,9 @@ const FARTHEST: i64 = 4096;
 /// Bytes of a cache line.
 const LINE: i64 = 64;
 
+/// By how much uniform registers that regions write differ from a block to the next.
+pub(crate) type Registers = FxHashMap<Reg, i64>;
+
 /// The distances of addresses, and the lines that are fetched already.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
@@ -29,13 +34,14 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub fn of(region: &Region, code: &Code) -> Ahead {
+    /// `registers`: what is known of blocks of these extents, from the first region on.
+    pub fn of(region: &Region, code: &Code, registers: &OnceLock<Registers>) -> Ahead {
         let Some([x, ..]) = region.whole.filter(|extents| !extents.contains(&0)) else { return Ahead::default() };
-        let mut registers = FxHashMap::default();
-        for other in &code.regions {
-            registers = Steps::of(other, code, x.into(), registers).results();
-        }
-        let mut bytes = Steps::of(region, code, x.into(), registers).known;
+        let registers = registers.get_or_init(|| {
+            let known = Registers::default();
+            code.regions.iter().fold(known, |known, other| Steps::of(other, code, x.into(), known).results())
+        });
+        let mut bytes = Steps::of(region, code, x.into(), registers.clone()).known;
         bytes.retain(|_, step| *step != 0 && step.abs() <= FARTHEST);
         let next = if region.has_phases() { next::steps(region, code) } else { FxHashMap::default() };
         Ahead { bytes, next, fetched: vec![] }

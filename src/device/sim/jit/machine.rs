@@ -5,9 +5,10 @@
 //! registers that it writes are copied first and stores that could be read again are logged; both are put back where it does.
 
 use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Registers};
 use super::alloc::{Allocation, MOST, Shape, allocate};
 use super::emit::{Exits, emit, registers};
 use super::exec::Exec;
@@ -163,7 +164,7 @@ pub(super) fn compile(
     code: &Code,
     division: Division,
     forced: bool,
-    whole: Option<[u32; 3]>,
+    (whole, registers): (Option<[u32; 3]>, &OnceLock<Registers>),
 ) -> Option<Machine> {
     if region.has_own() && division.column > LONGEST {
         return None;
@@ -199,7 +200,7 @@ pub(super) fn compile(
     let leaves = forced || region.may_leave();
     let restored = if leaves { restore_shared(&mut region, code) } else { vec![] };
     let exits = Exits { logged: leaves && region.reloads(), forced };
-    let ahead = Ahead::of(&region, code);
+    let ahead = Ahead::of(&region, code, registers);
     let bytes = emit(division.isa, &region, (&allocation, ahead), &layout, shape, exits);
     let exec = Exec::new(&bytes)?;
     let all = (0..).zip(&layout.inputs).map(|(number, &input)| (layout.input(number), input));

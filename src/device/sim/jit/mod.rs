@@ -68,7 +68,8 @@
 //! - [`asm`] encodes instructions; [`exec`] turns the bytes into memory that can be called.
 //! - [`fold`] finds the addresses and loads that operands in memory take over, [`alloc`] gives the values of a region their places,
 //!   [`frame`] says what lies where in memory, [`emit`] writes the code; [`functions`] are what it calls.
-//! - [`ahead`] finds the lines of the cache that the next block accesses, which code fetches in advance.
+//! - [`ahead`] finds the lines of the cache that the next block accesses, and [`next`] those that the next iteration does; code fetches them in
+//!   advance.
 //! - [`machine`] compiles a region and runs the code for a group; [`versions`] has that for whole groups and that for others.
 //!
 //! # AVX2
@@ -83,11 +84,41 @@
 //! know. A region that is left too often is no longer entered.
 //!
 //! # Barriers
-//! Between two barriers all threads of a block run, then all go on. A block that is one batch of lanes does so by itself: each instruction
-//! runs for all of its lanes. `compile::region` therefore also makes regions of statements with barriers at which all threads arrive
-//! ([`together`](crate::device::sim::lane::Region::together)): code for a whole kernel, as a rule, which blocks of up to four vectors enter
-//! once. For larger blocks, the interpreter's code of such a region has regions of its own, between the barriers, and values that live
-//! across these are in the interpreter's registers.
+//! Between two barriers all threads of a block run, then all go on. `compile::region` makes regions of statements with barriers at which all
+//! threads arrive ([`together`](crate::device::sim::lane::Region::together)): code for a whole kernel, as a rule, which a block enters once.
+//! A block that is one batch of lanes needs nothing for a barrier: each instruction runs for all of its lanes. For a block of several
+//! batches, the body is divided into [phases](crate::device::sim::lane::phases) at the barriers. Control around barriers is the same for all
+//! threads and runs once per block, in scalar registers; a phase is a loop over the batches. What a batch computes in one phase and reads in
+//! another one is kept in the frame, where each batch has a place of its own ([`emit`]), or is computed again where that is cheap. For
+//!
+//! ```text
+//! for k in 0..n {
+//!     s[t] = x
+//!     barrier()
+//!     x = x * 0.5 + s[255 - t]
+//!     barrier()
+//! }
+//! ```
+//!
+//! that is (with `x` as number 0 of what is kept):
+//!
+//! ```text
+//! loop {
+//!     each { %20 = kept 0(x, row); store.w4.row %11, %20 }
+//!     each { %21 = kept 0(x, row); %22 = mul.f32 %21, %8; …; keep 0(x, row) %25 }
+//!     %7 = scalar add.i64 %7, %3
+//!     branch 'e1 if ge.i64 %7, %4
+//! }
+//! ```
+//!
+//! Leaving undoes all phases at once, as in any other region: the interpreter starts at the region's first statement, so that no state between
+//! two batches of a phase ever has to be told to it. The interpreter's code of a region with barriers has regions of its own,
+//! between the barriers, with values across these in the interpreter's registers; they run for blocks that vectors do not divide, and where
+//! the large region leaves too often.
+//!
+//! Between two iterations of a loop around phases lie whole phases, and the next tile of an array lies where the processor's prefetcher does
+//! not look: phases fetch in advance what the next iteration reads ([`next`]). Phases whose threads all have numbers below a limit end at the first
+//! batch above it, as in a reduction by halves.
 //!
 //! # Atomics
 //! An atomic updates the elements of the active lanes one after the other: plainly where no other worker accesses the memory (it is shared
@@ -130,7 +161,8 @@
 //! of it, and with `CLK_SIM_PERF=1` `perf report` names it.
 //!
 //! # What is missing
-//! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers (but those of small blocks), warp operations
+//! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers (but those at which all threads of blocks of
+//! whole vectors arrive), warp operations
 //! that name the lanes that take part, atomics on elements of 1 and 2 bytes, `print`, and at statements with an operation that has no LaneIR. With `--check` they also
 //! end at all barriers, at atomics, at accesses to local arrays, and to shared arrays under conditions or with other indices than linear ones. With
 //! `--max-steps`, no region with a loop is entered.

@@ -2,11 +2,12 @@
 //!
 //! Input: a region, how groups are divided, and each group that enters. Output: the code that the group runs. The idea: most entries
 //! are of groups all of whose lanes are active, for which code needs neither masks nor most checks of coordinates; the other version is
-//! compiled when a group first needs it.
+//! compiled when a group first needs it, and so are both of a region that is part of one with barriers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use super::ahead::Registers;
 use super::machine::{self, Division, Machine};
 use crate::device::sim::code::Code;
 use crate::device::sim::group::{Group, RegionCode};
@@ -14,46 +15,78 @@ use crate::device::sim::lane::Region;
 use crate::device::sim::report::Report;
 
 struct Versions {
-    /// For whole groups.
-    whole: Option<Machine>,
-    /// For any group; `None` inside where there can be no code.
+    /// For whole groups, and for any group; `None` inside where there can be no code.
+    whole: OnceLock<Option<Machine>>,
     any: OnceLock<Option<Machine>>,
     division: Division,
     forced: bool,
+    registers: Arc<OnceLock<Registers>>,
     report: Arc<Report>,
     /// The region's name, if somebody listens to the report.
     name: String,
 }
 
-/// Compiles a region, at first for whole groups if there are any. `None` if there can be no code. `forced`: the code also leaves for
-/// no reason. Later versions are announced to the report.
+/// Compiles the regions of a kernel, at first for whole groups if there are any. `None` where there can be no code. `forced`: the code
+/// also leaves for no reason. Later versions are announced to the report.
 pub(crate) fn compile(
-    region: &Region,
     code: &Code,
     (division, forced): (Division, bool),
-    (report, name): (&Arc<Report>, Option<&String>),
-) -> Option<Box<dyn RegionCode>> {
-    let whole = division.whole().and_then(|extents| machine::compile(region, code, division, forced, Some(extents)));
-    let (report, name) = (report.clone(), name.cloned().unwrap_or_default());
-    let versions = Versions { whole, any: OnceLock::new(), division, forced, report, name };
-    if versions.whole.is_none() {
-        let any = machine::compile(region, code, division, forced, None)?;
-        let _ = versions.any.set(Some(any));
+    (report, names): (&Arc<Report>, &[String]),
+) -> Vec<Option<Box<dyn RegionCode>>> {
+    let registers: Arc<OnceLock<Registers>> = Arc::default();
+    let mut compiled: Vec<Option<Box<dyn RegionCode>>> = vec![];
+    // Regions before this one that are part of another one, which has code.
+    let mut parts = code.regions.len()..code.regions.len();
+    for (number, region) in code.regions.iter().enumerate().rev() {
+        let versions = Versions {
+            whole: OnceLock::new(),
+            any: OnceLock::new(),
+            division,
+            forced,
+            registers: registers.clone(),
+            report: report.clone(),
+            name: names.get(number).cloned().unwrap_or_default(),
+        };
+        let has_code = parts.contains(&number) || versions.begin(code, region);
+        if has_code && !parts.contains(&number) {
+            parts = number - region.inner as usize..number;
+        }
+        compiled.push(has_code.then(|| Box::new(versions) as Box<dyn RegionCode>));
     }
-    Some(Box::new(versions))
+    compiled.reverse();
+    compiled
 }
 
 impl Versions {
-    /// Returns the code for any group. The first worker that needs it compiles it.
+    /// Compiles the first version; returns whether there is one.
+    fn begin(&self, code: &Code, region: &Region) -> bool {
+        let whole = self.division.whole().and_then(|extents| self.compile(code, region, Some(extents)));
+        let has_whole = self.whole.get_or_init(|| whole).is_some();
+        has_whole || self.any.get_or_init(|| self.compile(code, region, None)).is_some()
+    }
+
+    fn compile(&self, code: &Code, region: &Region, whole: Option<[u32; 3]>) -> Option<Machine> {
+        machine::compile(region, code, self.division, self.forced, (whole, &self.registers))
+    }
+
+    /// Compiles another version, for which a worker waits.
+    fn later(&self, g: &Group, region: usize, whole: Option<[u32; 3]>) -> Option<Machine> {
+        let begin = Instant::now();
+        let code = g.code();
+        let machine = self.compile(code, &code.regions[region], whole)?;
+        self.report.announce_version(machine.place(), begin.elapsed(), &self.name);
+        Some(machine)
+    }
+
+    /// Returns the code for whole groups.
+    fn whole(&self, g: &Group, region: usize) -> Option<&Machine> {
+        let compiled = || self.division.whole().and_then(|extents| self.later(g, region, Some(extents)));
+        self.whole.get_or_init(compiled).as_ref()
+    }
+
+    /// Returns the code for any group.
     fn any(&self, g: &Group, region: usize) -> Option<&Machine> {
-        let compiled = || {
-            let begin = Instant::now();
-            let code = g.code();
-            let machine = machine::compile(&code.regions[region], code, self.division, self.forced, None)?;
-            self.report.announce_version(machine.place(), begin.elapsed(), &self.name);
-            Some(machine)
-        };
-        self.any.get_or_init(compiled).as_ref()
+        self.any.get_or_init(|| self.later(g, region, None)).as_ref()
     }
 }
 
@@ -64,7 +97,7 @@ impl RegionCode for Versions {
         }
         // SAFETY: the caller's region is one of the group's code, at which the group is.
         unsafe {
-            match &self.whole {
+            match self.whole(g, region) {
                 Some(whole) if whole.takes(g) => whole.run(g, region, 0),
                 _ => self.any(g, region).is_some_and(|any| any.run(g, region, 1)),
             }
@@ -76,7 +109,7 @@ impl RegionCode for Versions {
     }
 
     fn place(&self) -> (usize, usize) {
-        let any = || self.any.get().and_then(Option::as_ref);
-        self.whole.as_ref().or_else(any).map_or((0, 0), Machine::place)
+        let first = self.whole.get().and_then(Option::as_ref).or_else(|| self.any.get().and_then(Option::as_ref));
+        first.map_or((0, 0), Machine::place)
     }
 }

@@ -549,6 +549,8 @@ pub(crate) struct Region {
     pub whole: Option<[u32; 3]>,
     /// It has barriers of the block, all of whose threads run it.
     pub together: bool,
+    /// How many regions of the code, directly in front of it, are parts of it.
+    pub inner: u32,
     /// The types of what is kept from phase to phase.
     pub kept: Vec<Ty>,
     /// Values of phases that are another value, in the names of other phases.

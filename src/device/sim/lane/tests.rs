@@ -5,6 +5,7 @@ mod agree;
 mod displace;
 mod eval;
 pub(crate) mod kernels;
+mod phases;
 mod random;
 mod rules;
 mod whole;
@@ -124,6 +125,7 @@ fn comes_back(name: &str, region: Region) {
         wide,
         whole,
         together,
+        inner: _,
         kept,
         origins,
     } = again;

@@ -33,6 +33,9 @@ pub(super) fn code(verifier: &mut Verifier<'_>) -> Verdict {
     }
     for (number, region) in code.regions.iter().enumerate() {
         self::region(verifier, region).map_err(|e| format!("{e} in region {number}"))?;
+        if region.inner as usize > number {
+            return Err(format!("C4 tables: region {number} has parts that do not exist"));
+        }
     }
     match code.region_spans.len() == code.regions.len() {
         true => Ok(()),

@@ -155,6 +155,7 @@ impl<'a> Builder<'a> {
             wide: false,
             whole: None,
             together: false,
+            inner: 0,
             kept: vec![],
             origins: FxHashMap::default(),
         };

@@ -90,6 +90,7 @@ impl<'a> Reader<'a> {
             wide,
             whole,
             together,
+            inner: 0,
             kept: vec![],
             origins: FxHashMap::default(),
         };
