@@ -4,6 +4,7 @@ pub(crate) mod calls;
 pub(crate) mod compact;
 pub mod def;
 pub(crate) mod ends;
+pub(crate) mod filled;
 pub(crate) mod owner;
 pub(crate) mod ranges;
 pub mod text;

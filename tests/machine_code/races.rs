@@ -1,5 +1,5 @@
 //! Random kernels for `--check`: threads that share arrays, with barriers here and there, in loops, under conditions and across
-//! blocks. Most have a race, read what nobody wrote, or overflow; some are correct.
+//! blocks, by linear indices and by such that are computed from data, also with atomics. Most have a race, read what nobody wrote, or overflow; some are correct.
 
 use super::random::Random;
 
@@ -46,6 +46,8 @@ impl Writer {
         self.line(&format!(" grid(2) block({block}) {{"));
         self.line("shared s: [i32; 256]\nshared p: [i32; 64, 8]\nlet u = thread_idx.x\nlet v = thread_idx.y");
         self.line(&format!("let t = u + v * block_dim.x\nlet i = block_idx.x * {lanes} + t\nvar a = x[i] % 100"));
+        // The thread's number and its index, but only the data say so.
+        self.line("let w = x[i] / 7 - i + t\nlet j = x[i] / 7");
         let some = self.one_in(8);
         self.line(if some { "if u < 30 { f[i] = t }" } else { "f[i] = t" });
         if self.careful || !self.one_in(3) {
@@ -65,6 +67,15 @@ impl Writer {
     }
 
     fn statement(&mut self) {
+        if self.one_in(10) {
+            let op = ["max", "xor", "or", "exchange", "min"][self.random.below(5)];
+            let (place, value) = (self.place(), ["1", "t", "a & 7"][self.random.below(3)]);
+            let place = if place.starts_with('f') { "s[t]".into() } else { place };
+            return match self.one_in(2) {
+                true => self.line(&format!("atomic_{op}({place}, {value})")),
+                false => self.line(&format!("a += atomic_{op}({place}, {value}) & 3")),
+            };
+        }
         match self.random.below(if self.depth < 2 { 12 } else { 8 }) {
             0..=2 => {
                 let (place, value) = (self.place(), self.value());
@@ -145,11 +156,28 @@ impl Writer {
     fn place(&mut self) -> String {
         if self.careful && !self.one_in(12) {
             let q = if self.inside() { "k" } else { "n" };
-            let own = ["s[t]", "p[t, q]", "p[t, 2]", "g[i]", "f[i]", "s[t * 2]", "p[t, 7 - q]", "o[i]"];
-            return own[self.random.below(8)].replace('q', q);
+            let own = [
+                "s[t]",
+                "p[t, q]",
+                "p[t, 2]",
+                "g[i]",
+                "f[i]",
+                "s[t * 2]",
+                "p[t, 7 - q]",
+                "o[i]",
+                "s[w]",
+                "p[w, q]",
+                "g[j]",
+                "s[w + 40 * q]",
+                "p[t, (w + q) % 8]",
+                "s[39 - w]",
+            ];
+            return own[self.random.below(14)].replace('q', q);
         }
         let step = ["", "", " + 1", " + 3", " + n", " + 40"][self.random.below(6)];
-        let thread = ["t", "t", "t", "t * 2", "39 - t", "u", "n"][self.random.below(7)];
+        let linear = ["t", "t", "t", "t * 2", "39 - t", "u", "n"];
+        let computed = ["w", "t ^ 1", "(w & 31)", "(a & 31)", "x[i] % 32", "t * 3 % 40", "w / 2", "(j + 1) % 32"];
+        let thread = if self.one_in(3) { computed[self.random.below(8)] } else { linear[self.random.below(7)] };
         let inner = ["", "", " + q", " + q * 40", " + q * 8"][self.random.below(5)];
         let q = if self.inside() { "k" } else { "n" };
         let index = format!("{thread}{inner}{step}").replace('q', q);

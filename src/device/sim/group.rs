@@ -177,6 +177,40 @@ pub(crate) struct Reach {
     pub loops: [(usize, isize); 3],
 }
 
+/// What some lanes of a batch in machine code are about to access.
+pub(crate) struct Places<'a> {
+    pub note: u32,
+    /// The first lane of the batch.
+    pub lane: usize,
+    /// A bit for each lane of the batch that takes part.
+    pub active: u64,
+    /// The lanes of a vector.
+    pub width: usize,
+    /// For each vector, the address of its first lane's element, or what offsets are relative to.
+    pub bases: [*mut u8; 4],
+    pub apart: Apart<'a>,
+}
+
+/// How far from the base of their vector elements are.
+#[derive(Clone, Copy)]
+pub(crate) enum Apart<'a> {
+    /// The bytes from each lane's to the next.
+    Step(usize),
+    /// Bytes, for each lane of the batch.
+    Lanes(&'a [i32; 64]),
+}
+
+/// What is known of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It is correct, and recorded.
+    Clean,
+    /// So are all loads from the same memory by these or other lanes, until the threads of the block synchronize or store to it.
+    Settled,
+    /// It might be wrong. It may have been recorded.
+    Doubtful,
+}
+
 /// Receives the events of a group. A handler that finds a fault stops the group ([`stop_at`]).
 ///
 /// # Safety
@@ -220,6 +254,8 @@ pub trait Observer {
         words: &[u64],
         reaches: &dyn Fn(&mut Group) -> Vec<Reach>,
     ) -> bool;
+    /// Some lanes are about to access elements that are in bounds.
+    unsafe fn places(&mut self, g: &mut Group, places: &Places<'_>) -> Told;
     /// Returns whether the launch's indices prove that each element of a global memory is accessed by one thread only.
     fn is_owned(&self, memory: u32) -> bool;
     /// Returns the bytes that say which cells of such a memory have been written, and their value, if that matters.

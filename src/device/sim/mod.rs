@@ -14,7 +14,7 @@
 #![allow(clippy::needless_range_loop, clippy::needless_borrow, clippy::explicit_counter_loop)]
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::code::Code;
 use self::compile::Compiled;
@@ -113,7 +113,15 @@ impl Device for Simulator {
         self.report.count_regions(&code);
         let names = self.report.names(&kernel.module.kernel.name, &code, sources);
         let tier = Arc::new(Tier::new(names, self.report.clone()));
-        Arc::new(Program { ops, code, isa: self.isa, jit: self.jit, tier, report: self.report.clone() })
+        Arc::new(Program {
+            ops,
+            code,
+            isa: self.isa,
+            jit: self.jit,
+            tier,
+            report: self.report.clone(),
+            doubted: AtomicBool::new(false),
+        })
     }
 
     fn statistics(&self) -> Statistics {
@@ -150,6 +158,8 @@ struct Program {
     jit: Jit,
     tier: Arc<Tier>,
     report: Arc<Report>,
+    /// A launch had to be repeated without rough records of loads.
+    doubted: AtomicBool,
 }
 
 impl Executable for Program {
@@ -165,7 +175,7 @@ impl Executable for Program {
             &extents,
             args,
             control,
-            Manner { workers: control.workers, careful: false, backward: control.backward, coded: true },
+            Manner { workers: control.workers, careful: false, backward: control.backward, coded: true, rough: false },
         )
         .result
     }
@@ -201,12 +211,17 @@ struct Manner {
     backward: bool,
     /// Machine code may run.
     coded: bool,
+    /// It may record loads roughly, as the launch can be repeated.
+    rough: bool,
 }
 
-/// The outcome of a run, and whether it relied on fences and atomics to rule out a race.
+/// The outcome of a run.
 struct Ran {
     result: Result<Output, Box<Fault>>,
+    /// It relied on fences and atomics to rule out a race.
     decided: bool,
+    /// Rough records were in the way of a verdict.
+    doubtful: bool,
 }
 
 impl Program {
@@ -233,7 +248,15 @@ impl Program {
         };
         let watch = checked.then(|| {
             let warnings = control.warnings.clone();
-            sanitizer::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings)
+            sanitizer::Watch::new(
+                code,
+                &geometry,
+                extents,
+                &bindings,
+                workers,
+                (manner.careful, manner.rough),
+                warnings,
+            )
         });
         // The interpreter has one order of updates, whatever the machine and whenever there is machine code.
         let coded = manner.coded && !(control.deterministic && code.regions.iter().any(lane::Region::has_updates));
@@ -252,17 +275,17 @@ impl Program {
             report: &self.report,
         };
         let mut result = sched::run(&launch, extents);
-        let Some(watch) = &launch.watch else { return Ran { result, decided: false } };
+        let Some(watch) = &launch.watch else { return Ran { result, decided: false, doubtful: false } };
         if let Ok(output) = &mut result
             && let Some(fault) = watch.lock_order()
         {
             result = Err(Box::new(Fault { output: std::mem::take(output), ..*fault }));
         }
-        let decided = watch.decided();
+        let (decided, doubtful) = (watch.decided(), watch.is_doubtful());
         if result.is_ok() {
             watch.finish(&launch.bindings, control.larger);
         }
-        Ran { result, decided }
+        Ran { result, decided, doubtful }
     }
 
     fn launch_checked(
@@ -286,9 +309,9 @@ impl Program {
         control: &Control,
     ) -> Result<Output, Box<Fault>> {
         let before = copies(args);
-        let manner = Manner { workers: 1, careful: true, backward: false, coded: false };
+        let manner = Manner { workers: 1, careful: true, backward: false, coded: false, rough: false };
         let first = unheard(control);
-        let Ran { result, decided } = self.run(extents, args, &first, manner);
+        let Ran { result, decided, .. } = self.run(extents, args, &first, manner);
         hear(control, &first, &result);
         let Ok(output) = result else { return result };
         if !decided {
@@ -314,18 +337,28 @@ impl Program {
         control: &Control,
     ) -> Result<Output, Box<Fault>> {
         let workers = sched::machine(control.workers);
-        let manner = Manner { workers, careful: false, backward: false, coded: !self.code.polls };
+        let manner = Manner { workers, careful: false, backward: false, coded: !self.code.polls, rough: false };
         let size = |arg: &mut HostArg<'_>| written(arg).map_or(0, |bytes| bytes.len());
         let kept = if sanitizer::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
         if args.iter_mut().map(size).sum::<usize>() > kept {
             return self.run(extents, args, control, manner).result;
         }
         let before = copies(args);
-        let quiet = unheard(control);
-        let result = self.run(extents, args, &quiet, manner).result;
+        let mut quiet = unheard(control);
+        let rough = !self.doubted.load(Ordering::Relaxed);
+        let mut ran = self.run(extents, args, &quiet, Manner { rough, ..manner });
+        let is_interrupted =
+            |result: &Result<Output, Box<Fault>>| matches!(result, Err(fault) if fault.kind == FaultKind::Interrupted);
+        if ran.doubtful && !is_interrupted(&ran.result) {
+            // It would be so in most launches of the kernel.
+            self.doubted.store(true, Ordering::Relaxed);
+            restore(args, &before);
+            quiet = unheard(control);
+            ran = self.run(extents, args, &quiet, manner);
+        }
+        let result = ran.result;
         let silent = quiet.warnings.lock().is_ok_and(|w| w.is_empty());
-        let interrupted = matches!(&result, Err(fault) if fault.kind == FaultKind::Interrupted);
-        if (result.is_ok() && silent) || interrupted {
+        if (result.is_ok() && silent) || is_interrupted(&result) {
             return result;
         }
         restore(args, &before);
@@ -333,7 +366,7 @@ impl Program {
         let races = matches!(&result, Err(fault) if is_race(fault));
         let few = threads(extents) <= CAREFUL;
         let second = unheard(control);
-        let manner = Manner { workers: 1, careful: races || few, backward: false, coded: false };
+        let manner = Manner { workers: 1, careful: races || few, backward: false, coded: false, rough: false };
         let again = self.run(extents, args, &second, manner).result;
         // Equal values written by both threads of a race may not have been in memory yet when several workers ran.
         let benign = second.warnings.lock().is_ok_and(|w| w.iter().any(is_race));

@@ -9,9 +9,9 @@ use crate::device::sim::events::{
     ReportTouch, ReportWarpsMet, Touch, Traits,
 };
 use crate::device::sim::sanitizer::arithmetic;
-use crate::ir::ends;
 use crate::ir::owner::{self, Owner};
 use crate::ir::visit::each_stmt;
+use crate::ir::{ends, filled};
 use crate::lang::ops::{AtomicOp, BarrierKind};
 use crate::lang::scalar::Scalar;
 
@@ -48,12 +48,13 @@ pub(crate) fn watched(f: &Function) -> Vec<Option<Watched>> {
         StmtKind::Fence(_) => syncs = true,
         _ => {}
     });
-    let of = |((table, own), (_, memory)): ((Watched, Owner), (MemId, &Memory))| {
+    let filled = filled::filled(f);
+    let of = |((table, own), (id, memory)): ((Watched, Owner), (MemId, &Memory))| {
         let mut table = Watched { own, ..table };
         if table.whole {
             table.unit = memory.layout.size.max(1);
         }
-        table.matters(memory.space, syncs).then_some(table)
+        (table.matters(memory.space, syncs) && !filled[id.index()]).then_some(table)
     };
     tables.into_iter().zip(owner::owners(f)).zip(f.memories.iter()).map(of).collect()
 }

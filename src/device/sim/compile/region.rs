@@ -10,9 +10,9 @@ use super::uses::references;
 use super::*;
 use crate::device::sim::enter::Enter;
 use crate::device::sim::events::{Note, Touch};
-use crate::device::sim::lane::Region as LaneRegion;
-use crate::device::sim::lane::build::{Builder, Outside, Support, outside};
+use crate::device::sim::lane::build::{Builder, Outside, Refusal, Support, outside};
 use crate::device::sim::lane::guards::{Guard, Guards};
+use crate::device::sim::lane::{Op as LaneOp, Region as LaneRegion, each_inst_mut};
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::BarrierKind;
 
@@ -33,8 +33,8 @@ pub(crate) struct OpenRegion<'a> {
     together: bool,
 }
 
-/// A region, and the expressions that it takes from outside; or how many statements have LaneIR, up to one that has none.
-type Built<'a> = Result<(Builder<'a>, Vec<ExprId>), usize>;
+/// A region, and the expressions that it takes from outside.
+type Built<'a> = Result<(Builder<'a>, Vec<ExprId>), Refusal>;
 
 /// The least number of instructions that make a region worthwhile.
 const LEAST: u32 = 2;
@@ -75,23 +75,15 @@ impl<'a> Compiler<'a> {
         let refused = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Refused);
         // Where threads wait for one another, checks want to know who left.
         let parts = |label: Label| self.is_observed() && self.meets && self.a.parts(label);
-        let shared = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Shared);
-        let even = |e: ExprId, class: Variance| self.a.exprs[e] <= class;
-        let support = Support {
-            f: self.f,
-            barriers: together,
-            waits: &waits,
-            refused: &refused,
-            shared: &shared,
-            even: &even,
-            parts: &parts,
-        };
+        let support = Support { f: self.f, barriers: together, waits: &waits, refused: &refused, parts: &parts };
+        // Of accesses to these memories the checker hears when they happen, of others before the region runs.
+        let mut told = vec![];
         let mut count = block[start..].iter().take_while(|stmt| support.statement(stmt)).count();
         loop {
             if together && !block[start..start + count].iter().any(has_barrier) {
                 return None;
             }
-            match self.build_region(&block[start..start + count])? {
+            match self.build_region(&block[start..start + count], &told)? {
                 Ok((builder, inputs)) => {
                     self.target();
                     let enter = self.emit_jump(plain::<Enter>(), nothing());
@@ -100,13 +92,14 @@ impl<'a> Compiler<'a> {
                     return Some(OpenRegion { start, end, enter, builder, inputs, notes, regions, together });
                 }
                 // It ends in front of a statement without LaneIR.
-                Err(built) => count = built.min(count - 1),
+                Err(Refusal::Behind(built)) => count = built.min(count - 1),
+                Err(Refusal::Untold(memory)) => told.push(memory),
             }
         }
     }
 
     /// Builds the region of some statements, if it could be worthwhile.
-    fn build_region(&mut self, stmts: &'a [Stmt]) -> Option<Built<'a>> {
+    fn build_region(&mut self, stmts: &'a [Stmt], told: &[MemId]) -> Option<Built<'a>> {
         if weight(stmts) < LEAST {
             return None;
         }
@@ -128,6 +121,7 @@ impl<'a> Compiler<'a> {
         }
         from.uniform = self.uniform_regs();
         from.guards = self.guards.clone();
+        from.told = told.to_vec();
         let builder = Builder::new(self.f, self.a.clone(), from, stmts, self.number);
         Some(builder.map(|builder| (builder, values)))
     }
@@ -234,6 +228,11 @@ impl<'a> Compiler<'a> {
             return None;
         }
         region.reports.iter_mut().for_each(|report| report.note += first as u32);
+        each_inst_mut(&mut region.body, &mut |inst| {
+            if let LaneOp::Touch(_, _, note) = &mut inst.op {
+                *note += first as u32;
+            }
+        });
         Some(region)
     }
 

@@ -213,7 +213,7 @@ fn reader<'a>(load: &Inst, behind: &'a [Node]) -> Option<&'a Inst> {
         if inst.uses().any(|value| value == load.dst) {
             return Some(inst);
         }
-        if matches!(inst.op, Op::Store(..) | Op::Atomic(..) | Op::Call(..) | Op::Warp(..)) {
+        if matches!(inst.op, Op::Store(..) | Op::Atomic(..) | Op::Call(..) | Op::Warp(..) | Op::Touch(..)) {
             return None;
         }
     }
@@ -240,9 +240,9 @@ fn takes_memory(op: Op) -> bool {
 /// Returns whether an instruction's first operand is an address to which nothing is added.
 fn takes_sum(inst: &Inst, rows: bool) -> bool {
     match inst.op {
-        Op::LoadScalar(_) | Op::Load(_, Form::One) => true,
+        Op::LoadScalar(_) | Op::Load(_, Form::One) | Op::Touch(_, Form::One, _) => true,
         // Batches of whole rows begin at x = 0.
-        Op::Load(_, Form::Row) | Op::Store(_, Form::Row) => rows,
+        Op::Load(_, Form::Row) | Op::Store(_, Form::Row) | Op::Touch(_, Form::Row, _) => rows,
         _ => false,
     }
 }

@@ -43,11 +43,19 @@ pub(crate) const SAVED_GPRS: i32 = 320;
 pub(crate) const SAVED_MASKS: i32 = 448;
 /// The address of elements that are stored one after the other.
 pub(crate) const ADDRESS: i32 = 512;
+/// A function that tells the checker what lanes are about to access; its argument is that of the other one.
+pub(crate) const TOUCH: i32 = 520;
+/// By memory of the region: not 0 once the checker need not hear of more loads. And what that function returns, where it is not that: 0,
+/// or that the code has to leave.
+pub(crate) const SETTLED: i32 = 528;
+pub(crate) const SETTLED_WORDS: i32 = 12;
+pub(crate) const LEAVE: i32 = 2;
 /// Of an atomic: its values, its offsets, and what it finds (of a compare-exchange, before that: what it expects).
 pub(crate) const VALUES: i32 = 576;
 pub(crate) const OFFSETS: i32 = 640;
 pub(crate) const FOUND: i32 = 704;
-/// Of an operation of warps: the lanes of a batch, which become those of the result, and the lanes that a shuffle asks for.
+/// Of an operation of warps: the lanes of a batch, which become those of the result, and the lanes that a shuffle asks for. Of accesses
+/// that the checker hears of: byte offsets of the lanes of a batch, and the address of each vector.
 pub(crate) const WARP: i32 = 768;
 pub(crate) const ASKED: i32 = 1024;
 pub(crate) const SAVED_VECTORS: i32 = 1280;

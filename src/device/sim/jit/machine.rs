@@ -15,7 +15,7 @@ use super::exec::Exec;
 use super::frame::{self, Layout};
 use crate::device::sim::code::{Code, MemoryKind};
 use crate::device::sim::geometry::Geometry;
-use crate::device::sim::group::{CHUNK, Group, Line, Reach, Slot, WARP};
+use crate::device::sim::group::{Apart, CHUNK, Group, Line, Places, Reach, Slot, Told, WARP};
 use crate::device::sim::isa::Isa;
 use crate::device::sim::lane::{
     Input, REPORT_WORDS, Region, Report, Written, copies, displace, induct, live, phases, verify, whole,
@@ -150,6 +150,8 @@ pub(crate) struct Machine {
     whole: Option<[u32; 3]>,
     /// It has loops, whose iterations are counted where they are limited.
     repeats: bool,
+    /// The checker hears of accesses when they happen.
+    tells: bool,
     /// It has operations of warps, in batches of whole rows or of parts of one.
     warps: Option<bool>,
 }
@@ -224,6 +226,7 @@ pub(super) fn compile(
         words: layout.words,
         exits,
         repeats: region.repeats(),
+        tells: region.tells(),
         warps: region.has_warps().then_some(shape.rows),
         column: if region.has_own() { division.column } else { 0 },
         writes: region.writes.clone(),
@@ -373,6 +376,37 @@ extern "sysv64" fn report(entry: *const Entry<'_>) -> u32 {
     }
 }
 
+/// Tells the checker what the lanes whose bits are set are about to access, as a note of the code describes it. `lane` is four times the
+/// number of the batch's first lane, `step` the bytes from each lane's element to the next, or -1 if lanes have offsets. Returns 0 if
+/// there is nothing to report, 1 if there is nothing to report of more loads either, and else [`frame::LEAVE`].
+extern "sysv64" fn touch(entry: *const Entry<'_>, active: u64, lane: u64, note: u32, step: i32) -> u32 {
+    // SAFETY: the entry and its group outlive the call of the code, during which nothing else uses the group; the frame owns the observer
+    // for as long as the group runs. R9: the elements of the active lanes have been checked; the code has put their addresses, and
+    // offsets if there are some, into the frame. Notes are the code's (C11).
+    unsafe {
+        let Entry { group, machine, frame, .. } = &*entry;
+        let group = &mut **group;
+        let Some(mut observer) = group.observer else { return frame::LEAVE as u32 };
+        let apart = match step {
+            0.. => Apart::Step(step as usize),
+            _ => Apart::Lanes(&*frame.0.add(frame::WARP as usize).cast::<[i32; 64]>()),
+        };
+        let places = Places {
+            note,
+            lane: lane as usize / 4,
+            active,
+            width: machine.shape.width,
+            bases: frame.0.add(frame::ASKED as usize).cast::<[*mut u8; MOST]>().read(),
+            apart,
+        };
+        match observer.as_mut().places(group, &places) {
+            Told::Clean => 0,
+            Told::Settled => 1,
+            Told::Doubtful => frame::LEAVE as u32,
+        }
+    }
+}
+
 impl Machine {
     /// Returns whether the code is for the group as it is now.
     pub fn takes(&self, g: &Group) -> bool {
@@ -405,6 +439,7 @@ impl Machine {
             frame.put(frame::POLL, poll as *const () as u64);
             frame.put(frame::POLL_ARG, g.stop as u64);
             frame.put(frame::REPORT, report as *const () as u64);
+            frame.put(frame::TOUCH, touch as *const () as u64);
             // SAFETY: C11: the caller's region is the one of the group's code that this was compiled from.
             unsafe { self.inputs(g, &self.fixed, frame) };
         }
@@ -458,6 +493,9 @@ impl Machine {
         frame.put(frame::NX, g.shape[0] as u64);
         frame.put(frame::NY, g.shape[1] as u64);
         frame.put(frame::TICKS, TICKS);
+        if self.tells {
+            (0..frame::SETTLED_WORDS / 2).for_each(|word| frame.put(frame::SETTLED + 8 * word, 0));
+        }
         let entry = Entry { group: g, machine: self, region, frame };
         frame.put(frame::REPORT_ARG, &raw const entry as u64);
         // SAFETY: the code is a complete function of this type, emitted from valid LaneIR: by R1, R2 and R7 it reads what the frame

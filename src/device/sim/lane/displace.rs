@@ -8,13 +8,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::copies::{Numbered, number};
 use super::*;
 
-/// Returns the values that are only used as addresses of loads and stores, but not of columns of local arrays.
+/// Returns the values that are only used as addresses of loads, stores and touches, but not of columns of local arrays.
 pub(crate) fn addresses(region: &Region, numbered: &Numbered) -> FxHashSet<Value> {
     let mut counts: FxHashMap<Value, usize> = FxHashMap::default();
     let mut note = |inst: &Inst| {
         let plain = |form: Form| form.columns().is_none();
         if matches!(inst.op, Op::LoadScalar(_))
-            || matches!(inst.op, Op::Load(_, form) | Op::Store(_, form) if plain(form))
+            || matches!(inst.op, Op::Load(_, form) | Op::Store(_, form) | Op::Touch(_, form, _) if plain(form))
         {
             *counts.entry(inst.args[0]).or_default() += 1;
         }

@@ -398,6 +398,10 @@ pub(crate) enum Op {
     Word(u32),
     /// In the setup, behind all words and checks: the checker hears of the reported accesses; leaves if it might have to report one.
     Report,
+    /// The checker hears of what the active lanes are about to access: leaves if it might have to report it. Address and offsets are those
+    /// of an access with elements of this kind; the last number is that of the access in [`Region::touches`], and in a compiled kernel
+    /// that of its note.
+    Touch(Cell, Form, u32),
     // Barriers
     /// All threads of the block have done what is in front of it before one goes on.
     Barrier,
@@ -472,6 +476,7 @@ impl Inst {
                 | Op::LeaveAny
                 | Op::LeaveZero
                 | Op::Report
+                | Op::Touch(..)
                 | Op::Warp(..)
         )
     }
@@ -518,6 +523,17 @@ pub(crate) fn each_inst<'a>(nodes: &'a [Node], f: &mut impl FnMut(&'a Inst)) {
         match node {
             Node::Inst(inst) => f(inst),
             Node::Block(_, body) | Node::Loop(body) | Node::Each(body) => each_inst(body, f),
+            Node::Branch(..) => {}
+        }
+    }
+}
+
+/// Visits all instructions in order, to change them.
+pub(crate) fn each_inst_mut(nodes: &mut [Node], f: &mut impl FnMut(&mut Inst)) {
+    for node in nodes {
+        match node {
+            Node::Inst(inst) => f(inst),
+            Node::Block(_, body) | Node::Loop(body) | Node::Each(body) => each_inst_mut(body, f),
             Node::Branch(..) => {}
         }
     }
@@ -680,6 +696,14 @@ impl Region {
         self.accesses.iter().find(listed).map(|access| access.memory)
     }
 
+    /// Returns the place among the region's memories of the one that a [`Op::Touch`] is for, if the region only loads from it.
+    pub fn only_loaded_by(&self, touch: &Inst) -> Option<i32> {
+        let [address, offsets, _] = touch.args;
+        let access = self.accesses.iter().find(|access| (access.address, access.offsets) == (address, offsets))?;
+        let at = self.memories.iter().position(|m| m.memory == access.memory && !m.stores && !m.updates)?;
+        Some(at as i32)
+    }
+
     /// Returns whether stores of a region that leaves have to be logged so that they can be undone.
     pub fn reloads(&self) -> bool {
         self.memories.iter().any(Touched::is_reloaded)
@@ -713,6 +737,13 @@ impl Region {
     /// Returns what a value is in the names of the region before it was divided into phases.
     pub fn origin(&self, value: Value) -> Value {
         self.origins.get(&value).copied().unwrap_or(value)
+    }
+
+    /// Returns whether the checker hears of accesses when they happen.
+    pub fn tells(&self) -> bool {
+        let mut tells = false;
+        each_inst(&self.body, &mut |inst| tells |= matches!(inst.op, Op::Touch(..)));
+        tells
     }
 
     /// Returns whether it has loops.

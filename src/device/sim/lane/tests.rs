@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::build::{Builder, Outside, Support, outside};
+use super::build::{Builder, Outside, Refusal, Support, outside};
 use super::guards::{Guard, Guards};
 use super::text::parse;
 use super::verify::verify;
@@ -68,22 +68,23 @@ fn checks(f: &Function) -> Guards {
 
 fn guarded(f: &Function, guards: Guards) -> Option<Region> {
     let no = |_| false;
-    let support = Support {
-        f,
-        barriers: false,
-        waits: &|_| false,
-        refused: &no,
-        shared: &no,
-        even: &|_, _| true,
-        parts: &|_| false,
-    };
+    let support = Support { f, barriers: false, waits: &|_| false, refused: &no, parts: &|_| false };
     assert!(f.body.iter().all(|stmt| support.statement(stmt)), "a region may contain it");
     let variances = analyze(f);
     let (values, registers) = registers(f);
     let uniform = vec![true; registers.len()];
-    let (locals, guards) = (FxHashMap::default(), guards.into());
-    let outside = Outside { values, locals, uniform: uniform.clone(), guards };
-    Builder::new(f, Rc::new(variances), outside, &f.body, 0).ok()?.finish(&[], &[], &|_| true, uniform)
+    let (locals, guards): (FxHashMap<_, _>, Rc<Guards>) = (FxHashMap::default(), guards.into());
+    let (variances, mut told) = (Rc::new(variances), vec![]);
+    let builder = loop {
+        let (values, locals, guards) = (FxHashMap::clone(&values), FxHashMap::clone(&locals), Rc::clone(&guards));
+        let outside = Outside { values, locals, uniform: uniform.clone(), guards, told: told.clone() };
+        match Builder::new(f, variances.clone(), outside, &f.body, 0) {
+            Ok(builder) => break builder,
+            Err(Refusal::Behind(_)) => return None,
+            Err(Refusal::Untold(memory)) => told.push(memory),
+        }
+    };
+    builder.finish(&[], &[], &|_| true, uniform)
 }
 
 fn region_of(text: &str) -> Region {

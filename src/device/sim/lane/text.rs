@@ -265,6 +265,7 @@ impl Display for Op {
             Op::Word(number) => write!(out, "word({number})"),
             Op::Keep(kept) => write!(out, "keep {kept}"),
             Op::Kept(kept) => write!(out, "kept {kept}"),
+            Op::Touch(cell, form, note) => write!(out, "touch.{}.{form}({note})", name(&CELLS, cell)),
             Op::CheckRow(c) => write!(out, "check_row({c})"),
             plain => out.write_str(name(&PLAIN, plain)),
         }

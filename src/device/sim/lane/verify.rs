@@ -7,10 +7,10 @@
 //! - **R2 types**: each operation has the operands and the result of its signature: 8-byte elements in `v64` and `i64`, others in
 //!   `v32` and `i32`. Scalars are integers. A float remainder, a wide vector quotient, an atomic `and` of floats and the like do not
 //!   exist.
-//! - **R3 masks**: loads, stores, atomics and operations of warps (but loads of one element for all lanes), `check_row`, `check_lanes`,
-//!   `leave_any`, `any` and `store_reg` have a mask; `check_one`, comparisons, operations and moves of vectors and moves of masks may
-//!   have one, nothing else has. Masks are masks. In a region for whole groups, what has no mask is for all lanes; `any`, atomics and
-//!   operations of warps have one.
+//! - **R3 masks**: loads, stores, atomics, operations of warps and `touch` (but loads of one element for all lanes), `check_row`,
+//!   `check_lanes`, `leave_any`, `any` and `store_reg` have a mask; `check_one`, comparisons, operations and moves of vectors and moves of masks may
+//!   have one, nothing else has. Masks are masks. In a region for whole groups, what has no mask is for all lanes; `any`, atomics,
+//!   operations of warps and `touch` have one.
 //! - **R4 setup**: the setup only has pure operations on its own values (the body's are not defined yet), without division of
 //!   vectors of integers, and `check_range`, which is nowhere else.
 //! - **R5 single**: a value that is not mutable has one definition. A vector operation or move under a mask defines a mutable value.
@@ -19,7 +19,7 @@
 //!   a compare-exchange what it expects.)
 //! - **R8 coordinates**: scalars and vectors that depend on where a vector starts in its row, or on the row, are marked. Control,
 //!   outputs and divisors do not depend on it.
-//! - **R9 checked**: on every path to a load, store or atomic there are, in front of it, all checks that its [`Access`] lists, each for at
+//! - **R9 checked**: on every path to a load, store, atomic or `touch` there are, in front of it, all checks that its [`Access`] lists, each for at
 //!   least the lanes of its mask, and the operands of these checks have not changed since. An access lists a check per axis, or
 //!   several where a check of the first and of the last iteration stands for those of a loop. A check is not needed where the
 //!   definitions of its operands say that it passes ([`super::bounds`]).
@@ -264,6 +264,9 @@ fn signature(op: Op, [a, b, _]: [Option<Ty>; 3], dst: Option<Ty>) -> Signature {
         Op::Report | Op::Barrier => Of(vec![], None),
         Op::Keep(_) => Of(vec![a.unwrap_or(I32)], None),
         Op::Kept(_) => Of(vec![], Some(dst.unwrap_or(I32))),
+        Op::Touch(_, form, _) if form.columns().is_some() => Wrong("a touch of a local array"),
+        Op::Touch(_, form, _) if form.has_offsets() => Of(vec![I64, V32], None),
+        Op::Touch(..) => Of(vec![I64], None),
     }
 }
 
@@ -318,8 +321,10 @@ fn masks(region: &Region, inst: &Inst) -> Result<(), String> {
         Op::Load(_, Form::One) | Op::CheckOne | Op::LeaveAny => may = true,
         Op::Load(..) | Op::Store(..) | Op::StoreReg => needs = true,
         Op::CheckRow(_) | Op::CheckLanes => needs = true,
-        Op::Any | Op::Atomic(..) | Op::Warp(..) if inst.mask == Value::NONE => return Err("no mask".into()),
-        Op::Any | Op::Atomic(..) | Op::Warp(..) => may = true,
+        Op::Any | Op::Atomic(..) | Op::Warp(..) | Op::Touch(..) if inst.mask == Value::NONE => {
+            return Err("no mask".into());
+        }
+        Op::Any | Op::Atomic(..) | Op::Warp(..) | Op::Touch(..) => may = true,
         Op::Move => may = !region.ty(inst.dst).is_scalar(),
         Op::Vector(..) | Op::Compare(..) => may = true,
         _ => {}
@@ -655,18 +660,19 @@ impl Walk<'_> {
     fn access(&self, inst: &Inst, state: &mut State) -> Result<(), (&'static str, String)> {
         let (offsets, form) = match inst.op {
             Op::LoadScalar(_) => (Value::NONE, Form::One),
-            Op::Load(_, form) => (inst.args[1], form),
+            Op::Load(_, form) | Op::Touch(_, form, _) => (inst.args[1], form),
             Op::Store(_, form) => (inst.args[2], form),
             Op::Atomic(..) => (inst.args[1], Form::Lanes),
             _ => return Ok(()),
         };
-        let atomic = matches!(inst.op, Op::Atomic(..));
+        let (atomic, touch) = (matches!(inst.op, Op::Atomic(..)), matches!(inst.op, Op::Touch(..)));
         let (store, columns) = (atomic || matches!(inst.op, Op::Store(..)), form.columns());
         let mut missing = ("R9 checked", format!("no access has the address {}", inst.args[0]));
         let same = |a: &&Access| (a.address, a.offsets, a.columns) == (inst.args[0], offsets, columns.unwrap_or(0));
         for access in self.region.accesses.iter().filter(same) {
             let number = access.memory.index();
-            let listed = |m: &&Touched| m.memory == access.memory && if store { m.stores } else { m.loads };
+            let of_kind = |m: &Touched| if store { m.stores } else { m.loads || touch };
+            let listed = |m: &&Touched| m.memory == access.memory && of_kind(m);
             let Some(memory) = self.region.memories.iter().find(listed) else {
                 missing = ("R9 checked", format!("memory {number} is not listed for it"));
                 continue;

@@ -44,17 +44,6 @@ fn retain(nodes: &mut Vec<Node>, keep: &impl Fn(&Node) -> bool) {
     }
 }
 
-/// Calls `f` with all instructions, in order.
-fn each_mut(nodes: &mut [Node], f: &mut impl FnMut(&mut Inst)) {
-    for node in nodes {
-        match node {
-            Node::Inst(inst) => f(inst),
-            Node::Block(_, inner) | Node::Loop(inner) | Node::Each(inner) => each_mut(inner, f),
-            Node::Branch(..) => {}
-        }
-    }
-}
-
 /// Coordinates along axes with one element, those of vectors that are whole rows, and the first and last ones of active lanes are
 /// constants.
 fn coordinates(region: &mut Region, extents: [u32; 3], rows: bool) {
@@ -92,7 +81,7 @@ fn arithmetic(region: &mut Region) {
     }
     setup.retain(|inst| inst.dst == Value::NONE || !fold.names.contains_key(&inst.dst));
     fold.found.clear();
-    each_mut(body, &mut |inst| fold.inst(inst));
+    each_inst_mut(body, &mut |inst| fold.inst(inst));
     let Fold { names, found, .. } = fold;
     let is_found = |inst: &Inst| inst.dst != Value::NONE && found.iter().any(|constant| constant.dst == inst.dst);
     retain(

@@ -116,6 +116,9 @@ impl<'a> Checker<'a> {
 impl Drop for Checker<'_> {
     fn drop(&mut self) {
         self.watch.globals.last.fetch_max(self.global.time, std::sync::atomic::Ordering::Relaxed);
+        if self.quick.iter().any(|quick| quick.doubtful) {
+            self.watch.doubtful.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 }
 

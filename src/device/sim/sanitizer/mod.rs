@@ -44,6 +44,7 @@ mod local;
 mod locks;
 mod order;
 mod pattern;
+mod places;
 mod plan;
 mod quick;
 mod race;
@@ -66,7 +67,7 @@ use super::code::{Code, MaskId, MemoryKind, WaitDef, Watched};
 use super::events::{Note, Observer};
 use super::fault::stop_at;
 use super::geometry::Geometry;
-use super::group::{Group, Reach};
+use super::group::{Group, Places, Reach, Told};
 use super::memory::Run;
 use crate::device::{Extents, FaultKind};
 use crate::ir::def::Scope;
@@ -175,6 +176,11 @@ impl Observer for Checker<'_> {
     ) -> bool {
         // SAFETY: C4, C11: the notes are those of a region of the code, and not of local arrays, which regions do not report.
         unsafe { self.reached(g, region, words, reaches) }
+    }
+
+    unsafe fn places(&mut self, g: &mut Group, places: &Places<'_>) -> Told {
+        // SAFETY: C4, C11: the note is one of the code's, and not of local arrays; the elements of the active lanes are inside.
+        unsafe { self.touched_at(g, places) }
     }
 
     fn is_owned(&self, memory: u32) -> bool {

@@ -5,6 +5,10 @@
 //! comparison of patterns replaces those of all elements, and no word is written: at the barrier the log is dropped, except for
 //! which elements have been written. When that does not suffice, the patterns are **written out** to shadow words, as if these
 //! had been used all along, and words are used until the next barrier.
+//!
+//! Loads of machine code may be kept **roughly**, in a run that can be repeated: some lanes load some elements, where all of these have
+//! been written and nothing since the barrier could conflict with any such load. Mostly the next barrier comes before something could.
+//! If it does not, words cannot tell, and the launch is repeated without rough records.
 
 use super::event::{row_at, update_cell};
 use super::pattern::Pattern;
@@ -31,6 +35,8 @@ enum What {
     Pattern(Pattern),
     /// A range of [`Quick::cells`]: the element of each lane, from lane 0 on.
     Cells(usize, usize),
+    /// Some lanes access some elements.
+    Any,
 }
 
 /// The element of an inactive lane.
@@ -52,6 +58,8 @@ pub(super) struct Quick {
     known: Known,
     /// Some elements that are known to be written are not marked in the words.
     behind: bool,
+    /// Words lack accesses that were kept roughly: what they say is no verdict.
+    pub doubtful: bool,
 }
 
 /// The access that is to be kept.
@@ -137,7 +145,7 @@ impl Quick {
         }
         let races = |e: &Entry| match &e.what {
             What::Pattern(p) => !p.agrees(pattern),
-            What::Cells(..) => true,
+            What::Cells(..) | What::Any => true,
         };
         !self.log.iter().any(|e| e.meets(touch, hull) && races(e))
     }
@@ -182,6 +190,22 @@ impl Quick {
         self.push(deed, hull, What::Cells(from, to))
     }
 
+    /// Returns whether loads by any lanes of any of `len` elements are correct.
+    #[inline]
+    pub fn bears_any(&self, len: usize) -> bool {
+        let hull = (0, len as isize - 1);
+        len > 0 && self.known.covers(hull) && !self.log.iter().any(|e| e.meets(Touch::Load, hull))
+    }
+
+    /// Keeps such loads roughly.
+    #[inline]
+    pub fn keep_any(&mut self, deed: &Deed, len: usize) {
+        if !self.log.iter().any(|e| matches!(e.what, What::Any)) {
+            let (own, modest) = (deed.own, deed.modest);
+            self.log.push(Entry { touch: Touch::Load, own, modest, what: What::Any, hull: (0, len as isize - 1) });
+        }
+    }
+
     fn push(&mut self, deed: &Deed, hull: (isize, isize), what: What) -> bool {
         if self.log.len() < MOST || matches!(what, What::Cells(..)) {
             self.log.push(Entry { touch: deed.touch, own: deed.own, modest: deed.modest, what, hull });
@@ -219,6 +243,7 @@ impl Quick {
                 let now = Now { own: entry.own, modest: entry.modest, born: 0, ..*now };
                 match &entry.what {
                     What::Pattern(pattern) => replay(planes, &now, entry.touch, pattern, isa, warps),
+                    What::Any => self.doubtful = true,
                     What::Cells(from, to) => {
                         replay_cells(planes, &now, entry.touch, &self.cells[*from..*to], warps);
                     }

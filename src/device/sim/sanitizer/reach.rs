@@ -17,7 +17,7 @@ use crate::device::sim::group::{Group, Reach};
 
 impl Checker<'_> {
     /// Checks and records the accesses of a region that `words` stand for, and `reaches` returns; returns false if one of them might
-    /// be wrong. Of those to shared arrays none has been recorded then.
+    /// be wrong; some of them may have been recorded then.
     ///
     /// # Safety
     /// The notes are of the group's code, not of local arrays.
@@ -80,23 +80,23 @@ impl Checker<'_> {
 
     /// Checks and records the accesses of a plan.
     unsafe fn follow(&mut self, g: &mut Group, plan: &Plan) -> bool {
-        if !plan.agrees {
-            return false;
-        }
         let (now, born) = (self.shared.now(0), self.shared.born);
         let quick = &mut self.quick;
         // Mostly they are the first ones since the last barrier, to elements that have been written before it.
-        let simple = plan.parts.iter().all(|(memory, part)| {
-            let quick = &mut quick[*memory];
-            quick.is_open(&now, born) && quick.takes(part)
-        });
+        let simple = plan.agrees
+            && plan.parts.iter().all(|(memory, part)| {
+                let quick = &mut quick[*memory];
+                quick.is_open(&now, born) && quick.takes(part)
+            });
         let fits = |step: &Step| {
             let Some(memory) = step.shared else { return true };
             let quick = &mut quick[memory];
             quick.is_open(&now, born) && quick.agrees(step.touch, &step.pattern, step.hull, step.written)
         };
-        if !simple && !plan.steps.iter().all(fits) {
-            return false;
+        if !simple && !(plan.agrees && plan.steps.iter().all(fits)) {
+            // Words tell what patterns do not.
+            // SAFETY: the caller's notes.
+            return plan.steps.iter().all(|step| unsafe { self.compare(g, step) });
         }
         // Words may hold conflicting accesses of other blocks.
         // SAFETY: the caller's notes.
@@ -110,6 +110,21 @@ impl Checker<'_> {
         }
         // SAFETY: the caller's notes.
         plan.steps.iter().filter(|step| step.shared.is_some()).all(|step| unsafe { self.record(g, step) })
+    }
+
+    /// Checks and records an access of a plan by words, unless its pattern suffices; returns false if it may be wrong.
+    unsafe fn compare(&mut self, g: &Group, step: &Step) -> bool {
+        let code = self.code;
+        // SAFETY: the caller's notes; patterns are in bounds.
+        unsafe {
+            let Some(event) = self.event(g, &code.notes[step.note as usize]) else { return true };
+            let inside = step.hull.1 < event.planes.len as isize;
+            let clean = inside && self.noted_as(&event, &step.pattern);
+            if clean && !event.global && step.touch == Touch::Store {
+                self.quick[event.access.memory as usize].learn(&step.pattern);
+            }
+            clean
+        }
     }
 
     /// Records an access of a plan; returns false if it may be wrong.

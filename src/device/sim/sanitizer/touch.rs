@@ -240,7 +240,7 @@ impl<'a> Checker<'a> {
 
     /// Checks one cell; returns false if a rule is violated.
     #[inline(always)]
-    unsafe fn cell(&self, e: &Event<'_>, cell: usize, lane: usize, spread: usize) -> bool {
+    pub(super) unsafe fn cell(&self, e: &Event<'_>, cell: usize, lane: usize, spread: usize) -> bool {
         if cell >= e.planes.len {
             return true;
         }
@@ -287,7 +287,7 @@ impl<'a> Checker<'a> {
 
     /// Checks a row under the locks of its pages.
     #[inline(always)]
-    unsafe fn row(&self, e: &Event<'_>, mut row: Row, cell: usize, f: impl Fn(&Row) -> bool) -> bool {
+    pub(super) unsafe fn row(&self, e: &Event<'_>, mut row: Row, cell: usize, f: impl Fn(&Row) -> bool) -> bool {
         let at = |row: &mut Row, cell: usize| row_at(row, &e.planes, cell);
         let last = cell as isize + row.step * (row.count as isize - 1);
         if last < 0 || (last as usize).max(cell) >= e.planes.len {

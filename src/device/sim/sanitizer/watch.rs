@@ -1,6 +1,6 @@
 //! Checker state that the workers of one launch share.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::exact::Exact;
@@ -21,6 +21,10 @@ pub(crate) struct Watch<'a> {
     pub(super) exact: Option<Mutex<Exact>>,
     /// Counts changes that blocks made for which others may wait.
     pub(super) changes: AtomicU64,
+    /// Loads may be recorded [roughly](super::quick), as the launch can be repeated.
+    pub(super) rough: bool,
+    /// Rough records have been in the way of a verdict.
+    pub(super) doubtful: AtomicBool,
     code: &'a Code,
     geometry: &'a Geometry,
     extents: &'a Extents,
@@ -52,18 +56,25 @@ impl<'a> Watch<'a> {
         extents: &'a Extents,
         bindings: &[Binding],
         workers: usize,
-        careful: bool,
+        (careful, rough): (bool, bool),
         warnings: Arc<Mutex<Vec<Fault>>>,
     ) -> Self {
         Watch {
             globals: Globals::new(code, geometry, bindings, workers, !careful),
             exact: careful.then(|| Mutex::new(Exact::new(code, geometry, bindings))),
             changes: AtomicU64::new(0),
+            rough,
+            doubtful: AtomicBool::new(false),
             code,
             geometry,
             extents,
             warnings,
         }
+    }
+
+    /// Returns whether the launch has to be repeated without rough records: what it found is no verdict.
+    pub fn is_doubtful(&self) -> bool {
+        self.doubtful.load(Ordering::Relaxed)
     }
 
     /// Returns whether each element of a global memory is accessed by one thread only.

@@ -82,7 +82,7 @@ impl Emit<'_> {
     }
 
     /// Returns the element at an address. Overwrites `rax` and `rcx`.
-    fn at(&mut self, address: Value, copy: usize) -> Mem {
+    pub(super) fn at(&mut self, address: Value, copy: usize) -> Mem {
         let (address, constant) = self.allocation.folds.root(address);
         let Some(Sum { base, index, scale }) = self.allocation.folds.sum(address) else {
             return Mem::at(self.gpr(address, copy, Gpr::RAX), constant);
@@ -103,7 +103,7 @@ impl Emit<'_> {
     }
 
     /// Returns the address of a vector's elements in a row. Overwrites `rax` and `rcx`.
-    fn row(&mut self, address: Value, cell: Cell, copy: usize) -> Mem {
+    pub(super) fn row(&mut self, address: Value, cell: Cell, copy: usize) -> Mem {
         if self.shape.rows {
             return self.at(address, copy);
         }

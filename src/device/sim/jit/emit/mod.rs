@@ -241,6 +241,7 @@ impl Emit<'_> {
             Op::Barrier => {}
             Op::Keep(kept) => self.keep(kept, inst.args[0]),
             Op::Kept(kept) => self.kept(kept, inst.dst),
+            Op::Touch(cell, form, note) => self.touch((cell, form, note), inst),
             Op::Move => match self.region.ty(inst.dst) {
                 Ty::I32 | Ty::I64 => self.scalar_inst(inst),
                 Ty::V32 | Ty::V64 => self.vector_inst(inst),

@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use super::*;
-use crate::device::sim::jit::frame::{POLL, POLL_ARG, REPORT, REPORT_ARG, RETURN, TICKS};
-use crate::device::sim::lane::{Elem, Rel};
+use crate::device::sim::jit::frame::{
+    ASKED, LEAVE, POLL, POLL_ARG, REPORT, REPORT_ARG, RETURN, SETTLED, SETTLED_WORDS, TICKS, TOUCH, WARP,
+};
+use crate::device::sim::lane::{Cell, Elem, Form, Rel};
 
 impl Emit<'_> {
     /// Jumps out of line on a condition; returns the label to bind where the code goes on.
@@ -83,11 +85,67 @@ impl Emit<'_> {
         self.save(&live);
         self.asm.mov(Size::S64, Gpr::RDI, Self::slot(REPORT_ARG));
         self.asm.mov(Size::S64, Gpr::RAX, Self::slot(REPORT));
+        self.asm.vzeroupper();
         self.asm.call(Gpr::RAX);
         self.asm.test(Size::S32, Gpr::RAX, Gpr::RAX);
         self.asm.jcc(Cond::Ne, self.leave);
         self.restore(&live);
         self.leave_if_forced();
+    }
+
+    /// Tells the checker what the active lanes are about to access; leaves if it might have to report it.
+    pub(super) fn touch(&mut self, (cell, form, note): (Cell, Form, u32), inst: &Inst) {
+        self.leave_if_forced();
+        let (none, over) = (self.asm.label(), self.asm.label());
+        let settled =
+            self.region.only_loaded_by(inst).filter(|&at| at < SETTLED_WORDS).map(|at| Self::slot(SETTLED + 4 * at));
+        if let Some(settled) = settled {
+            self.asm.alu_mem(Alu::Cmp, Size::S32, settled, 0);
+            self.asm.jcc(Cond::Ne, over);
+        }
+        for copy in 0..self.shape.vectors {
+            let to = match form {
+                Form::Row => self.row(inst.args[0], cell, copy),
+                Form::One => self.at(inst.args[0], copy),
+                _ => {
+                    let (address, constant) = self.allocation.folds.root(inst.args[0]);
+                    Mem::at(self.gpr(address, copy, Gpr::RAX), constant)
+                }
+            };
+            self.asm.lea(Size::S64, Gpr::RAX, to);
+            self.asm.store(Size::S64, Self::slot(ASKED + 8 * copy as i32), Gpr::RAX);
+        }
+        let live = self.live();
+        self.save(&live);
+        if form.has_offsets() {
+            self.lanes_to_frame(inst.args[1], WARP);
+        }
+        // All registers that values can have are saved or in use by now.
+        self.bits_of_batch(inst.mask, Gpr::RSI);
+        self.asm.test(Size::S64, Gpr::RSI, Gpr::RSI);
+        self.asm.jcc(Cond::E, none);
+        self.asm.mov(Size::S64, Gpr::RDI, Self::slot(REPORT_ARG));
+        self.asm.mov(Size::S64, Gpr::RDX, LANE);
+        self.asm.mov_imm64(Gpr::RCX, note.into());
+        // Bytes from each lane's element to the next; those with offsets of their own have none.
+        let step = match form {
+            Form::Row => cell.size(),
+            Form::One => 0,
+            _ => -1,
+        };
+        self.asm.mov(Size::S32, Gpr::R8, step);
+        self.asm.mov(Size::S64, Gpr::RAX, Self::slot(TOUCH));
+        // Functions that are not for vectors are slow while registers are in use as whole ones.
+        self.asm.vzeroupper();
+        self.asm.call(Gpr::RAX);
+        self.asm.alu(Alu::Cmp, Size::S32, Gpr::RAX, LEAVE);
+        self.asm.jcc(Cond::E, self.leave);
+        if let Some(settled) = settled {
+            self.asm.store(Size::S32, settled, Gpr::RAX);
+        }
+        self.asm.bind(none);
+        self.restore(&live);
+        self.asm.bind(over);
     }
 
     /// Calls the poll with all registers saved, and returns to where it was needed.

@@ -46,7 +46,7 @@ impl Emit<'_> {
         Self::slot(at + (copy * self.shape.width) as i32 * size)
     }
 
-    fn lanes_to_frame(&mut self, value: Value, at: i32) {
+    pub(super) fn lanes_to_frame(&mut self, value: Value, at: i32) {
         let ty = self.ty(value);
         for copy in 0..self.shape.vectors {
             let x = self.vector(value, copy, V[0]);
@@ -75,7 +75,7 @@ impl Emit<'_> {
     }
 
     /// Puts the bits of a mask's lanes, of all vectors, into a register. Overwrites `rax`.
-    fn bits_of_batch(&mut self, mask: Value, to: Gpr) {
+    pub(super) fn bits_of_batch(&mut self, mask: Value, to: Gpr) {
         self.asm.alu(Alu::Xor, Size::S32, to, to);
         for copy in (0..self.shape.vectors).rev() {
             let mask = self.mask(mask, copy, K7);

@@ -38,7 +38,7 @@ fn note(checks: &mut Vec<Check>, check: Check) {
 /// What an access touches of an element.
 pub(super) struct Leaf {
     pub scalar: Scalar,
-    cell: Cell,
+    pub cell: Cell,
     /// Components.
     pub count: u8,
     /// Bytes (of local arrays: columns) in front of it, and from one component to the next.

@@ -7,6 +7,7 @@
 use super::access::{Leaf, View};
 use super::*;
 use crate::device::sim::lane::guards::Guard;
+use crate::device::sim::note::Touch;
 use crate::ir::def::{Place, Space};
 use crate::lang::ops::AtomicOp;
 
@@ -34,6 +35,8 @@ impl Builder<'_> {
         let value = self.operand(value)?.into_iter().next()?;
         let value = self.vector(&value, scalar);
         let (indices, mut checks) = self.indices(place)?;
+        let look = compare == Some(update.value);
+        self.guard_update(place, &indices, &mut checks, if look { Touch::Look } else { Touch::Atomic })?;
         // Elements have more than one byte, so that the form has offsets also where they follow one another.
         let view = View::of(place.memory);
         let mut target = self.target(place.memory, view, &indices, offset, Cell::U8, &mut checks)?;
@@ -69,8 +72,10 @@ impl Builder<'_> {
         let guard = self.guards.memories.get(memory.index()).copied().unwrap_or_default();
         let sums = matches!(op, AtomicOp::Add | AtomicOp::Sub);
         let touched = self.region.memories.iter().find(|m| m.memory == memory);
-        // What `--check` records of atomics, and sums that overflow, are the interpreter's.
-        let watched = guard != Guard::Free || self.guards.arithmetic && sums && elem.is_signed() && !elem.is_float();
+        let shared = guard == Guard::Shared && self.memory(memory).space == Space::Shared;
+        // What `--check` records of other atomics, and sums that overflow, are the interpreter's.
+        let overflows = self.guards.arithmetic && sums && elem.is_signed() && !elem.is_float();
+        let watched = guard != Guard::Free && !shared || overflows;
         let again = !self.loops.is_empty() || touched.is_some_and(|m| m.updates || m.stores);
         let space = self.memory(memory).space;
         let is_common = matches!(space, Space::Global { .. } | Space::Shared);

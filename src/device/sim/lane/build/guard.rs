@@ -8,6 +8,7 @@ use super::access::{Index, Leaf, View};
 use super::form::{Atom, Linear, Sym};
 use super::*;
 use crate::device::sim::lane::guards::Guard;
+use crate::device::sim::note::Touch;
 use crate::ir::def::{BinOp, Place};
 
 /// 2^31: what is added to an `i32` so that it is in the range from 0 up to [`WORDS`].
@@ -343,7 +344,16 @@ impl Builder<'_> {
         match guard {
             Guard::Free => Some(()),
             Guard::Refused => None,
-            Guard::Shared => self.report(place, indices, checks, store),
+            Guard::Shared if self.outside.told.contains(&place.memory) => {
+                self.tell(place, indices, checks, if store { Touch::Store } else { Touch::Load })
+            }
+            Guard::Shared => {
+                let reported = self.report(place, indices, checks, store);
+                if reported.is_none() {
+                    self.untold = Some(place.memory);
+                }
+                reported
+            }
             Guard::Own => {
                 self.own(place.memory, false);
                 Some(())
@@ -359,6 +369,25 @@ impl Builder<'_> {
                 })
             }
         }
+    }
+
+    /// As [`Builder::guard_access`], for an atomic on a memory without checks, or a shared one.
+    pub(super) fn guard_update(
+        &mut self,
+        place: &Place,
+        indices: &[Index],
+        checks: &mut Vec<Check>,
+        touch: Touch,
+    ) -> Option<()> {
+        if self.guards.memories.get(place.memory.index()).copied().unwrap_or_default() == Guard::Free {
+            return Some(());
+        }
+        self.region.touches.push((place.memory, false));
+        if !self.outside.told.contains(&place.memory) {
+            self.untold = Some(place.memory);
+            return None;
+        }
+        self.tell(place, indices, checks, touch)
     }
 
     fn own(&mut self, memory: MemId, marked: bool) {

@@ -55,6 +55,17 @@ pub(crate) struct Outside {
     /// By register, whether it has the same value in all lanes.
     pub uniform: Vec<bool>,
     pub guards: Rc<Guards>,
+    /// The memories of whose accesses the checker hears when they happen.
+    pub told: Vec<MemId>,
+}
+
+/// Why there is no region of some statements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refusal {
+    /// So many statements have LaneIR, up to one that has none.
+    Behind(usize),
+    /// Not all accesses to this memory can be told of before the region runs.
+    Untold(MemId),
 }
 
 /// An open region of control.
@@ -129,18 +140,19 @@ pub(crate) struct Builder<'a> {
     nest: Option<u32>,
     /// Memories to which floats are added.
     sums: Vec<MemId>,
+    /// See [`Refusal::Untold`].
+    untold: Option<MemId>,
 }
 
 impl<'a> Builder<'a> {
-    /// Builds the region of these statements, of which the first has this number; outputs follow. An error is how many statements
-    /// have LaneIR, up to one that has none.
+    /// Builds the region of these statements, of which the first has this number; outputs follow.
     pub fn new(
         f: &'a Function,
         variances: Rc<Variances>,
         outside: Outside,
         stmts: &[Stmt],
         number: Number,
-    ) -> Result<Builder<'a>, usize> {
+    ) -> Result<Builder<'a>, Refusal> {
         let region = Region {
             values: vec![],
             setup: vec![],
@@ -186,13 +198,14 @@ impl<'a> Builder<'a> {
             nests: 0,
             nest: None,
             sums: vec![],
+            untold: None,
         };
         builder.entered = builder.result(Op::Entered, Ty::Mask, &[]);
         builder.mask = builder.entered;
-        builder.enter_locals(stmts).ok_or(0usize)?;
+        builder.enter_locals(stmts).ok_or(Refusal::Behind(0))?;
         match builder.stmts(stmts) {
             Some(()) => Ok(builder),
-            None => Err(builder.built),
+            None => Err(builder.untold.map_or(Refusal::Behind(builder.built), Refusal::Untold)),
         }
     }
 

@@ -1,13 +1,16 @@
-//! Accesses that the checker hears of before the region's body runs.
+//! Accesses that the checker hears of.
 //!
 //! Input: an access to a memory that threads share. Output: words of the frame, which the setup fills in, and from which the entry
-//! makes the pattern of all elements that the region's lanes touch, in all iterations of the loops around the access. The idea: who
-//! touches what is then known without the body, and one comparison of patterns stands for those of all lanes. Accesses of which
-//! that is not known are not in regions.
+//! makes the pattern of all elements that the region's lanes touch, in all iterations of the loops around the access; or, in front of
+//! the access, an instruction that tells the checker what the active lanes access there. The idea: who touches what is mostly known
+//! without the body, and then one comparison of patterns stands for those of all lanes. It is known of all accesses of a region to a
+//! memory or taken for unknown: a read tells whether something has been written before, and so comes behind the thread's own writes
+//! of which the checker has heard.
 
-use super::access::{Index, Wide};
+use super::access::{Index, Leaf, View, Wide};
 use super::form::{Linear, Sym};
 use super::*;
+use crate::device::sim::note::Touch;
 use crate::ir::def::Place;
 
 impl Builder<'_> {
@@ -62,6 +65,35 @@ impl Builder<'_> {
             loops: counters.len() as u8,
             nest: self.nests,
         });
+        Some(())
+    }
+
+    /// Tells the checker of an access in front of it.
+    pub(super) fn tell(
+        &mut self,
+        place: &Place,
+        indices: &[Index],
+        checks: &mut Vec<Check>,
+        touch: Touch,
+    ) -> Option<()> {
+        let Leaf { cell, count, offset, .. } = self.leaf(place)?;
+        let target = self.target(place.memory, View::of(place.memory), indices, offset, cell, checks)?;
+        // Nothing synchronizes threads within a region: what these lanes, or more of them, have written or read they may read again.
+        let kind = |touch: Touch| {
+            let op = Op::Touch(cell, target.form, u32::from(count) << 2 | touch as u32);
+            (op, Ty::Mask, [target.address, target.offsets, Value::NONE])
+        };
+        let same: &[Touch] = if touch == Touch::Load { &[Touch::Load, Touch::Store] } else { &[touch] };
+        let is_known = |key| self.known.iter().any(|(_, known)| known.contains_key(&key));
+        if !touch.is_atomic() && same.iter().any(|&touch| is_known(kind(touch))) {
+            return Some(());
+        }
+        self.remember(self.level(), kind(touch), Value::NONE);
+        self.note_access(place.memory, target, checks);
+        let number = self.region.touches.len() as u32 - 1;
+        let args = [target.address, target.offsets];
+        let args = if target.form.has_offsets() { &args[..] } else { &args[..1] };
+        self.push(Inst::new(Op::Touch(cell, target.form, number), Value::NONE, args).under(self.mask));
         Some(())
     }
 

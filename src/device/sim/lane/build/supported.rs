@@ -4,7 +4,6 @@
 use rustc_hash::FxHashSet;
 
 use crate::ir::def::{ExprId, ExprKind, Function, Id3, Label, LocalId, MemId, Place, Space, Stmt, StmtKind};
-use crate::ir::variance::Variance;
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::BarrierKind;
 
@@ -15,9 +14,6 @@ pub(crate) struct Support<'a> {
     pub waits: &'a dyn Fn(&Stmt) -> bool,
     /// Whether checks keep regions from accessing a memory.
     pub refused: &'a dyn Fn(MemId) -> bool,
-    /// Whether the checker has to hear of accesses to a memory; and whether an expression varies no more than that.
-    pub shared: &'a dyn Fn(MemId) -> bool,
-    pub even: &'a dyn Fn(ExprId, Variance) -> bool,
     /// Regions may have barriers of the block.
     pub barriers: bool,
     /// Whether checks want to know which threads leave the loop or block with this label.
@@ -29,7 +25,7 @@ impl Support<'_> {
     /// synchronizes (but by barriers, where these are allowed). (What it computes may still turn out to have no LaneIR.)
     pub fn statement(&self, stmt: &Stmt) -> bool {
         let mut labels: FxHashSet<Label> = FxHashSet::default();
-        let mut fine = self.tells(stmt, true);
+        let mut fine = true;
         each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
             fine &= match &stmt.kind {
                 StmtKind::Let(e) => self.expression(*e),
@@ -51,27 +47,6 @@ impl Support<'_> {
             }
         });
         fine
-    }
-
-    /// Returns whether it can be told before it runs what a statement accesses that the checker has to hear of: if all threads run it
-    /// (`always`), the same number of times, with indices that change evenly.
-    fn tells(&self, stmt: &Stmt, always: bool) -> bool {
-        let told = |place: &Place| {
-            let even = place.indices.iter().all(|&index| (self.even)(index, Variance::Affine));
-            !(self.shared)(place.memory) || always && even
-        };
-        let always = match &stmt.kind {
-            StmtKind::Let(e) => match &self.f.exprs[*e].kind {
-                ExprKind::Load { place, .. } => return told(place),
-                _ => return true,
-            },
-            StmtKind::Store { place, .. } => return told(place),
-            StmtKind::For { start, end, .. } => {
-                always && [*start, *end].iter().all(|&e| (self.even)(e, Variance::Uniform))
-            }
-            _ => false,
-        };
-        stmt.kind.blocks().all(|block| block.iter().all(|stmt| self.tells(stmt, always)))
     }
 
     fn expression(&self, e: ExprId) -> bool {

@@ -530,6 +530,7 @@ impl<'a> Line<'a> {
             "load_scalar" => Op::LoadScalar(cell(self)?),
             "load" => Op::Load(cell(self)?, form(self)?),
             "store" => Op::Store(cell(self)?, form(self)?),
+            "touch" => Op::Touch(cell(self)?, form(self)?, self.parameter()?),
             "fma" => Op::Fma(self.element()?),
             "convert" => Op::Convert(self.element()?, self.element()?),
             _ => match (item(&BINARY, word), item(&UNARY, word)) {
