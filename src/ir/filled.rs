@@ -190,3 +190,73 @@ impl<'a> Cover<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::filled;
+    use crate::ir::text::parse;
+
+    /// Returns whether the local array of a kernel with these statements is filled. Of arrays with two axes, another element is read.
+    #[track_caller]
+    fn of(array: &str, body: &str) -> bool {
+        let body = if array.contains(',') { body.replace("load @a[arg0]", "load @a[arg0, arg0]") } else { body.into() };
+        let head = "kernel k(n: i32, y: out @y) threads 1\nfn k() {\n    global 1 out @y: f32[_]\n";
+        let text = format!("{head}    local @a: {array}\n    var $i: i32\n    var $j: i32\n{body}\n}}\n");
+        let module = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let module = crate::ir::verify::verify(module).unwrap_or_else(|e| panic!("{e:?}\n{text}")).into_module();
+        let f = &module.functions[module.kernel.body];
+        let found = filled(f);
+        assert!(!found[0], "`y` is no local array");
+        found[1]
+    }
+
+    const READ: &str = "    %90: f32 = load @a[arg0]\n    store @y[index0] = %90";
+
+    fn stores(at: &[i32]) -> String {
+        at.iter().map(|k| format!("    store @a[{k}i32] = 1.0f32\n")).collect()
+    }
+
+    #[test]
+    fn by_stores_to_known_elements() {
+        let all = |before: &str, at: &[i32]| of("f32[3]", &format!("{before}\n    declare @a\n{}{READ}", stores(at)));
+        assert!(all("", &[2, 0, 1]));
+        assert!(!all("", &[2, 0, 0]));
+        assert!(!of("f32[3]", &format!("    declare @a\n{READ}\n{}", stores(&[0, 1, 2]))));
+        assert!(!of("f32[3]", &format!("    declare @a\n{}{READ}\n{}", stores(&[0, 1]), stores(&[2]))));
+        // What is declared again is unwritten.
+        assert!(!of("f32[2]", &format!("    declare @a\n{}    declare @a\n{READ}", stores(&[0, 1]))));
+    }
+
+    #[test]
+    fn by_loops_over_known_ranges() {
+        let body = |array: &str, range: &str, inside: &str| {
+            of(
+                array,
+                &format!(
+                    "    declare @a\n    for '0 $i = {range} {{\n        %0: i32 = read $i\n{inside}\n    }}\n{READ}"
+                ),
+            )
+        };
+        let store = "        store @a[%0] = 1.0f32";
+        assert!(body("f32[8]", "0i32 .. 8i32 step 1i32", store));
+        assert!(body("f32[8]", "0i32 ..= 7i32 step 1i32", store));
+        assert!(!body("f32[9]", "0i32 .. 8i32 step 1i32", store));
+        assert!(!body("f32[8]", "0i32 .. 8i32 step 2i32", store));
+        assert!(!body("f32[8]", "0i32 .. arg0 step 1i32", store));
+        assert!(!body("f32[8]", "0i32 .. 8i32 step 1i32", "        $i = 3i32\n        store @a[%0] = 1.0f32"));
+        assert!(!body(
+            "f32[8]",
+            "0i32 .. 8i32 step 1i32",
+            "        if true {\n            store @a[%0] = 1.0f32\n        }"
+        ));
+        let early = "        %1: f32 = load @a[%0]\n        store @a[%0] = %1";
+        assert!(!body("f32[8]", "0i32 .. 8i32 step 1i32", early));
+        let nested = |index: &str| {
+            let inner = format!(
+                "        for '1 $j = 0i32 .. 3i32 step 1i32 {{\n            %1: i32 = read $j\n            store @a[{index}] = 1.0f32\n        }}"
+            );
+            body("f32[8, 4]", "0i32 .. 8i32 step 1i32", &format!("{inner}\n        store @a[%0, 3i32] = 0.0f32"))
+        };
+        assert!(nested("%0, %1") && !nested("%0, 1i32"));
+    }
+}

@@ -189,6 +189,8 @@ pub(crate) struct Places<'a> {
     /// For each vector, the address of its first lane's element, or what offsets are relative to.
     pub bases: [*mut u8; 4],
     pub apart: Apart<'a>,
+    /// The region only loads from the memory.
+    pub only_loads: bool,
 }
 
 /// How far from the base of their vector elements are.

@@ -377,9 +377,9 @@ extern "sysv64" fn report(entry: *const Entry<'_>) -> u32 {
 }
 
 /// Tells the checker what the lanes whose bits are set are about to access, as a note of the code describes it. `lane` is four times the
-/// number of the batch's first lane, `step` the bytes from each lane's element to the next, or -1 if lanes have offsets. Returns 0 if
+/// number of the batch's first lane, `alone` 1 if the region only loads from the memory, `step` the bytes from each lane's element to the next, or -1 if lanes have offsets. Returns 0 if
 /// there is nothing to report, 1 if there is nothing to report of more loads either, and else [`frame::LEAVE`].
-extern "sysv64" fn touch(entry: *const Entry<'_>, active: u64, lane: u64, note: u32, step: i32) -> u32 {
+extern "sysv64" fn touch(entry: *const Entry<'_>, active: u64, lane: u64, note: u32, step: i32, alone: u32) -> u32 {
     // SAFETY: the entry and its group outlive the call of the code, during which nothing else uses the group; the frame owns the observer
     // for as long as the group runs. R9: the elements of the active lanes have been checked; the code has put their addresses, and
     // offsets if there are some, into the frame. Notes are the code's (C11).
@@ -398,6 +398,7 @@ extern "sysv64" fn touch(entry: *const Entry<'_>, active: u64, lane: u64, note: 
             width: machine.shape.width,
             bases: frame.0.add(frame::ASKED as usize).cast::<[*mut u8; MOST]>().read(),
             apart,
+            only_loads: alone != 0,
         };
         match observer.as_mut().places(group, &places) {
             Told::Clean => 0,

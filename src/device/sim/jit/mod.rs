@@ -126,7 +126,8 @@
 //! that others may have seen cannot be undone: a region that may leave behind an atomic is only entered where its log can undo them.
 //! A loop that may wait for what another thread does fills the log at last, and leaves: the interpreter takes turns among threads.
 //! Batches change the order in which lanes update an element, as far as threads may come in any order; floats are
-//! added up in the interpreter's order, and with `--deterministic` no region with atomics is entered. With `--check`, regions end at them.
+//! added up in the interpreter's order, and with `--deterministic` no region with atomics is entered. With `--check`, regions end at
+//! those on global arrays.
 //!
 //! # Kernels that run with `--check`
 //! The sanitizer's verdicts are the interpreter's too. Code only has to decide quickly that there is nothing to report, and to leave
@@ -140,7 +141,15 @@
 //!   are *reported* in front of the body. The setup computes addresses and distances, and the checker compares the patterns of all
 //!   elements (`sanitizer::reach`), or finds them among those of the last entry. If one access might be wrong, nothing has happened yet, and
 //!   the interpreter runs the region.
-//!   Other accesses to such arrays are not in regions.
+//! - **Other accesses to such arrays**, under conditions, at computed indices, and atomics on shared arrays, are *told* as they happen
+//!   ([`Op::Touch`](crate::device::sim::lane::Op::Touch)): code calls the checker in front of an access, with the lanes of a batch that
+//!   take part and their addresses, and leaves where the access might be wrong (`sanitizer::places`). Shadow words are compared row by
+//!   row if elements are evenly apart. If the region only loads from a shared array, all of which has been written, and nobody has
+//!   stored to it since the last barrier, the checker is asked no more until the region ends. It then only knows that there were
+//!   loads; where something conflicts with them before the next barrier, the launch is repeated without such records.
+//!
+//! A region's accesses to one array are all reported, or all told: a read wants to know whether there was a write before, and one
+//! that is reported in front of the body would come too early.
 //!
 //! Reporting early, and all iterations of an access at once, changes no verdict. Nothing in a region synchronizes threads, so that two
 //! threads conflict there in whichever order they access. The order of one thread's own accesses only matters where it reads what
@@ -164,8 +173,8 @@
 //! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers (but those at which all threads of blocks of
 //! whole vectors arrive), warp operations
 //! that name the lanes that take part, atomics on elements of 1 and 2 bytes, `print`, and at statements with an operation that has no LaneIR. With `--check` they also
-//! end at all barriers, at atomics, at accesses to local arrays, and to shared arrays under conditions or with other indices than linear ones. With
-//! `--max-steps`, no region with a loop is entered.
+//! end at all barriers, at atomics on global arrays, at signed sums by atomics, and at accesses to local arrays that are not written
+//! as a whole in front of all reads. With `--max-steps`, no region with a loop is entered.
 
 mod ahead;
 mod alloc;

@@ -29,7 +29,8 @@ pub(crate) enum Guard {
     Own,
     /// As [`Guard::Own`], but a read needs an earlier write. A byte for each `unit` bytes of the memory says whether there was one.
     Marked { unit: usize },
-    /// Threads share its elements: the [checker hears](super::Op::Report) of accesses.
+    /// Threads share its elements: the checker hears of accesses before the region runs ([`Op::Report`](super::Op::Report)) or as they
+    /// happen ([`Op::Touch`](super::Op::Touch)).
     Shared,
     /// Regions do not access it.
     Refused,

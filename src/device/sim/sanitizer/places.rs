@@ -46,9 +46,19 @@ impl Checker<'_> {
         if !e.global {
             let quick = &mut self.quick[e.access.memory as usize];
             if quick.is_open(&e.now, e.born) {
-                if e.note.touch == Touch::Load && self.watch.rough && quick.bears_any(e.planes.len) {
-                    quick.keep_any(&Deed::of(&e), e.planes.len);
-                    return Told::Settled;
+                if places.only_loads && self.watch.rough && e.note.touch == Touch::Load {
+                    let all = (0, e.planes.len as isize - 1);
+                    let told = if quick.bears_any(all, all) {
+                        Told::Settled
+                    } else if quick.bears_any(places.hull(&e), all) {
+                        Told::Clean
+                    } else {
+                        Told::Doubtful
+                    };
+                    if told != Told::Doubtful {
+                        quick.keep_any(&Deed::of(&e), all);
+                        return told;
+                    }
                 }
                 // SAFETY: the planes are those of the memory.
                 unsafe { quick.write_out(&e.planes, &e.now, self.isa, e.warps) };
@@ -174,11 +184,18 @@ impl Checker<'_> {
             }
         }
         if e.note.touch == Touch::Store && !e.global {
+            let step = s.step / unit;
             match s.active {
-                None => self.learn(e, first, s.step / unit, s.count),
-                Some(_) => {
-                    let at = |k: usize| (first as isize + k as isize * (s.step / unit)) as usize;
-                    (0..s.count).filter(|k| each >> k & 1 != 0).for_each(|k| self.learn(e, at(k), 1, 1));
+                None => self.learn(e, first, step, s.count),
+                Some(mut left) => {
+                    // Lanes side by side at once.
+                    while left != 0 {
+                        let from = left.trailing_zeros();
+                        let count = (left >> from).trailing_ones();
+                        let at = (first as isize + from as isize * step) as usize;
+                        self.learn(e, at, step, count as usize);
+                        left &= !(((1u64 << count) - 1) << from);
+                    }
                 }
             }
         }
@@ -188,6 +205,9 @@ impl Checker<'_> {
     /// Notes that elements of a shared array have been written: patterns of later accesses want to know.
     fn learn(&mut self, e: &Event<'_>, first: usize, step: isize, count: usize) {
         let quick = &mut self.quick[e.access.memory as usize];
+        if e.components() == 1 && (step == 1 || count == 1) {
+            return quick.learn_row(first, count);
+        }
         let mut axes = [NO_AXIS; 5];
         if count > 1 {
             axes[0] = Axis { count, step, lanes: 1 };
@@ -200,6 +220,30 @@ impl Checker<'_> {
 }
 
 impl Places<'_> {
+    /// Returns the smallest and the largest cell that is accessed, or more.
+    fn hull(&self, e: &Event<'_>) -> (isize, isize) {
+        let mut hull = (isize::MAX, isize::MIN);
+        let behind = ((e.components() - 1) * e.pitch()) as isize;
+        let mut add = |addr: *mut u8| {
+            let cell = e.cell(addr) as isize;
+            hull = (hull.0.min(cell), hull.1.max(cell + behind));
+        };
+        for number in 0..VECTORS {
+            let Some((base, _, active)) = self.vector(number) else { continue };
+            let (first, last) = (active.trailing_zeros() as usize, active.ilog2() as usize);
+            match self.apart {
+                Apart::Step(step) => [first, last].into_iter().for_each(|k| add(base.wrapping_add(k * step))),
+                Apart::Lanes(offsets) => {
+                    let of = &offsets[number * self.width..];
+                    let active = (first..=last).filter(|k| active >> k & 1 != 0).map(|k| of[k] as isize);
+                    let (low, high) = active.fold((isize::MAX, isize::MIN), |(l, h), o| (l.min(o), h.max(o)));
+                    [low, high].into_iter().for_each(|offset| add(base.wrapping_offset(offset)));
+                }
+            }
+        }
+        hull
+    }
+
     /// Returns a vector's base, its first lane, and a bit for each of its lanes that takes part, if there is one.
     fn vector(&self, number: usize) -> Option<(*mut u8, usize, u64)> {
         let first = number * self.width;

@@ -97,8 +97,8 @@ impl Emit<'_> {
     pub(super) fn touch(&mut self, (cell, form, note): (Cell, Form, u32), inst: &Inst) {
         self.leave_if_forced();
         let (none, over) = (self.asm.label(), self.asm.label());
-        let settled =
-            self.region.only_loaded_by(inst).filter(|&at| at < SETTLED_WORDS).map(|at| Self::slot(SETTLED + 4 * at));
+        let only_loaded = self.region.only_loaded_by(inst);
+        let settled = only_loaded.filter(|&at| at < SETTLED_WORDS).map(|at| Self::slot(SETTLED + 4 * at));
         if let Some(settled) = settled {
             self.asm.alu_mem(Alu::Cmp, Size::S32, settled, 0);
             self.asm.jcc(Cond::Ne, over);
@@ -134,6 +134,7 @@ impl Emit<'_> {
             _ => -1,
         };
         self.asm.mov(Size::S32, Gpr::R8, step);
+        self.asm.mov(Size::S32, Gpr::R9, i32::from(only_loaded.is_some()));
         self.asm.mov(Size::S64, Gpr::RAX, Self::slot(TOUCH));
         // Functions that are not for vectors are slow while registers are in use as whole ones.
         self.asm.vzeroupper();

@@ -278,6 +278,32 @@ fn r9_checked() {
     );
 }
 
+/// The checker gets addresses that are inside.
+#[test]
+fn touches() {
+    let told = |line: &str, expected: &str| {
+        let at = "    store.w4.row %5, %11 under %0\n";
+        check(at, &format!("    {line}\n{at}"), expected);
+    };
+    told("touch.w4.row(3) %5 under %0", "");
+    told("touch.w4.one(3) %1 under %8", "");
+    told("touch.w4.row(3) %5", "R3 masks: no mask in `touch.w4.row(3) %5`");
+    told(
+        "touch.w4.lanes(3) %5 under %0",
+        "R2 types: operands of types (i64), not (i64, v32), in `touch.w4.lanes(3) %5 under %0`",
+    );
+    told("touch.w4.own(2)(3) %5 under %0", "R2 types: a touch of a local array in `touch.w4.own(2)(3) %5 under %0`");
+    told(
+        "touch.w4.lanes(3) %5, %11 under %0",
+        "R9 checked: no access has the address %5 in `touch.w4.lanes(3) %5, %11 under %0`",
+    );
+    check(
+        "    check_row(1) %3, %4, %2 under %0\n",
+        "    touch.w4.row(3) %5 under %0\n    check_row(1) %3, %4, %2 under %0\n",
+        "R9 checked: `check_row(1) %3, %4, %2` is missing in `touch.w4.row(3) %5 under %0`",
+    );
+}
+
 /// The operands of a check may change, and a loop repeats what changes them.
 #[test]
 fn r9_checks_of_mutable_values() {
