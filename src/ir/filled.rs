@@ -19,20 +19,17 @@ const MOST: u64 = 1 << 16;
 /// Returns by memory whether it is a local array without reads of what has not been written.
 pub(crate) fn filled(f: &Function) -> Vec<bool> {
     let mut declared: FxHashMap<MemId, u32> = FxHashMap::default();
-    let mut written: FxHashSet<LocalId> = FxHashSet::default();
-    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Declare(memory) => *declared.entry(*memory).or_default() += 1,
-        StmtKind::Write { local, .. } => {
-            written.insert(*local);
+    each_stmt(&f.body, &mut |stmt| {
+        if let StmtKind::Declare(memory) = stmt.kind {
+            *declared.entry(memory).or_default() += 1;
         }
-        _ => {}
     });
     let mut found = vec![false; f.memories.iter().count()];
     let mut see = |block: &Block| {
         for (at, stmt) in block.iter().enumerate() {
             if let StmtKind::Declare(memory) = stmt.kind
                 && declared.get(&memory) == Some(&1)
-                && let Some(mut cover) = Cover::of(f, memory, &written)
+                && let Some(mut cover) = Cover::of(f, memory)
                 && let Some(end) = cover.end(&block[at + 1..])
             {
                 found[memory.index()] = reads(f, &block[at + 1 + end..], memory) == reads(f, &f.body, memory);
@@ -63,8 +60,6 @@ fn reads(f: &Function, stmts: &[Stmt], memory: MemId) -> usize {
 struct Cover<'a> {
     f: &'a Function,
     memory: MemId,
-    /// Locals that something else than a loop writes.
-    written: &'a FxHashSet<LocalId>,
     extents: Vec<i64>,
     /// Scalars in front of each leaf, and the number of all.
     leaves: Vec<usize>,
@@ -76,7 +71,7 @@ struct Cover<'a> {
 }
 
 impl<'a> Cover<'a> {
-    fn of(f: &'a Function, memory: MemId, written: &'a FxHashSet<LocalId>) -> Option<Cover<'a>> {
+    fn of(f: &'a Function, memory: MemId) -> Option<Cover<'a>> {
         let def = &f.memories[memory];
         let known = |extent: &Extent| if let Extent::Known(n) = extent { Some(i64::from(*n)) } else { None };
         let extents = def.extents.iter().map(known).collect::<Option<Vec<_>>>()?;
@@ -121,7 +116,7 @@ impl<'a> Cover<'a> {
                 self.inside.insert(*e);
             }
             StmtKind::Store { place, .. } if place.memory == self.memory => self.store(place, ranges),
-            StmtKind::For { local, start, end, step, inclusive, body, .. } if !self.written.contains(local) => {
+            StmtKind::For { local, start, end, step, inclusive, body, .. } => {
                 let known = [start, end, step].map(|e| self.constant(*e));
                 let [Some(start), Some(end), Some(1)] = known else { return };
                 let last = if *inclusive { end } else { end - 1 };
@@ -243,7 +238,6 @@ mod tests {
         assert!(!body("f32[9]", "0i32 .. 8i32 step 1i32", store));
         assert!(!body("f32[8]", "0i32 .. 8i32 step 2i32", store));
         assert!(!body("f32[8]", "0i32 .. arg0 step 1i32", store));
-        assert!(!body("f32[8]", "0i32 .. 8i32 step 1i32", "        $i = 3i32\n        store @a[%0] = 1.0f32"));
         assert!(!body(
             "f32[8]",
             "0i32 .. 8i32 step 1i32",

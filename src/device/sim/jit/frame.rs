@@ -64,6 +64,26 @@ const WORDS: i32 = SAVED_VECTORS + 32 * 64;
 /// A record of the log: address, mask and element size, old data, byte offsets of the lanes.
 pub(crate) const RECORD: i32 = 144;
 
+/// Writes the old data of a record back.
+///
+/// # Safety
+/// The record is complete, and of a store to a memory that is still there.
+pub(crate) unsafe fn undo_store(record: *const u8) {
+    // SAFETY: R9: a complete record of the log, of a store that has been checked: its lanes are within the memory.
+    unsafe {
+        let address = record.cast::<u64>().read_unaligned() as *mut u8;
+        let mask = record.add(8).cast::<u32>().read_unaligned();
+        let size = record.add(12).cast::<u32>().read_unaligned() as usize;
+        // Narrow elements were extended to 4 bytes.
+        let width = size.max(4);
+        // An atomic may have updated one element for several lanes: the first one found what was there before.
+        for lane in (0..64 / width).rev().filter(|l| mask >> l & 1 != 0) {
+            let offset = record.add(80 + 4 * lane).cast::<i32>().read_unaligned();
+            std::ptr::copy_nonoverlapping(record.add(16 + width * lane), address.offset(offset as isize), size);
+        }
+    }
+}
+
 /// The layout of a region's frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {

@@ -334,7 +334,7 @@ impl Room {
         let records = (frame.get(frame::LOG) as usize - self.log.as_ptr() as usize) / frame::RECORD as usize;
         for record in (0..records).rev() {
             // SAFETY: R9: the log holds records of stores that have been checked, within memories of the launch.
-            unsafe { undo_store(self.log.as_ptr().add(record * frame::RECORD as usize)) };
+            unsafe { frame::undo_store(self.log.as_ptr().add(record * frame::RECORD as usize)) };
         }
     }
 }
@@ -813,22 +813,5 @@ unsafe fn copy_view(g: &Group, slot: Slot, to: *mut u8) {
     for chunk in g.lo..g.hi {
         // SAFETY: G1: a view has the chunks of the mask, of 4-byte lanes (C6); `to` has room for all chunks.
         unsafe { std::ptr::copy(slot.ptr.wrapping_add(chunk * slot.stride), to.add(4 * CHUNK * chunk), 4 * CHUNK) };
-    }
-}
-
-/// Writes the old data of a record back.
-unsafe fn undo_store(record: *const u8) {
-    // SAFETY: R9: a complete record of the log, of a store that has been checked: its lanes are within the memory.
-    unsafe {
-        let address = record.cast::<u64>().read_unaligned() as *mut u8;
-        let mask = record.add(8).cast::<u32>().read_unaligned();
-        let size = record.add(12).cast::<u32>().read_unaligned() as usize;
-        // Narrow elements were extended to 4 bytes.
-        let width = size.max(4);
-        // An atomic may have updated one element for several lanes: the first one found what was there before.
-        for lane in (0..64 / width).rev().filter(|l| mask >> l & 1 != 0) {
-            let offset = record.add(80 + 4 * lane).cast::<i32>().read_unaligned();
-            std::ptr::copy_nonoverlapping(record.add(16 + width * lane), address.offset(offset as isize), size);
-        }
     }
 }
