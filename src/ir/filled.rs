@@ -82,17 +82,7 @@ impl<'a> Cover<'a> {
         });
         let leaves = leaves.collect();
         let len = def.known_len().filter(|&len| def.space == Space::Local && len <= MOST)? as usize * parts;
-        Some(Cover {
-            f,
-            memory,
-            written,
-            extents,
-            leaves,
-            parts,
-            done: vec![false; len],
-            left: len,
-            inside: Default::default(),
-        })
+        Some(Cover { f, memory, extents, leaves, parts, done: vec![false; len], left: len, inside: Default::default() })
     }
 
     /// Returns behind how many statements all has been written, if nothing has been read before.

@@ -64,6 +64,25 @@ const WORDS: i32 = SAVED_VECTORS + 32 * 64;
 /// A record of the log: address, mask and element size, old data, byte offsets of the lanes.
 pub(crate) const RECORD: i32 = 144;
 
+/// A frame, in words.
+#[derive(Clone, Copy)]
+pub(crate) struct Words(pub *mut u8);
+
+impl Words {
+    /// Writes a word of the header, an input or an output.
+    #[inline(always)]
+    pub fn put(self, offset: i32, value: u64) {
+        // SAFETY: offsets are those of the layout, whose bytes the frame has; its words are aligned.
+        unsafe { self.0.add(offset as usize).cast::<u64>().write(value) }
+    }
+
+    #[inline(always)]
+    pub fn get(self, offset: i32) -> u64 {
+        // SAFETY: as above: the frame has a room for the region, or `put` writes what `get` reads.
+        unsafe { self.0.add(offset as usize).cast::<u64>().read() }
+    }
+}
+
 /// Writes the old data of a record back.
 ///
 /// # Safety

@@ -12,7 +12,7 @@ use super::ahead::{Ahead, Registers};
 use super::alloc::{Allocation, MOST, Shape, allocate};
 use super::emit::{Exits, emit, registers};
 use super::exec::Exec;
-use super::frame::{self, Layout};
+use super::frame::{self, Layout, Words};
 use crate::device::sim::code::{Code, MemoryKind};
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{Apart, CHUNK, Group, Line, Places, Reach, Slot, Told, WARP};
@@ -454,25 +454,6 @@ impl Machine {
     /// Returns the address of the code, and the number of bytes.
     pub fn place(&self) -> (usize, usize) {
         (self.exec.entry() as usize, self.exec.len())
-    }
-}
-
-/// A frame, in words.
-#[derive(Clone, Copy)]
-struct Words(*mut u8);
-
-impl Words {
-    /// Writes a word of the header, an input or an output.
-    #[inline(always)]
-    fn put(self, offset: i32, value: u64) {
-        // SAFETY: offsets are those of the layout, whose bytes the frame has; its words are aligned.
-        unsafe { self.0.add(offset as usize).cast::<u64>().write(value) }
-    }
-
-    #[inline(always)]
-    fn get(self, offset: i32) -> u64 {
-        // SAFETY: as above: the frame has a room for the region, or `put` writes what `get` reads.
-        unsafe { self.0.add(offset as usize).cast::<u64>().read() }
     }
 }
 
