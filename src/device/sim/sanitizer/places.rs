@@ -85,7 +85,7 @@ impl Checker<'_> {
             while let Some((_, lane, active)) = vectors.next_if(|next| next.0 == addr) {
                 last = lane + active.ilog2() as usize;
             }
-            // SAFETY: `one_cell` looks whether the cell is in the planes.
+            // SAFETY: `one_element` looks whether the cell is in the planes.
             if !unsafe { self.one_element(e, addr, first, last - first) } {
                 return false;
             }
