@@ -345,14 +345,13 @@ impl Naming<'_> {
                 head.push(self.load(value, dst));
             }
         }
+        defined.retain(|value| !names.contains_key(value));
         for value in defined {
-            if !names.contains_key(&value) {
-                if self.seen.contains(&value) {
-                    let dst = self.name(value);
-                    names.insert(value, dst);
-                }
-                self.seen.push(value);
+            if self.seen.contains(&value) {
+                let dst = self.name(value);
+                names.insert(value, dst);
             }
+            self.seen.push(value);
         }
         self.rename(nodes, &names);
         nodes.splice(0..0, head.into_iter().map(Node::Inst));
