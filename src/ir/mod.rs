@@ -18,6 +18,8 @@ pub mod visit;
 pub struct Prepared {
     pub module: verify::Verified,
     pub checks: Checks,
+    /// Its maker vouches that all accesses are in bounds, so that a GPU guards none. The simulator checks them all the same.
+    pub in_bounds: bool,
 }
 
 /// The checks of a run, beyond the faults that always end it.

@@ -7,10 +7,11 @@ use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Element};
 use crate::host::graph::emit::{self, AXES, Best};
-use crate::host::graph::fold::{EACH, LONG, Lined, SMALL, lined};
+use crate::host::graph::fold::{LONG, Lined, SMALL, lined};
 use crate::host::graph::library;
 use crate::host::graph::node::Rows;
 use crate::host::graph::plan::{Input, Plan, Source};
+use crate::host::graph::row_plan::results;
 use crate::host::graph::run::{self, broken};
 use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
@@ -31,7 +32,7 @@ pub(crate) fn best(largest: bool, array: &Array, shape: &[usize], groups: &[u8],
     };
     let (mut left, mut element, mut position) = (len, element, None);
     loop {
-        let results = left.div_ceil(EACH);
+        let results = results(left);
         let index = if left > LONG { Scalar::I64 } else { Scalar::I32 };
         let round = Best { element, position, axis, index, scalar, largest };
         let (values, positions) = launch(&plan, &round, (left, results), &site)?;

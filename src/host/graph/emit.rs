@@ -10,12 +10,14 @@
 
 use crate::host::graph::node::Op;
 use crate::host::graph::plan::{Input, Plan, Source};
-use crate::ir::build::{FunctionBuilder, module};
-use crate::ir::def::{Access, BinOp, ExprId, Form, Layout, MemId, Module, Ty};
+use crate::ir::build::{FunctionBuilder, Range, module};
+use crate::ir::def::{Access, BinOp, ExprId, Form, Layout, MemId, Module, Ty, Unroll};
 use crate::ir::typing::I32;
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::strict;
 
+/// The loads of a thread that are in flight together where threads are few.
+pub(super) const FEW: Unroll = Unroll::By(16);
 /// The most axes of an index space.
 pub(super) const AXES: usize = 3;
 
@@ -159,15 +161,19 @@ pub(super) fn strided(
     b: &mut FunctionBuilder,
     (own, step): (ExprId, ExprId),
     (each, len): (ExprId, ExprId),
+    unroll: Unroll,
     mut visit: impl FnMut(&mut FunctionBuilder, ExprId) -> Option<()>,
 ) -> Option<()> {
     let mut complete = Some(());
-    let one = b.constant(Value::of(1i32).to_type(b.ty(own).scalar()));
-    b.for_range("k", one, each, |b, _, k| {
+    let start = b.constant(Value::of(1i32).to_type(b.ty(own).scalar()));
+    let (label, local, one) = (b.label(), b.local("k", b.ty(own)), b.i32(1));
+    let body = b.in_block(|b| {
+        let k = b.read(local);
         let ahead = b.binary(BinOp::Mul, k, step);
         let at = b.binary(BinOp::Add, own, ahead);
         complete = visit(b, at);
     });
+    b.for_(label, local, Range { start, end: each, step: one, inclusive: false }, unroll, body);
     complete?;
     let ahead = b.binary(BinOp::Mul, each, step);
     let last = b.binary(BinOp::Add, own, ahead);
@@ -187,6 +193,8 @@ pub(super) struct Round {
     pub combine: Op,
     /// The type in which they are combined.
     pub wide: Scalar,
+    /// Whether threads are too few for a GPU to hide the time of their loads.
+    pub few: bool,
     /// Divides by a last parameter of this type.
     pub divide: bool,
     pub result: Scalar,
@@ -211,7 +219,8 @@ pub(super) fn round(plan: &Plan, round: &Round) -> Option<Module> {
     };
     let first = read(&mut b, own)?;
     let total = b.variable("total", first);
-    strided(&mut b, (own, threads), (each, len), |b, at| {
+    let unroll = if round.few { FEW } else { Unroll::Auto };
+    strided(&mut b, (own, threads), (each, len), unroll, |b, at| {
         let (value, before) = (read(b, at)?, b.read(total));
         let value = operation(b, round.combine, &[before, value])?;
         b.write(total, value);
@@ -263,7 +272,7 @@ pub(super) fn best(plan: &Plan, round: &Best) -> Option<Module> {
     let (first, place) = read(&mut b, own)?;
     let (held, place) = (b.variable("held", first), b.variable("place", place));
     let order = if round.largest { BinOp::Gt } else { BinOp::Lt };
-    strided(&mut b, (own, threads), (each, len), |b, at| {
+    strided(&mut b, (own, threads), (each, len), Unroll::Auto, |b, at| {
         let (value, position) = read(b, at)?;
         let (so_far, its) = (b.read(held), b.read(place));
         let is_better = b.binary(order, value, so_far);

@@ -1,9 +1,10 @@
 //! Reductions along an axis, in an order that depends on the axis's length alone.
 //!
 //! # Order
-//! A reduction of `n` elements runs in rounds. A round has `m = ceil(n / 64)` results, of which the `j`-th combines the elements
-//! `j`, `j + m`, `j + 2m`, … one after the other. They are the elements of the next round; the last round has one result. So the
-//! operations, and their order, are the same on every device and with any number of workers, and so are all bits of the result.
+//! A reduction of `n` elements runs in rounds. A round has `m` results ([`results`]: `ceil(n / 64)`, or a few more), of which the `j`-th
+//! combines the elements `j`, `j + m`, `j + 2m`, … one after the other. They are the elements of the next round; the last round has one
+//! result. So the operations, and their order, are the same on every device and with any number of workers, and so are all bits of the
+//! result.
 //!
 //! A sum of floats is computed in `f64` in this order and rounded to its type once. An element takes part in at most 63 additions
 //! per round, and there are `r = ceil(log64(n))` rounds: the sum before rounding is within `63 r 2^-53` of the sum of the magnitudes,
@@ -24,16 +25,17 @@ use crate::host::graph::emit::{self, AXES, Round};
 use crate::host::graph::library;
 use crate::host::graph::node::{Fold, Folded, MOST, Op, Rows};
 use crate::host::graph::plan::{Plan, Source};
+use crate::host::graph::row_plan::results;
 use crate::host::graph::rows;
 use crate::host::graph::run::{self, broken};
 use crate::host::graph::site::{Held, Site};
 use crate::host::problem::Outcome;
 use crate::lang::scalar::{Scalar, Value};
 
-/// The most elements that one thread combines in a round.
-pub(super) const EACH: usize = 64;
 /// The longest axis whose indices kernels compute in 32 bits.
 pub(super) const LONG: usize = 1 << 30;
+/// The threads from which a GPU has enough loads in flight whatever one thread does.
+const MANY: usize = 1 << 17;
 /// The most scalars that are reduced on the host.
 pub(super) const SMALL: usize = 256;
 
@@ -113,17 +115,21 @@ fn in_rounds(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], rows: R
     };
     let mut left = len;
     loop {
-        let results = left.div_ceil(EACH);
+        let results = results(left);
         let is_last = results == 1;
         let result = if is_last { fold.result } else { fold.wide };
         let divide = is_last && fold.divisor.is_some();
         let index = if left > LONG { Scalar::I64 } else { Scalar::I32 };
-        let round = Round { element, axis, index, combine: fold.combine, wide: fold.wide, divide, result };
+        let few = outer * results * inner < MANY;
+        let round = Round { element, axis, index, combine: fold.combine, wide: fold.wide, few, divide, result };
         let storage = launch(&plan, &round, (left, results), fold.divisor, &site)?;
         if is_last {
             return Ok(Some(storage));
         }
         let array = Array::with_storage(Element::Scalar(result), &[outer, results, inner], storage)?;
+        if inner == 1 && results <= rows::FINISHED {
+            return rows::of_results(fold, &array, (outer, results), &site).map(Some);
+        }
         Lined { plan, element, axis, .. } = Lined::of_results(&array, &site)?;
         left = results;
     }
@@ -194,7 +200,8 @@ fn launch(
         Source::Step(i) => [251, i as u8],
         Source::Scalar(_) | Source::Constant(_) => return Err(broken("a reduction of a scalar")),
     });
-    key.extend([round.axis as u8, round.index as u8, round.wide as u8, round.divide.into(), round.result as u8]);
+    key.extend([round.axis as u8, round.index as u8, round.wide as u8, round.result as u8]);
+    key.extend([u8::from(round.few), u8::from(round.divide)]);
     key.extend(match round.combine {
         Op::Binary(op) => [0, op as u8],
         Op::Math(function) => [1, function as u8],
@@ -249,7 +256,7 @@ fn on_host(fold: &Fold, array: &Array, Rows { outer, len, inner }: Rows) -> Outc
 
 /// One round.
 fn combined(fold: &Fold, elements: &[Value]) -> Outcome<Vec<Value>> {
-    let results = elements.len().div_ceil(EACH);
+    let results = results(elements.len());
     let column = |(j, first): (usize, &Value)| {
         let mut others = elements.iter().skip(j + results).step_by(results).copied();
         others.try_fold(*first, |total, x| fold.combine.apply(&[total, x]).map_err(run::failed))

@@ -32,6 +32,9 @@ const SMALL: usize = 512;
 const TILED: usize = 16;
 const LARGE: usize = 96;
 
+/// The rows that a thread of a processor computes elements of: with vectors of 16 columns, the sums fit into registers.
+const STRIP: usize = 8;
+
 /// The extents of a batch of products.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -81,8 +84,12 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
         return in_words(&site, a, b, sizes, shape).map(Product::Done);
     }
     let types = [Given::Type(scalar), Given::Type(wide), Given::Type(result), add(wide)];
-    let (executable, extents) = if rows.min(columns) < TILED {
-        (library::kernel(&site, "product_plain", &types)?, threads(sizes))
+    let near = !site.device().is_remote();
+    let (executable, extents) = if near || rows.min(columns) < TILED {
+        let strip = if near && rows >= STRIP && columns >= TILED { STRIP } else { 1 };
+        let given = [types.as_slice(), &[Given::Number(strip as i32)]].concat();
+        let strips = Sizes { rows: rows.div_ceil(strip), ..sizes };
+        (library::kernel(&site, "product_strips", &given)?, threads(strips))
     } else {
         let size: usize = if rows.min(columns) < LARGE { 1 } else { 2 };
         let tiles = |n: usize| n.div_ceil(64 * size);

@@ -4,10 +4,10 @@
 //! round, and of elements that each of these has at least. A row beyond the last one is computed like the last one and not stored, so
 //! that all threads meet at all barriers.
 
-use crate::host::graph::emit::{operation, scalars, strided};
+use crate::host::graph::emit::{FEW, operation, scalars, strided};
 use crate::host::graph::node::Fold;
 use crate::host::graph::plan::Source;
-use crate::host::graph::row_plan::{Division, EACH, RowPlan, Spread, What};
+use crate::host::graph::row_plan::{Division, EACH, LONGEST, MOST_ROWS, RowPlan, Spread, What};
 use crate::ir::build::{FunctionBuilder, Range, module};
 use crate::ir::def::{
     Access, Axis, BinOp, ExprId, Extent, Form, Id3, Layout, LocalId, MemId, Module, Space, Ty, Unroll,
@@ -27,7 +27,12 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     let of_result = plan.steps.last()?.spread;
     let result = b.array("result", Access::Out, Layout::plain(Ty::Scalar(result)), rank(of_result));
     let scalars = scalars(&mut b, &plan.scalars);
-    let [rows, len, results, each] = ["rows", "len", "results", "each"].map(|name| b.value(name, I32));
+    let sizes = [("rows", MOST_ROWS), ("len", LONGEST), ("results", division.results), ("each", EACH)];
+    let [rows, len, results, each] = sizes.map(|(name, most)| {
+        let (size, most) = (b.value(name, I32), b.i32(most as i32));
+        // Tells the analysis of ranges that counters beyond it do not overflow.
+        b.math(MathFn::Min, &[size, most])
+    });
     let (thread, block) = (b.id(Id3::Thread, Axis::X), b.id(Id3::Block, Axis::X));
     let (threads, of_block, one) = (b.i32(division.threads as i32), b.i32(division.rows as i32), b.i32(1));
     let (lane, within) = (b.binary(BinOp::Rem, thread, threads), b.binary(BinOp::Div, thread, threads));
@@ -38,7 +43,8 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     let known = vec![None; plan.steps.len()];
     let loaded = vec![None; inputs.len()];
     let place = Place { row, lane, within, len, results, each };
-    let mut emitter = Emitter { plan, division, inputs, scalars, place, known, loaded };
+    let kept = keep(&mut b, plan, division, &inputs, place);
+    let mut emitter = Emitter { plan, division, inputs, kept, scalars, place, known, loaded };
     let top = plan.steps.iter().map(|step| step.level).max().unwrap_or(0);
     emitter.of_rows(&mut b, 0)?;
     for level in 1..=top {
@@ -51,6 +57,55 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     b.if_then(inside, |b| complete = emitter.store(b, result, root));
     complete?;
     Some(module(Default::default(), b, Form::Grid))
+}
+
+/// Copies the elements of the block's rows to shared memory, of those inputs for which that is wanted.
+fn keep(
+    b: &mut FunctionBuilder,
+    plan: &RowPlan,
+    division: Division,
+    inputs: &[MemId],
+    place: Place,
+) -> Vec<Option<MemId>> {
+    let Place { row, within, len, .. } = place;
+    let wanted = |i: usize| division.keeps(i);
+    if !(0..inputs.len()).any(wanted) {
+        return vec![None; inputs.len()];
+    }
+    let padding = b.i32(division.padding() as i32);
+    let stride = if division.padding() == 0 { len } else { b.binary(BinOp::Add, len, padding) };
+    let extents = [Extent::Known(division.rows as u32), Extent::Dynamic(stride)];
+    let copies = plan.inputs.iter().enumerate().map(|(i, input)| {
+        let layout = Layout::plain(Ty::Scalar(input.scalar));
+        wanted(i).then(|| b.memory(format!("kept{i}"), Space::Shared, layout, extents.to_vec()))
+    });
+    let copies: Vec<Option<MemId>> = copies.collect();
+    for_columns(b, division, place, |b, column| {
+        for (&from, to) in inputs.iter().zip(&copies) {
+            if let Some(to) = *to {
+                let value = b.load(from, &[row, column]);
+                b.store(to, &[within, column], value);
+            }
+        }
+    });
+    b.barrier(BarrierKind::Block, None);
+    copies
+}
+
+/// Visits the columns of a row that are a thread's.
+fn for_columns(
+    b: &mut FunctionBuilder,
+    division: Division,
+    place: Place,
+    visit: impl FnOnce(&mut FunctionBuilder, ExprId),
+) {
+    let (label, local, step) = (b.label(), b.local("column", I32), b.i32(division.threads as i32));
+    let body = b.in_block(|b| {
+        let column = b.read(local);
+        visit(b, column);
+    });
+    let range = Range { start: place.lane, end: place.len, step, inclusive: false };
+    b.for_(label, local, range, Unroll::Auto, body);
 }
 
 /// Where a thread is, and the sizes of its row.
@@ -70,6 +125,8 @@ struct Emitter<'a> {
     plan: &'a RowPlan,
     division: Division,
     inputs: Vec<MemId>,
+    /// Copies of the inputs in shared memory.
+    kept: Vec<Option<MemId>>,
     scalars: Vec<ExprId>,
     place: Place,
     /// Values of steps of rows.
@@ -132,8 +189,9 @@ impl Emitter<'_> {
                 if let Some(value) = memo.inputs[i] {
                     return Some(value);
                 }
-                let value = match self.plan.inputs.get(i)?.spread {
-                    Spread::Element => b.load(self.inputs[i], &[self.place.row, column]),
+                let value = match (self.plan.inputs.get(i)?.spread, self.kept[i]) {
+                    (_, Some(kept)) => b.load(kept, &[self.place.within, column]),
+                    (Spread::Element, None) => b.load(self.inputs[i], &[self.place.row, column]),
                     _ => b.load(self.inputs[i], &[column]),
                 };
                 memo.inputs[i] = Some(value);
@@ -242,7 +300,8 @@ impl Emitter<'_> {
             Some(())
         };
         combine(b, from, true)?;
-        strided(b, (from, results), (each, len), |b, column| combine(b, column, false))
+        let unroll = if self.division.few { FEW } else { Unroll::Auto };
+        strided(b, (from, results), (each, len), unroll, |b, column| combine(b, column, false))
     }
 
     /// Combines what the first round has left in shared memory.
@@ -322,7 +381,7 @@ impl Emitter<'_> {
 
     /// Stores the result of the row, or its elements.
     fn store(&self, b: &mut FunctionBuilder, result: MemId, root: Source) -> Option<()> {
-        let Place { row, lane, len, .. } = self.place;
+        let Place { row, lane, .. } = self.place;
         if let Some(value) = self.of_row(b, root) {
             let zero = b.i32(0);
             let is_first = b.binary(BinOp::Eq, lane, zero);
@@ -330,15 +389,10 @@ impl Emitter<'_> {
             return Some(());
         }
         let mut complete = Some(());
-        let (label, local, step) = (b.label(), b.local("column", I32), b.i32(self.division.threads as i32));
-        let body = b.in_block(|b| {
-            let column = b.read(local);
-            match self.element(b, root, column, &mut self.memo()) {
-                Some(value) => b.store(result, &[row, column], value),
-                None => complete = None,
-            }
+        for_columns(b, self.division, self.place, |b, column| match self.element(b, root, column, &mut self.memo()) {
+            Some(value) => b.store(result, &[row, column], value),
+            None => complete = None,
         });
-        b.for_(label, local, Range { start: lane, end: len, step, inclusive: false }, Unroll::Auto, body);
         complete
     }
 }

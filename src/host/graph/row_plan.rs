@@ -5,10 +5,33 @@ use crate::host::graph::node::{Fold, Op};
 use crate::host::graph::plan::Source;
 use crate::lang::scalar::{Scalar, Value};
 
-/// Elements that a thread combines.
+/// The most elements of a row, and the most rows.
+pub(super) const LONGEST: usize = 1 << 16;
+pub(super) const MOST_ROWS: usize = 1 << 30;
+/// The most elements that a thread combines in a round.
 pub(super) const EACH: usize = 64;
+/// From so many results on, their number is an odd multiple of a cache line's elements: what one thread combines lies as far apart, and
+/// with a power of two between them, all would share a few sets of a cache.
+const SPREAD: usize = 1 << 12;
+const LINE: usize = 16;
 /// Threads of a block.
 pub(super) const THREADS: usize = 256;
+
+/// The fewest neighboring threads that read whole sectors of a GPU's memory, and those of a warp.
+const SECTOR: usize = 8;
+const WARP: usize = 32;
+/// The blocks that keep a GPU busy whatever one thread does.
+const FEW: usize = 256;
+/// Bytes of shared memory that a block may have on every GPU, less what arrays are aligned to.
+const ROOM: usize = 47 << 10;
+
+/// Returns the number of results of a round that combines so many elements.
+pub(super) fn results(elements: usize) -> usize {
+    match elements.div_ceil(EACH) {
+        few @ ..SPREAD => few,
+        many => (many.div_ceil(LINE) | 1) * LINE,
+    }
+}
 
 /// What a value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,21 +83,99 @@ pub(super) struct Division {
     pub rows: usize,
     /// Room for the results of the first round of a row.
     pub results: usize,
+    /// The inputs, a bit each, of which a block first copies its rows to shared memory.
+    kept: u32,
+    /// Whether there are too few rows for a GPU to hide the time of loads behind other rows.
+    pub few: bool,
 }
 
 impl Division {
-    pub fn of(len: usize) -> Division {
-        let results = len.div_ceil(EACH).next_power_of_two();
+    /// A thread for each result of the first round, which reads the inputs itself.
+    pub fn of(plan: &RowPlan) -> Division {
+        let results = plan.len.div_ceil(EACH).next_power_of_two();
         let threads = results.min(THREADS);
-        Division { threads, rows: THREADS / threads, results }
+        let rows = THREADS / threads;
+        Division { threads, rows, results, kept: 0, few: plan.rows / rows < FEW }
+    }
+
+    /// As far as there is room, keeps what several passes read in shared memory, or all if the threads of a row would be too few to
+    /// read neighboring elements.
+    pub fn keeping(plan: &RowPlan) -> Division {
+        let plain = Division::of(plan);
+        let kept = if plain.threads < WARP { plan.elements() } else { plan.read_again() };
+        let with = |threads| Division { threads, rows: THREADS / threads, kept, ..plain };
+        let widths = (SECTOR.ilog2()..=THREADS.ilog2()).map(|log| 1 << log);
+        let divisions = widths.filter(|width| *width >= plain.threads).map(with);
+        let mut fits = divisions.filter(|division| division.rows * plan.bytes_of_row(division) <= ROOM);
+        fits.next().filter(|division| division.kept != 0).unwrap_or(plain)
+    }
+
+    pub fn keeps(&self, input: usize) -> bool {
+        input < u32::BITS as usize && self.kept >> input & 1 == 1
+    }
+
+    /// Elements between the kept ones of two rows, so that rows which one warp reads lie in different banks.
+    pub fn padding(&self) -> usize {
+        if self.threads < WARP { self.threads } else { 0 }
     }
 }
 
 impl RowPlan {
+    /// Returns the inputs of elements, a bit each.
+    fn elements(&self) -> u32 {
+        let inputs = self.inputs.iter().take(u32::BITS as usize).enumerate();
+        inputs.filter(|(_, input)| input.spread == Spread::Element).fold(0, |all, (i, _)| all | 1 << i)
+    }
+
+    /// Returns those that are read in several passes: of one level's reductions each, and of the result.
+    fn read_again(&self) -> u32 {
+        let top = self.steps.iter().map(|step| step.level).max().unwrap_or(0);
+        let mut passes = vec![0; top + 2];
+        for step in &self.steps {
+            if let What::Fold(_, source, _) = step.what {
+                passes[step.level] |= self.below(source);
+            }
+        }
+        let result = Source::Step(self.steps.len().saturating_sub(1));
+        passes[top + 1] = self.below(result);
+        let again = |i: u32| passes.iter().filter(|pass| *pass >> i & 1 == 1).count() > 1;
+        self.elements() & (0..u32::BITS).filter(|&i| again(i)).fold(0, |all, i| all | 1 << i)
+    }
+
+    /// Returns the inputs of which elements are needed for those of a source, a bit each.
+    fn below(&self, source: Source) -> u32 {
+        let (mut found, mut left, mut seen) = (0, vec![source], vec![false; self.steps.len()]);
+        while let Some(source) = left.pop() {
+            match source {
+                Source::Input(i) if i < u32::BITS as usize => found |= 1 << i,
+                Source::Step(i) if !std::mem::replace(&mut seen[i], true) => {
+                    if let (What::Apply(_, sources), Spread::Element) = (&self.steps[i].what, self.steps[i].spread) {
+                        left.extend(sources);
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Returns the bytes of shared memory that a row takes.
+    fn bytes_of_row(&self, division: &Division) -> usize {
+        let inputs = self.inputs.iter().enumerate().filter(|(i, _)| division.keeps(*i));
+        let kept: usize = inputs.map(|(_, input)| (self.len + division.padding()) * input.scalar.size()).sum();
+        let folds = self.steps.iter().map(|step| match step.what {
+            What::Fold(fold, ..) => (division.results + division.results / EACH + 1) * fold.wide.size(),
+            What::Apply(..) => 0,
+        });
+        kept + folds.sum::<usize>()
+    }
+
     /// Returns a text of bytes that is equal for plans with the same kernel.
     pub fn key(&self, division: Division, result: Scalar) -> Vec<u8> {
         // No other kernel's key begins with this number.
         let mut key = vec![253, division.threads.ilog2() as u8, division.results.ilog2() as u8, result as u8];
+        key.extend(division.kept.to_le_bytes());
+        key.push(division.few.into());
         key.extend([self.inputs.len() as u8, self.scalars.len() as u8]);
         key.extend(self.inputs.iter().flat_map(|input| [input.scalar as u8, input.spread as u8]));
         key.extend(self.scalars.iter().map(|value| value.ty as u8));

@@ -3,7 +3,8 @@
 //! # Idea
 //! A reduction along the last axes is deferred ([`Folded`]), as elementwise operations are. If an expression needs some of the same rows,
 //! a group of threads computes a row: in a first pass over it the reductions of what is read, in the next one those of what depends
-//! on their results, and so on; in the last pass the elements of the result. So memory is read once, as far as rows stay in the caches,
+//! on their results, and so on; in the last pass the elements of the result. So memory is read once, as far as rows stay in the caches
+//! of a processor or fit into the shared memory of a GPU,
 //! and neither reductions nor common parts are computed twice.
 //!
 //! Every value belongs to an element of a row, to a row, to a column, or is one for all. Expressions in which something repeats in
@@ -22,19 +23,21 @@ use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Data, Element, Work};
 use crate::host::graph::library;
-use crate::host::graph::node::{Folded, MOST, Node, Operand, essential, folded_of, node_of};
+use crate::host::graph::node::{Fold, Folded, MOST, Node, Operand, essential, folded_of, node_of};
 use crate::host::graph::plan::{Source, is_constant};
 use crate::host::graph::row_kernel;
-use crate::host::graph::row_plan::{Division, EACH, Input, RowPlan, Spread, Step, THREADS, What};
+use crate::host::graph::row_plan::{
+    Division, Input, LONGEST, MOST_ROWS, RowPlan, Spread, Step, THREADS, What, results,
+};
 use crate::host::graph::run;
 use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
 use crate::lang::scalar::{Scalar, Value};
 
-/// The most elements of a row, the fewest rows, and the most of them.
-const LONGEST: usize = 1 << 16;
+/// The fewest rows.
 const FEWEST: usize = 64;
-const MOST_ROWS: usize = 1 << 30;
+/// The longest row that one block finishes, of an array with few rows.
+pub(super) const FINISHED: usize = 1 << 14;
 /// The most reductions of a kernel.
 const MOST_FOLDS: usize = 4;
 
@@ -72,6 +75,14 @@ pub(super) fn of_folded(folded: &Folded) -> Outcome<Option<Storage>> {
         return Ok(None);
     }
     launch(planner.plan, folded.fold.result, &folded.site).map(Some)
+}
+
+/// Finishes a reduction: combines the results of a round, so many rows of so many, in one launch.
+pub(super) fn of_results(fold: &Fold, array: &Array, (rows, len): (usize, usize), site: &Site) -> Outcome<Storage> {
+    let mut planner = Planner::new(rows, len, site);
+    let source = planner.input(array, Spread::Element)?;
+    planner.reduce(fold, source);
+    launch(planner.plan, fold.result, site)
 }
 
 pub(super) fn is_fit(rows: usize, len: usize) -> bool {
@@ -196,9 +207,13 @@ impl<'s> Planner<'s> {
         let Some(source) = self.array(Spread::Element, &folded.shape, &folded.array, &folded.shape)? else {
             return Ok(None);
         };
-        let divisor = folded.fold.divisor.map(|by| self.scalar(Value::of(by).to_type(folded.fold.wide)));
+        Ok(Some(self.reduce(&folded.fold, source)))
+    }
+
+    fn reduce(&mut self, fold: &Fold, source: Source) -> usize {
+        let divisor = fold.divisor.map(|by| self.scalar(Value::of(by).to_type(fold.wide)));
         let level = self.level(source) + 1;
-        Ok(Some(self.add(Step { what: What::Fold(folded.fold, source, divisor), spread: Spread::Row, level })))
+        self.add(Step { what: What::Fold(*fold, source, divisor), spread: Spread::Row, level })
     }
 
     fn array(&mut self, of_user: Spread, user: &[usize], array: &Array, shape: &[usize]) -> Outcome<Option<Source>> {
@@ -262,12 +277,12 @@ impl<'s> Planner<'s> {
 /// Runs the kernel of a plan, whose result has elements of this type.
 fn launch(plan: RowPlan, result: Scalar, site: &Site) -> Outcome<Storage> {
     let (rows, len) = (plan.rows, plan.len);
-    let division = Division::of(len);
     let is_row = plan.steps.last().is_some_and(|step| step.spread == Spread::Row);
     let shape = if is_row { vec![rows] } else { vec![rows, len] };
     let bytes = shape.iter().product::<usize>() * result.size();
     let read: usize = plan.inputs.iter().map(|input| input.array.byte_len()).max().unwrap_or(0);
     let site = run::nearest(site, plan.inputs.iter().map(|input| &input.array), bytes.max(read)).clone();
+    let division = if site.keeps_rows() { Division::keeping(&plan) } else { Division::of(&plan) };
     let make = || run::load(&site, row_kernel::kernel(&plan, division, result));
     let executable = site.kernels().get(site.name(), plan.key(division, result), make)?;
     let mut storage = Storage::unset(bytes);
@@ -283,7 +298,7 @@ fn launch(plan: RowPlan, result: Scalar, site: &Site) -> Outcome<Storage> {
     }
     args.push(Arg::ArrayMut { storage: &mut storage, shape: run::extents(&shape) });
     args.extend(plan.scalars.iter().map(|value| Arg::Value(vec![*value])));
-    let results = len.div_ceil(EACH);
+    let results = results(len);
     args.extend([rows, len, results, len / results].map(|n| Arg::Value(vec![Value::of(n as i32)])));
     let grid = [rows.div_ceil(division.rows) as u32, 1, 1];
     let extents = Extents::Grid { grid, block: [THREADS as u32, 1, 1] };

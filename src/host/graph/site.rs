@@ -45,6 +45,7 @@ struct Place {
     kernels: Arc<Kernels>,
     /// The processor, for small results if the device is a GPU.
     near: OnceLock<Option<Site>>,
+    keeps_rows: OnceLock<bool>,
 }
 
 thread_local! {
@@ -65,7 +66,14 @@ impl Site {
             launches: Arc::default(),
             ..control.clone()
         };
-        Site(Arc::new(Place { device, name: OnceLock::new(), control, kernels, near: OnceLock::new() }))
+        Site(Arc::new(Place {
+            device,
+            name: OnceLock::new(),
+            control,
+            kernels,
+            near: OnceLock::new(),
+            keeps_rows: OnceLock::new(),
+        }))
     }
 
     /// Returns the site of the script that this thread runs; without one, a simulator.
@@ -113,6 +121,19 @@ impl Site {
             far.then(|| Site::new(Arc::new(Simulator::default()), &self.0.control, Arc::default()))
         };
         self.0.near.get_or_init(make).as_ref()
+    }
+
+    /// Returns whether kernels of rows keep what they read again in shared memory: GPUs do, where caches are small beside the number of
+    /// rows that are computed at once.
+    pub fn keeps_rows(&self) -> bool {
+        *self.0.keeps_rows.get_or_init(|| self.0.device.is_remote())
+    }
+
+    /// Has a simulator compute rows as GPUs do.
+    #[cfg(test)]
+    pub fn keep_rows(self) -> Site {
+        self.0.keeps_rows.set(true).expect("a new site");
+        self
     }
 
     pub fn is(&self, other: &Site) -> bool {

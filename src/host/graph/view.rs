@@ -21,6 +21,8 @@ const SMALL: usize = 1 << 10;
 
 /// A view of an array that is larger by this factor should not keep it in memory: it is copied at once, if the bytes are on the host.
 const MUCH: usize = 16;
+/// Elements from which a processor copies a scattered view block by block, rather than to read each element from a cache line of its own.
+const BLOCKED: usize = 1 << 12;
 
 /// Where an array is read along one of its axes: at `start + step * i`, where `i` is the index along an axis of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +231,12 @@ impl View {
     /// Returns whether a kernel should read through the view, which is the view of this array: what it computes for that, or what
     /// takes longer than reading a copy, is done once.
     pub fn reads_through(&self, array: &Array, computes: bool) -> bool {
-        let is_costly = computes || self.is_scattered();
+        let is_scattered = self.is_scattered();
+        let elements: usize = self.shape.iter().product();
+        if is_scattered && elements >= BLOCKED && !self.site.device().is_remote() {
+            return false;
+        }
+        let is_costly = computes || is_scattered;
         !is_costly || !self.seen.swap(true, Ordering::Relaxed) || Arc::strong_count(array.data()) == 1
     }
 

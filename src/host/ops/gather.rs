@@ -5,12 +5,13 @@
 
 use crate::base::stop;
 use crate::host::array::slice::{Picked, SliceSpec, fit, foreign_element, out_of_range, positions, too_many_indices};
-use crate::host::array::{AlignedBytes, Array, byte_count, leaf, no_memory, shape_text};
+use crate::host::array::{AlignedBytes, Array, Item, byte_count, leaf, no_memory, shape_text};
 use crate::host::ops::binary::index_text;
 use crate::host::ops::operand::array;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar};
+use crate::with_integer;
 
 /// An index of one axis, or a mask of several.
 #[derive(Clone, Debug)]
@@ -203,20 +204,28 @@ fn checked(at: &Array, axis: usize, len: usize, rank: usize) -> Outcome<Vec<usiz
     let integer = at.scalar().filter(|scalar| scalar.is_int() && at.element().lanes() == 1);
     let wrong = || Problem::new("E0505", format!("an array is indexed by integers, not by `{}`", at.type_name()));
     let scalar = integer.ok_or_else(wrong)?;
+    let found = with_integer!(scalar, T => positions_below::<T>(at, len)?, _ => return Err(wrong()));
+    found.map_err(|position| {
+        let at_fault = at.bytes().ok().and_then(|bytes| bytes.chunks_exact(scalar.size()).nth(position));
+        let number = at_fault.and_then(|bytes| scalar::Value::from_bytes(scalar, bytes).as_integer());
+        let number = number.map_or(-1, |number| i64::try_from(number).unwrap_or(i64::MAX));
+        let place = index_text(at.shape(), position);
+        out_of_range(number, axis, len, rank).note(format!("it is element {place} of the array of positions"))
+    })
+}
+
+/// Returns the integers as positions, or where the first one is that is negative or not below `len`.
+fn positions_below<T: Item>(at: &Array, len: usize) -> Outcome<Result<Vec<usize>, usize>> {
     let mut found = Vec::with_capacity(at.count());
-    for (position, bytes) in stop::polled(at.bytes()?.chunks_exact(scalar.size()).enumerate()) {
-        let number = scalar::Value::from_bytes(scalar, bytes).as_integer().unwrap_or(-1);
-        match usize::try_from(number) {
-            Ok(index) if index < len => found.push(index),
-            _ => {
-                let number = i64::try_from(number).unwrap_or(i64::MAX);
-                let place = index_text(at.shape(), position);
-                let note = format!("it is element {place} of the array of positions");
-                return Err(out_of_range(number, axis, len, rank).note(note));
-            }
+    for (position, number) in stop::polled(at.items::<T>()?.iter().enumerate()) {
+        // A negative number becomes a large one, and one of `u64` beyond `i64` stays one.
+        let index = number.to::<i64>() as u64;
+        if index >= len as u64 {
+            return Ok(Err(position));
         }
+        found.push(index as usize);
     }
-    Ok(found)
+    Ok(Ok(found))
 }
 
 /// Evaluates an access of which some indices are arrays.
@@ -228,14 +237,32 @@ pub(crate) fn gather(value: &Value, picks: &[Pick]) -> Outcome<Value> {
     let bytes = run.checked_mul(selection.starts.len()).ok_or_else(|| no_memory(&element, &selection.shape))?;
     let mut result = AlignedBytes::unset(bytes).ok_or_else(|| no_memory(&element, &selection.shape))?;
     let source = x.bytes()?;
-    let places = result.chunks_exact_mut(run.max(1));
-    for (place, start) in stop::polled(places.zip(&selection.starts)) {
-        let first = start * element.size();
-        if let Some(from) = source.get(first..first + run) {
-            place.copy_from_slice(from);
+    let starts = &selection.starts;
+    match (selection.run, element.size()) {
+        (1, 1) => copy_elements::<1>(source, starts, &mut result),
+        (1, 2) => copy_elements::<2>(source, starts, &mut result),
+        (1, 4) => copy_elements::<4>(source, starts, &mut result),
+        (1, 8) => copy_elements::<8>(source, starts, &mut result),
+        _ => {
+            for (place, start) in stop::polled(result.chunks_exact_mut(run.max(1)).zip(starts)) {
+                let first = start * element.size();
+                if let Some(from) = source.get(first..first + run) {
+                    place.copy_from_slice(from);
+                }
+            }
         }
     }
     Array::of_aligned(element, &selection.shape, result).map(Value::Array)
+}
+
+/// Copies the elements at these positions, which have `SIZE` bytes.
+fn copy_elements<const SIZE: usize>(source: &[u8], starts: &[usize], result: &mut [u8]) {
+    let ((source, _), (result, _)) = (source.as_chunks::<SIZE>(), result.as_chunks_mut::<SIZE>());
+    for (place, &start) in stop::polled(result.iter_mut().zip(starts)) {
+        if let Some(from) = source.get(start) {
+            *place = *from;
+        }
+    }
 }
 
 /// Executes an assignment to such an access: of one value, or of an array that broadcasts to the selection. Of several values for one

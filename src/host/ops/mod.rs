@@ -17,6 +17,7 @@ pub(crate) mod overflow;
 pub(crate) mod parts;
 pub(crate) mod rearrange;
 pub(crate) mod reduce;
+mod sort;
 pub mod text;
 pub(crate) mod totals;
 
@@ -31,7 +32,8 @@ pub(crate) use matmul::dot_to;
 pub use matmul::{dot, matmul};
 pub(crate) use parts::{Column, assign, shape};
 pub use parts::{assign_field, compose, field, index, keys, len, named_field, swizzle};
-pub use rearrange::{concat, flip, literal, reshape, sort, stack, transpose};
+pub use rearrange::{concat, flip, literal, reshape, stack, transpose};
 pub use reduce::{Reduce, close, cumsum, reduce};
 pub(crate) use reduce::{cumsum_to, reduce_to};
+pub use sort::sort;
 pub use text::parse;

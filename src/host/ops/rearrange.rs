@@ -1,16 +1,12 @@
 //! Operations that change the shape or order of elements.
 
-use std::cmp::Ordering;
-
-use crate::base::stop::{self, Ticks};
-use crate::host::array::{Array, Element, Item, SliceSpec, shape_text};
+use crate::base::stop;
+use crate::host::array::{Array, Element, SliceSpec, shape_text};
 use crate::host::graph::{self, Along};
-use crate::host::ops::operand::{self, array, undefined};
+use crate::host::ops::operand::{self, array};
 use crate::host::ops::text;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
-use crate::lang::scalar::Number;
-use crate::with_number;
 
 /// Returns the same elements in another shape; one dimension may be -1.
 pub fn reshape(value: &Value, dims: &[i64]) -> Outcome<Value> {
@@ -143,44 +139,6 @@ fn unlike(what: &str, first: &Array, part: &Array, position: usize) -> Problem {
     let (a, b) = (shape_text(first.shape()), shape_text(part.shape()));
     Problem::new("E0501", format!("{what} of arrays of shape {a} and {b}"))
         .label(format!("array {} of the list has the shape {b}", position + 1))
-}
-
-/// Sorts in ascending order along the last axis, NaN last.
-pub fn sort(value: &Value) -> Outcome<Value> {
-    if let Value::Strings(texts) = value {
-        return text::sort(texts);
-    }
-    let x = array(value, "`sort`")?;
-    let no_order = || undefined("`sort`", &[value]);
-    let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;
-    let row = x.shape().last().copied().unwrap_or(1).max(1);
-    let mut result = x.clone();
-    with_number!(scalar, T => sort_rows::<T>(&mut result, row)?, bool => return Err(no_order()));
-    Ok(Value::Array(result))
-}
-
-fn sort_rows<T: Item + Number>(array: &mut Array, row: usize) -> Outcome<()> {
-    let items = array.items_mut::<T>()?;
-    let ticks = Ticks::default();
-    let order = |a: &T, b: &T| {
-        ticks.pass(1);
-        order(a, b)
-    };
-    items.chunks_exact_mut(row).for_each(|row| row.sort_unstable_by(order));
-    Ok(())
-}
-
-/// Orders numbers by value (-0 before 0), NaN last.
-fn order<T: Number>(a: &T, b: &T) -> Ordering {
-    let is_nan = |x: T| x.op_ne(x);
-    match (is_nan(*a), is_nan(*b)) {
-        (true, true) => Ordering::Equal,
-        (true, false) => Ordering::Greater,
-        (false, true) => Ordering::Less,
-        _ if a.op_lt(*b) => Ordering::Less,
-        _ if b.op_lt(*a) => Ordering::Greater,
-        _ => b.to_raw().cmp(&a.to_raw()),
-    }
 }
 
 /// Reverses the order along an axis.

@@ -49,7 +49,10 @@ pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>
     let largest = if options.wide { 0 } else { abi::NARROW };
     let threads = matches!(module.kernel.form, Form::Threads { .. });
     let block = if threads { None } else { options.block };
-    let ranges = ranges::analyze(module, Setting { largest, block, assume: options.assume });
+    let mut ranges = ranges::analyze(module, Setting { largest, block, assume: options.assume });
+    if kernel.in_bounds {
+        ranges.vouch();
+    }
     let mut generator = Gen::new(module, options, sources, ranges);
     generator.kernel()
 }
