@@ -29,9 +29,10 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     let scalars = scalars(&mut b, &plan.scalars);
     let sizes = [("rows", MOST_ROWS), ("len", LONGEST), ("results", division.results), ("each", EACH)];
     let [rows, len, results, each] = sizes.map(|(name, most)| {
-        let (size, most) = (b.value(name, I32), b.i32(most as i32));
-        // Tells the analysis of ranges that counters beyond it do not overflow.
-        b.math(MathFn::Min, &[size, most])
+        let (size, least, most) = (b.value(name, I32), b.i32(1), b.i32(most as i32));
+        // Tells the analysis of ranges that loops over them count up, and that their counters do not overflow.
+        let size = b.math(MathFn::Min, &[size, most]);
+        b.math(MathFn::Max, &[size, least])
     });
     let (thread, block) = (b.id(Id3::Thread, Axis::X), b.id(Id3::Block, Axis::X));
     let (threads, of_block, one) = (b.i32(division.threads as i32), b.i32(division.rows as i32), b.i32(1));
