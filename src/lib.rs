@@ -27,6 +27,7 @@
 //! | 4 | [`lower`] | from a typed kernel with its compile-time arguments to DeviceIR |
 //! | 5 | [`compile`] | from sources to a checked program, without I/O of its own |
 //! | 6 | [`host`] | values, arrays and the interpreter of scripts |
+//! | 6 | [`prove`] | proofs that a kernel is right for every size, and counterexamples that a run confirms |
 //! | 6 | [`ide`] | queries of editors: hover, completion, names, hints; offsets and strings only |
 //! | 7 | [`app`] | the only module with I/O: command line, session, servers, files |
 //!
@@ -53,4 +54,5 @@ pub mod ir;
 pub mod lang;
 pub mod lower;
 pub mod pass;
+pub mod prove;
 pub mod syntax;

@@ -24,6 +24,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("lower", 4),
     ("compile", 5),
     ("host", 6),
+    ("prove", 6),
     ("ide", 6),
     ("app", 7),
 ];

@@ -4,6 +4,7 @@ pub mod arena;
 pub mod diag;
 pub(crate) mod escape;
 pub(crate) mod late;
+pub mod linear;
 pub(crate) mod render;
 pub mod room;
 pub(crate) mod shared;

@@ -5,6 +5,7 @@ pub(crate) mod compact;
 pub mod def;
 pub(crate) mod ends;
 pub(crate) mod filled;
+pub(crate) mod footprint;
 pub(crate) mod owner;
 pub(crate) mod ranges;
 pub mod text;

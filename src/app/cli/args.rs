@@ -25,6 +25,7 @@ pub(crate) enum Task {
     Test { paths: Vec<PathBuf>, filter: Option<String> },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
     Emit { file: PathBuf, stage: Stage, kernel: Option<String>, architecture: Option<u32>, lines: bool },
+    Prove { file: PathBuf, kernel: Option<String>, certificates: bool },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
     Fix { paths: Vec<PathBuf>, dry_run: bool },
@@ -42,7 +43,7 @@ impl Task {
         match self {
             Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
             Task::Launch { .. } => true,
-            Task::Check { .. } | Task::Emit { .. } | Task::Explain { .. } => false,
+            Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Explain { .. } => false,
             Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
         }
@@ -175,6 +176,7 @@ fn task(matches: &ArgMatches) -> Task {
             architecture: sub.get_one("arch").copied(),
             lines: sub.get_flag("lines"),
         },
+        "prove" => Task::Prove { file: path("file"), kernel: one("kernel"), certificates: sub.get_flag("certificate") },
         "explain" => Task::Explain { code: one("code") },
         "doc" => {
             let words: Vec<String> = sub.get_many::<String>("name").unwrap_or_default().cloned().collect();
@@ -222,6 +224,7 @@ fn command() -> Command {
             test(),
             bench(),
             emit(),
+            with_short_help(prove()),
             with_short_help(explain()),
             with_short_help(doc()),
             with_short_help(fmt()),
@@ -395,6 +398,19 @@ fn emit() -> Command {
         )
         .arg(Arg::new("kernel").long("kernel").short('k').value_name("NAME").help("Only this kernel [default: all]"))
         .arg(file("The program"))
+}
+
+fn prove() -> Command {
+    Command::new("prove")
+        .about("Prove kernels right for every size, or show a size at which they are not")
+        .arg(file("The program"))
+        .arg(Arg::new("kernel").value_name("KERNEL").help("Only this kernel [default: all of the program's own]"))
+        .arg(
+            Arg::new("certificate")
+                .long("certificate")
+                .action(ArgAction::SetTrue)
+                .help("Print the proofs as well: each question with the steps that answer it"),
+        )
 }
 
 /// Makes `--help` as short as `-h` for a command that runs nothing, since the options of runs do not apply to it.

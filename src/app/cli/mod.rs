@@ -11,6 +11,7 @@ mod explain;
 mod fix;
 mod fmt;
 mod launch;
+mod prove;
 mod run;
 mod stats;
 mod test;
@@ -91,6 +92,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Emit { file, stage, kernel, architecture, lines } => {
             emit::file(&file, stage, &emit::Wanted { kernel: kernel.as_deref(), architecture, lines }, context)
         }
+        Task::Prove { file, kernel, certificates } => prove::file(&file, kernel.as_deref(), certificates, context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
         Task::Fix { paths, dry_run } => fix::paths(&paths, dry_run, context),

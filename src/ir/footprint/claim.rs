@@ -1,0 +1,295 @@
+//! The questions whose negative answers prove a property of a kernel.
+
+use super::def::*;
+use super::form::*;
+use super::question::{Builder, Common, Question};
+use super::space::{Role, Space as Variables};
+use crate::base::linear::{Budget, Formula, Linear, Var, Verdict, decide};
+use crate::base::source::Span;
+use crate::ir::def::*;
+
+/// The most questions about one property.
+const MAX_QUESTIONS: usize = 4000;
+
+/// Returns whether a formula follows from a path, for the walk's own use.
+pub(super) fn follows(space: &Variables, path: &[Formula], formula: &Formula) -> bool {
+    if is_always(formula) {
+        return true;
+    }
+    let mut builder = Builder::new(space, Common::default());
+    builder.path(path, 0);
+    let negated = builder.formula(&not(formula), 0);
+    builder.fact(negated);
+    let question = builder.question(String::new(), Span::default());
+    matches!(decide(&question.problem, &Budget { cases: 50, exchanges: 1_000 }), Verdict::Empty(_))
+}
+
+/// Asks whether a result may be out of range.
+pub(crate) fn overflow(found: &Footprint, obligation: &Obligation) -> Question {
+    let mut builder = Builder::new(&found.variables, Common::default());
+    builder.path(&obligation.path, 0);
+    let value = builder.form(&obligation.value, 0);
+    builder.fact(or([less(&value, &number(obligation.low)), less(&number(obligation.high), &value)]));
+    builder.question("the result does not fit its type".into(), obligation.span)
+}
+
+/// Asks whether an access may be out of bounds.
+pub(crate) fn bounds(function: &Function, found: &Footprint) -> Vec<Question> {
+    let mut asked = vec![];
+    for touch in &found.accesses {
+        let name = &function.memories[touch.memory].name;
+        for (axis, (index, extent)) in touch.indices.iter().zip(&touch.extents).enumerate() {
+            let outside = or([less(index, &number(0)), at_most(extent, index)]);
+            if is_never(&found.variables.settled(outside.clone())) {
+                continue;
+            }
+            let mut builder = Builder::new(&found.variables, Common::default());
+            builder.path(&touch.path, 0);
+            let outside = builder.formula(&outside, 0);
+            builder.fact(outside);
+            let axis = if touch.indices.len() > 1 { format!(" along axis {axis}") } else { String::new() };
+            asked.push(builder.question(format!("an index of `{name}` is out of bounds{axis}"), touch.span));
+        }
+    }
+    asked
+}
+
+/// Asks whether two threads may access one element at a time, one of them to write. `None`: too many pairs.
+pub(crate) fn races(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
+    let mut asked = vec![];
+    for (i, a) in found.accesses.iter().enumerate() {
+        let memory = &function.memories[a.memory];
+        if matches!(memory.space, Space::Local | Space::Constant) {
+            continue;
+        }
+        for (j, b) in found.accesses.iter().enumerate().skip(i) {
+            if may_conflict(a, b) {
+                let same = i == j;
+                pair(function, given, found, a, b, same, &mut asked);
+            }
+            if asked.len() > MAX_QUESTIONS {
+                return None;
+            }
+        }
+    }
+    Some(asked)
+}
+
+/// Returns whether two accesses of one element conflict, as far as the kinds of accesses tell.
+fn may_conflict(a: &Touch, b: &Touch) -> bool {
+    let reads = a.deed == Deed::Reads && b.deed == Deed::Reads;
+    let atomic = a.deed == Deed::Updates && b.deed == Deed::Updates;
+    let apart = matches!((a.component, b.component), (Some(x), Some(y)) if x != y);
+    let constants = |(x, y): (&Linear, &Linear)| constant(&x.minus(y)).is_some_and(|n| n != 0) && is_fixed(x);
+    a.memory == b.memory
+        && a.leaf == b.leaf
+        && !reads
+        && !atomic
+        && !apart
+        && !a.indices.iter().zip(&b.indices).any(constants)
+}
+
+fn is_fixed(form: &Linear) -> bool {
+    constant(form).is_some()
+}
+
+fn pair(
+    function: &Function,
+    given: &Given,
+    found: &Footprint,
+    a: &Touch,
+    b: &Touch,
+    same: bool,
+    asked: &mut Vec<Question>,
+) {
+    let memory = &function.memories[a.memory];
+    let what = format!("two threads access an element of `{}`", memory.name);
+    let mut ask = |common: Common, apart: Vec<Linear>, extra: Vec<(Formula, u8)>, equal_: Vec<(Linear, Linear)>| {
+        let mut builder = Builder::new(&found.variables, common);
+        let mut distinct = vec![];
+        let mut before = vec![];
+        for coordinate in &apart {
+            let (x, y) = (builder.form(coordinate, 0), builder.form(coordinate, 1));
+            // Of an access with itself, one order stands for both.
+            let order = if same { less(&x, &y) } else { different(&x, &y) };
+            distinct.push(and([and(before.clone()), order]));
+            before.push(equal(&x, &y));
+        }
+        let distinct = or(distinct);
+        if is_never(&distinct) {
+            return;
+        }
+        builder.path(&a.path, 0);
+        builder.path(&b.path, 1);
+        for (x, y) in a.indices.iter().zip(&b.indices) {
+            let (x, y) = (builder.form(x, 0), builder.form(y, 1));
+            let meet = equal(&x, &y);
+            if is_never(&meet) {
+                return;
+            }
+            builder.fact(meet);
+        }
+        for (x, y) in &equal_ {
+            let (x, y) = (builder.form(x, 0), builder.form(y, 1));
+            let meet = equal(&x, &y);
+            if is_never(&meet) {
+                return;
+            }
+            builder.fact(meet);
+        }
+        for (fact, side) in &extra {
+            let fact = builder.formula(fact, *side);
+            builder.fact(fact);
+        }
+        builder.fact(distinct);
+        let question = builder.question(what.clone(), b.span);
+        if !asked.iter().any(|known| known.problem == question.problem) {
+            asked.push(question);
+        }
+    };
+    let Some(grid) = &given.grid else {
+        return ask(Common::default(), given.indices.clone(), vec![], vec![]);
+    };
+    let ways = |which: usize| {
+        let mut ways = vec![];
+        for x in &a.clocks[which] {
+            for y in &b.clocks[which] {
+                if x.site == y.site || x.site == Site::Any || y.site == Site::Any {
+                    ways.push((x, y));
+                }
+            }
+        }
+        ways
+    };
+    let conditions = |x: &Moment, y: &Moment| -> Vec<(Formula, u8)> {
+        x.when.iter().map(|fact| (fact.clone(), 0)).chain(y.when.iter().map(|fact| (fact.clone(), 1))).collect()
+    };
+    for (x, y) in ways(0) {
+        let met: Vec<(Linear, Linear)> = match x.site == y.site && x.site != Site::Any {
+            true => x.counters.iter().cloned().zip(y.counters.iter().cloned()).collect(),
+            false => vec![],
+        };
+        let counters = met.iter().filter(|(x, y)| x == y).filter_map(|(x, _)| single(x)).collect();
+        ask(Common { block: true, counters }, grid.thread.to_vec(), conditions(x, y), met);
+    }
+    if matches!(memory.space, Space::Global { .. }) {
+        for (x, y) in ways(1) {
+            let met: Vec<(Linear, Linear)> = match x.site == y.site && x.site != Site::Any {
+                true => x.counters.iter().cloned().zip(y.counters.iter().cloned()).collect(),
+                false => vec![],
+            };
+            ask(Common::default(), grid.at.to_vec(), conditions(x, y), met);
+        }
+    }
+}
+
+/// Asks, for each `out` array, whether an element is written by no thread. `None` for an array of which it cannot be asked.
+pub(crate) fn unwritten(function: &Function, given: &Given, found: &Footprint) -> Vec<(MemId, Option<Vec<Question>>)> {
+    let mut all = vec![];
+    for (id, memory) in function.memories.iter() {
+        if !matches!(memory.space, Space::Global { access: Access::Out, .. }) {
+            continue;
+        }
+        let leaves = 0..memory.layout.leaves.len() as u32;
+        let asked = leaves.map(|leaf| missing(function, given, found, id, leaf)).collect();
+        all.push((id, asked));
+    }
+    all
+}
+
+/// Asks whether an element is missed by the writes of one form that could cover the array.
+fn missing(function: &Function, given: &Given, found: &Footprint, id: MemId, leaf: u32) -> Option<Question> {
+    let memory = &function.memories[id];
+    let writes: Vec<&Touch> = found
+        .accesses
+        .iter()
+        .filter(|touch| {
+            touch.memory == id
+                && touch.leaf == leaf
+                && touch.deed == Deed::Writes
+                && touch.component.is_none()
+                && touch.exact
+        })
+        .collect();
+    let mut tried: Vec<&Vec<Linear>> = vec![];
+    for first in &writes {
+        if tried.contains(&&first.indices) {
+            continue;
+        }
+        tried.push(&first.indices);
+        let alike: Vec<&&Touch> = writes.iter().filter(|touch| touch.indices == first.indices).collect();
+        let mut builder = Builder::free(&found.variables);
+        let mut goal = vec![];
+        let mut placed: Vec<Var> = vec![];
+        for (axis, index) in first.indices.iter().enumerate() {
+            let element = builder.natural(&format!("element {axis}"));
+            let extent = builder.form(&first.extents[axis], 0);
+            builder.fact(less(&element, &extent));
+            let index = builder.form(index, 0);
+            builder.fact(equal(&index, &element));
+        }
+        // A thread that writes the element: its coordinates follow from the indices, or are 0.
+        let coordinates: Vec<&Linear> = match &given.grid {
+            Some(grid) => grid.thread.iter().chain(&grid.at).collect(),
+            None => given.indices.iter().collect(),
+        };
+        let mut coordinates: Vec<Var> = coordinates.into_iter().filter_map(single).collect();
+        // Also an iteration: if the access is exact, each of which the condition of the loop holds takes place.
+        let counters = first.indices.iter().flat_map(|index| index.terms()).map(|&(var, _)| var);
+        coordinates.extend(counters.filter(|&var| found.variables.get(var).role == Role::Counter));
+        if !places(&found.variables, &first.indices, &coordinates, &mut builder, &mut placed) {
+            continue;
+        }
+        builder.placed.clone_from(&placed);
+        for &var in &coordinates {
+            if !placed.contains(&var) {
+                let own = builder.form(&variable(var), 0);
+                builder.fact(zero(own));
+            }
+            goal.push(builder.limits(var, 0));
+        }
+        let ways: Vec<Formula> = alike
+            .iter()
+            .map(|touch| and(touch.path.iter().map(|fact| builder.formula(fact, 0)).collect::<Vec<_>>()))
+            .collect();
+        goal.push(or(ways));
+        builder.fact(not(&and(goal)));
+        let question = builder.question(format!("an element of `{}` is not written", memory.name), first.span);
+        if !question.problem.facts.is_empty() {
+            return Some(question);
+        }
+    }
+    None
+}
+
+/// Returns whether there are integers for the coordinates at which the indices are any given numbers, and states which: each index
+/// has to be a number in digits that are coordinates of its own, such as `n * block + thread` with `0 <= thread < n`.
+fn places(
+    space: &Variables,
+    indices: &[Linear],
+    coordinates: &[Var],
+    builder: &mut Builder<'_>,
+    placed: &mut Vec<Var>,
+) -> bool {
+    for index in indices {
+        let mut digits = index.terms().to_vec();
+        digits.sort_by_key(|&(_, weight)| std::cmp::Reverse(weight));
+        let own = |var: &Var| coordinates.contains(var) && space.get(*var).role != Role::Launch;
+        if digits.iter().any(|(var, weight)| !own(var) || placed.contains(var) || *weight < 1) {
+            return false;
+        }
+        if digits.last().is_some_and(|&(_, weight)| weight != 1) {
+            return false;
+        }
+        for pair in digits.windows(2) {
+            let [(_, above), (var, weight)] = *pair else { return false };
+            if above % weight != 0 || above == weight {
+                return false;
+            }
+            let digit = builder.form(&variable(var), 0);
+            builder.fact(and([at_most(&number(0), &digit), less(&digit, &number(above / weight))]));
+        }
+        placed.extend(digits.iter().map(|(var, _)| *var));
+    }
+    true
+}

@@ -1,0 +1,143 @@
+//! The data of footprints: launches in symbols, accesses, barriers, obligations.
+
+use rustc_hash::FxHashMap;
+
+use super::space::Space as Variables;
+use crate::base::linear::{Formula, Linear};
+use crate::base::source::Span;
+use crate::ir::def::*;
+use crate::lang::scalar::Scalar;
+
+/// A launch in symbols.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    pub variables: Variables,
+    /// By position of the array parameter, and axis.
+    pub extents: FxHashMap<(u32, u8), Linear>,
+    /// Integer value parameters by position.
+    pub params: FxHashMap<u32, Linear>,
+    /// The indices of a `threads` kernel.
+    pub indices: Vec<Linear>,
+    /// The geometry of a `grid` kernel.
+    pub grid: Option<Grid>,
+}
+
+/// Along x, y, z.
+#[derive(Clone, Debug)]
+pub(crate) struct Grid {
+    pub thread: [Linear; 3],
+    pub at: [Linear; 3],
+    pub block: [Linear; 3],
+    pub grid: [Linear; 3],
+    pub global: [Linear; 3],
+}
+
+/// What a kernel does to memory.
+#[derive(Default)]
+pub(crate) struct Footprint {
+    pub variables: Variables,
+    pub accesses: Vec<Touch>,
+    pub obligations: Vec<Obligation>,
+    pub barriers: Vec<BarrierSite>,
+    /// Why the walk gave up, and where: nothing is proved then.
+    pub stopped: Option<(String, Span)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Deed {
+    Reads,
+    Writes,
+    /// Atomically.
+    Updates,
+}
+
+/// One access of a thread, with all its iterations.
+#[derive(Clone, Debug)]
+pub(crate) struct Touch {
+    pub deed: Deed,
+    pub memory: MemId,
+    pub leaf: u32,
+    pub component: Option<u8>,
+    pub indices: Vec<Linear>,
+    pub extents: Vec<Linear>,
+    pub path: Vec<Formula>,
+    pub clocks: Clocks,
+    /// Every thread whose values satisfy the path makes this access.
+    pub exact: bool,
+    pub span: Span,
+}
+
+/// What the last barrier was: of the block (or the grid), and of the grid.
+pub(crate) type Clocks = [Vec<Moment>; 2];
+
+/// A barrier that may be the last one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Moment {
+    pub site: Site,
+    /// The iterations of the loops around the barrier.
+    pub counters: Vec<Linear>,
+    /// What holds if it is the last one.
+    pub when: Vec<Formula>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Site {
+    Start,
+    Barrier(u32),
+    /// It may be any.
+    Any,
+    /// The one before the current iteration, while a loop is examined.
+    Before,
+}
+
+/// How an operation treats a result that is out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strictness {
+    /// An overflow, reported in runs with checks.
+    Fault,
+    /// Defined: modulo a power of two.
+    Wraps,
+}
+
+/// A result that has to be in range for its form to be its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Obligation {
+    pub expr: ExprId,
+    pub span: Span,
+    pub strictness: Strictness,
+    pub path: Vec<Formula>,
+    pub value: Linear,
+    pub low: i128,
+    pub high: i128,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct BarrierSite {
+    pub span: Span,
+    pub reached: Reached,
+}
+
+/// Whether all threads of the block (of the launch, at a barrier of the grid) surely reach a barrier together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    ByAll,
+    /// If what they read from memory does not depend on a race.
+    WithoutRaces,
+    Perhaps,
+}
+
+pub(crate) fn type_range(scalar: Scalar) -> (i128, i128) {
+    let bits = scalar.bits();
+    match scalar {
+        Scalar::Bool => (0, 1),
+        s if s.is_signed() => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        _ => (0, (1i128 << bits) - 1),
+    }
+}
+
+pub(crate) fn int(ty: Ty) -> Option<Scalar> {
+    match ty {
+        Ty::Scalar(s) if s.is_int() => Some(s),
+        _ => None,
+    }
+}

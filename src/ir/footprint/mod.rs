@@ -1,0 +1,60 @@
+//! Symbolic footprints: which elements of which array a thread of a kernel accesses, as formulas of its coordinates, the sizes
+//! of the launch and the iterations of its loops.
+//!
+//! Input: the body of a kernel with all calls inlined, and the launch in symbols ([`Given`]): extents, parameters, coordinates.
+//! Output: a [`Footprint`]. Proofs ([`claim`]) are questions about it to [`crate::base::linear`].
+//!
+//! # Fragment
+//!
+//! An index is followed through `+ - *`, division, remainder, shifts, masks, `min`, `max`, `abs`, `clamp`, selections and
+//! variables. Integers are linear forms over variables ([`space`]); conditions are formulas. A product of two variables, a
+//! quotient, a selection and the value of a variable behind an `if` are variables of their own with facts that define them.
+//!
+//! The walk ([`walk`]) goes forward through the body once. A [`State`](state::State) is what holds at a point: the *path*, the
+//! conjunction of the conditions that led there (negated ones included, also those of `break`, `continue` and `return`), and the
+//! values of the locals. Loops ([`loops`]) with few known iterations are executed; of others one iteration stands for all: number
+//! `k >= 0`, in which the variable of a `for` is `start + step * k`, a local that grows by a constant is `first + constant * k`, and
+//! every other local is unknown up to invariants that are guessed and then proved.
+//!
+//! Everything else is *unknown*: a variable with no facts but its type's range, with a reason and a place. Unknown values make
+//! the footprint larger than what the kernel does, never smaller. So what is proved holds, and what is refuted has to be shown by
+//! a run.
+//!
+//! # Barriers
+//!
+//! Each access knows the barriers that may be the last one before it ([`Moment`]): a place in the program, and the
+//! iterations of the loops around that place. As all threads of a block pass the same barriers in the same order (which is proved
+//! separately), two of them are between the same two barriers exactly if they agree in the last one. At the head of a loop the
+//! last barrier is the one before the loop in iteration 0, and one of iteration `k - 1` in iteration `k`.
+//!
+//! # Overflow
+//!
+//! Forms are exact integers, machine numbers are not. Every operation whose result might not fit its type leaves an
+//! [`Obligation`]. If one cannot be proved, the walk is repeated with that result unknown. So nothing else rests on an
+//! operation that might overflow. The first operation of a run that overflowed would contradict its obligation, since all
+//! values before it are exact.
+
+pub(crate) mod claim;
+pub(crate) mod def;
+mod form;
+mod loops;
+pub(crate) mod question;
+mod slice;
+pub(crate) mod space;
+mod state;
+mod value;
+mod walk;
+
+use rustc_hash::FxHashSet;
+
+pub(crate) use def::*;
+pub(crate) use form::{Forms, at_most, constant, nonnegative, number, single, variable};
+
+use crate::ir::def::{ExprId, Module};
+
+/// Walks the kernel's body. The results of the operations in `opaque` are unknown; `unroll` is whether loops may be executed
+/// iteration by iteration.
+pub(crate) fn footprint(module: &Module, given: &Given, opaque: &FxHashSet<ExprId>, unroll: bool) -> Footprint {
+    let Some(function) = module.functions.get(module.kernel.body) else { return Footprint::default() };
+    walk::run(state::Walk::new(function, given, opaque, unroll))
+}

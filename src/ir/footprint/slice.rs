@@ -1,0 +1,137 @@
+//! What indices and conditions depend on, and what of it is surely the same for all threads of a block.
+
+use rustc_hash::FxHashSet;
+
+use super::def::int;
+use crate::ir::def::*;
+use crate::ir::variance::{Variance, Variances};
+use crate::ir::visit::each_stmt;
+use crate::lang::scalar::Scalar;
+
+/// The expressions and locals that some index, condition or loop bound depends on.
+#[derive(Default)]
+pub(super) struct Slice {
+    pub exprs: FxHashSet<ExprId>,
+    pub locals: FxHashSet<LocalId>,
+}
+
+pub(super) fn relevant(f: &Function) -> Slice {
+    let mut roots: Vec<ExprId> = vec![];
+    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Let(id) => {
+            if let ExprKind::Load { place, .. } = &f.exprs[*id].kind {
+                roots.extend(&place.indices);
+            }
+        }
+        StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => roots.extend(&place.indices),
+        StmtKind::If { cond, .. } | StmtKind::Assert { cond, .. } => roots.push(*cond),
+        StmtKind::For { start, end, step, .. } => roots.extend([start, end, step]),
+        _ => {}
+    });
+    for (_, memory) in f.memories.iter() {
+        for extent in &memory.extents {
+            if let Extent::Dynamic(id) = extent {
+                roots.push(*id);
+            }
+        }
+    }
+    let mut slice = Slice::default();
+    while let Some(id) = roots.pop() {
+        let expr = &f.exprs[id];
+        if (int(expr.ty).is_none() && expr.ty != Ty::Scalar(Scalar::Bool)) || !slice.exprs.insert(id) {
+            continue;
+        }
+        match &expr.kind {
+            ExprKind::Read(local) => {
+                if slice.locals.insert(*local) {
+                    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+                        StmtKind::Write { local: to, value } if to == local => roots.push(*value),
+                        _ => {}
+                    });
+                }
+            }
+            kind => kind.operands(|operand| roots.push(operand)),
+        }
+    }
+    slice
+}
+
+/// Values that memory written by the kernel, other lanes or atomics may have had a part in.
+#[derive(Default)]
+pub(super) struct Taint {
+    exprs: FxHashSet<ExprId>,
+    locals: FxHashSet<LocalId>,
+    changed: bool,
+}
+
+pub(super) fn taint(f: &Function) -> Taint {
+    let mut taint = Taint { changed: true, ..Taint::default() };
+    while taint.changed {
+        taint.changed = false;
+        taint.block(f, &f.body, false);
+    }
+    taint
+}
+
+/// Returns the locals that have the same value in all threads of a block that are at the same iterations of the same loops.
+pub(super) fn uniform_locals(f: &Function, variances: &Variances, taint: &Taint) -> FxHashSet<LocalId> {
+    let is_uniform = |local: &LocalId| variances.locals[*local] == Variance::Uniform && !taint.locals.contains(local);
+    f.locals.ids().filter(is_uniform).collect()
+}
+
+impl Taint {
+    pub fn has(&self, f: &Function, id: ExprId) -> bool {
+        let expr = &f.exprs[id];
+        !expr.kind.is_free() && (self.exprs.contains(&id) || matches!(expr.kind, ExprKind::Result))
+    }
+
+    fn block(&mut self, f: &Function, block: &Block, under: bool) {
+        for stmt in block {
+            match &stmt.kind {
+                StmtKind::Let(id) => self.evaluated(f, *id),
+                StmtKind::Write { local, value } if under || self.has(f, *value) => {
+                    self.changed |= self.locals.insert(*local);
+                }
+                StmtKind::If { cond, .. } => {
+                    let under = under || self.has(f, *cond);
+                    stmt.kind.blocks().for_each(|inner| self.block(f, inner, under));
+                }
+                StmtKind::For { local, start, end, step, body, .. } => {
+                    let ragged = under || [start, end, step].into_iter().any(|id| self.has(f, *id));
+                    if ragged {
+                        self.changed |= self.locals.insert(*local);
+                    }
+                    let under = ragged || self.decides(f, body);
+                    self.block(f, body, under);
+                }
+                StmtKind::Loop { body, .. } | StmtKind::Block { body, .. } => {
+                    let under = under || self.decides(f, body);
+                    self.block(f, body, under);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns whether a condition in the block is tainted.
+    fn decides(&self, f: &Function, body: &Block) -> bool {
+        let mut found = false;
+        each_stmt(body, &mut |stmt| found |= matches!(&stmt.kind, StmtKind::If { cond, .. } if self.has(f, *cond)));
+        found
+    }
+
+    fn evaluated(&mut self, f: &Function, id: ExprId) {
+        let kind = &f.exprs[id].kind;
+        let mut tainted = match kind {
+            ExprKind::Read(local) => self.locals.contains(local),
+            ExprKind::Load { place, .. } => {
+                !matches!(f.memories[place.memory].space, Space::Constant | Space::Global { access: Access::In, .. })
+            }
+            _ => false,
+        };
+        kind.operands(|operand| tainted |= self.has(f, operand));
+        if tainted {
+            self.changed |= self.exprs.insert(id);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The variables of a footprint: what each one stands for, and what is known of it.
+//!
+//! A quotient, a product of two variables, a minimum, a value that depends on a condition: each is a variable of its own with
+//! facts that define it, so that all that is computed from it stays linear.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::form::*;
+use crate::base::linear::{Formula, Linear, Var};
+use crate::base::source::Span;
+
+/// Bounds beyond those of every machine type stand for "none".
+pub(crate) const ENDLESS: i128 = 1 << 80;
+
+/// What the value of a variable belongs to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Role {
+    /// The launch: a dimension, a parameter, an extent of the grid.
+    Launch,
+    /// The block: a coordinate along an axis.
+    Block,
+    /// The thread: a coordinate within its block, or an index of a `threads` kernel.
+    Thread,
+    /// The thread: the number of an iteration of a loop, from 0.
+    Counter,
+    /// A function of other variables: it belongs to whatever they belong to.
+    Derived(Vec<Var>),
+    /// The thread, and nothing is known of it but its bounds, for this reason.
+    Unknown(&'static str, Span),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Variable {
+    pub name: String,
+    pub role: Role,
+    pub low: i128,
+    pub high: i128,
+    pub facts: Vec<Formula>,
+    /// The facts about a derived value define it for all values of the others.
+    pub total: bool,
+}
+
+/// A product of two variables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub left: Var,
+    pub right: Var,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Space {
+    pub variables: Vec<Variable>,
+    pub products: FxHashMap<Var, Times>,
+    known_products: FxHashMap<(Var, Var), Var>,
+    known_quotients: FxHashMap<(Linear, Linear, bool), Var>,
+    named: FxHashMap<Linear, Var>,
+}
+
+/// The most products that one multiplication is expanded to.
+const MAX_PRODUCTS: usize = 4;
+
+impl Space {
+    pub fn fresh(&mut self, name: impl Into<String>, role: Role, low: i128, high: i128) -> Var {
+        let var = Var(self.variables.len() as u32);
+        self.variables.push(Variable { name: name.into(), role, low, high, facts: vec![], total: false });
+        var
+    }
+
+    pub fn get(&self, var: Var) -> &Variable {
+        &self.variables[var.index()]
+    }
+
+    /// Returns whether a variable is the same for all threads of a launch that are at the same iterations of loops.
+    pub fn is_common(&self, var: Var) -> bool {
+        match &self.get(var).role {
+            Role::Launch | Role::Counter => true,
+            Role::Derived(on) => on.iter().all(|&var| self.is_common(var)),
+            Role::Block | Role::Thread | Role::Unknown(..) => false,
+        }
+    }
+
+    /// Returns whether a variable is computed from another one.
+    pub fn depends(&self, var: Var, on: Var) -> bool {
+        match &self.get(var).role {
+            Role::Derived(from) => from.iter().any(|&var| self.depends(var, on)),
+            _ => var == on,
+        }
+    }
+
+    pub fn learn(&mut self, var: Var, fact: Formula) {
+        if !is_always(&fact) {
+            self.variables[var.index()].facts.push(fact);
+        }
+    }
+
+    /// States that the facts about a derived value define it for all values of the others.
+    pub fn define(&mut self, var: Var) {
+        self.variables[var.index()].total = true;
+    }
+
+    /// Returns bounds of a form that follow from those of its variables.
+    pub fn bounds(&self, form: &Linear) -> (i128, i128) {
+        let (mut low, mut high) = (form.constant(), form.constant());
+        for &(var, factor) in form.terms() {
+            let at = self.get(var);
+            let (a, b) = (at.low.saturating_mul(factor), at.high.saturating_mul(factor));
+            low = low.saturating_add(a.min(b));
+            high = high.saturating_add(a.max(b));
+        }
+        (low.max(-ENDLESS), high.min(ENDLESS))
+    }
+
+    /// Returns a formula in place of which a known truth stands, where bounds decide it.
+    pub fn settled(&self, formula: Formula) -> Formula {
+        use crate::base::linear::Atom;
+        match formula {
+            Formula::Atom(Atom::NonNegative(form)) => match self.bounds(&form) {
+                (low, _) if low >= 0 => always(),
+                (_, high) if high < 0 => never(),
+                _ => Formula::Atom(Atom::NonNegative(form)),
+            },
+            Formula::Atom(Atom::Zero(form)) => match self.bounds(&form) {
+                (0, 0) => always(),
+                (low, high) if low > 0 || high < 0 => never(),
+                _ => Formula::Atom(Atom::Zero(form)),
+            },
+            Formula::And(parts) => and(parts.into_iter().map(|part| self.settled(part)).collect::<Vec<_>>()),
+            Formula::Or(parts) => or(parts.into_iter().map(|part| self.settled(part)).collect::<Vec<_>>()),
+        }
+    }
+
+    fn derived(&mut self, name: &str, from: &[&Linear], low: i128, high: i128) -> Var {
+        let mut on: Vec<Var> = from.iter().flat_map(|form| form.terms().iter().map(|&(var, _)| var)).collect();
+        on.sort();
+        on.dedup();
+        self.fresh(name, Role::Derived(on), low, high)
+    }
+
+    /// Returns a variable with the value of a form.
+    fn name(&mut self, form: &Linear) -> Var {
+        if let Some(var) = single(form).or_else(|| self.named.get(form).copied()) {
+            return var;
+        }
+        let (low, high) = self.bounds(form);
+        let var = self.derived("part", &[form], low, high);
+        self.variables[var.index()].total = true;
+        self.learn(var, equal(&variable(var), form));
+        self.named.insert(form.clone(), var);
+        var
+    }
+
+    fn product_of(&mut self, a: Var, b: Var) -> Var {
+        let (left, right) = (a.min(b), a.max(b));
+        if let Some(known) = self.known_products.get(&(left, right)) {
+            return *known;
+        }
+        let (x, y) = (self.get(left), self.get(right));
+        let corners = [x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high];
+        let low = corners.into_iter().min().unwrap_or(-ENDLESS).max(-ENDLESS);
+        let high = corners.into_iter().max().unwrap_or(ENDLESS).min(ENDLESS);
+        let name = format!("{} * {}", x.name, y.name);
+        let result = self.fresh(name, Role::Derived(vec![left, right]), low, high);
+        self.variables[result.index()].total = true;
+        self.products.insert(result, Times { left, right });
+        self.known_products.insert((left, right), result);
+        result
+    }
+
+    /// Returns the product of two forms.
+    pub fn product(&mut self, a: &Linear, b: &Linear) -> Linear {
+        if let Some(n) = constant(a) {
+            return b.times(n);
+        }
+        if let Some(n) = constant(b) {
+            return a.times(n);
+        }
+        let whole = |form: &Linear, space: &mut Space| variable(space.name(form));
+        let (a, b) = match (a.terms().len(), b.terms().len()) {
+            (x, y) if x * y <= MAX_PRODUCTS && (x == 1 || y == 1 || a.constant() == 0 || b.constant() == 0) => {
+                (a.clone(), b.clone())
+            }
+            _ => (whole(a, self), whole(b, self)),
+        };
+        let mut sum = number(a.constant() * b.constant());
+        for &(x, p) in a.terms() {
+            sum = sum.plus(&variable(x).times(p * b.constant()));
+            for &(y, q) in b.terms() {
+                sum = sum.plus(&variable(self.product_of(x, y)).times(p * q));
+            }
+        }
+        for &(y, q) in b.terms() {
+            sum = sum.plus(&variable(y).times(q * a.constant()));
+        }
+        sum
+    }
+
+    /// Returns `a / b` rounded toward zero, or down if `floor`; `b` is positive where the quotient is used, or it is unknown.
+    pub fn quotient(&mut self, a: &Linear, b: &Linear, floor: bool) -> Linear {
+        if let (Some(x), Some(y)) = (constant(a), constant(b))
+            && y != 0
+        {
+            return number(if floor { x.div_euclid(y) } else { x / y });
+        }
+        if constant(b) == Some(1) {
+            return a.clone();
+        }
+        let key = (a.clone(), b.clone(), floor);
+        if let Some(known) = self.known_quotients.get(&key) {
+            return variable(*known);
+        }
+        let ((low, high), (least, _)) = (self.bounds(a), self.bounds(b));
+        let by = least.max(1);
+        let (from, to) = match constant(b) {
+            Some(n) if n > 0 => (low.div_euclid(n), high.div_euclid(n) + i128::from(low < 0)),
+            // The magnitude does not grow, except by a negative divisor's sign.
+            _ if least > 0 => (if low < 0 { low } else { 0 }, if high < 0 { 0 } else { high / by }),
+            _ => (-low.abs().max(high.abs()), low.abs().max(high.abs())),
+        };
+        let var = self.derived("quotient", &[a, b], from, to);
+        self.variables[var.index()].total = true;
+        self.known_quotients.insert(key, var);
+        let q = variable(var);
+        let back = self.product(&q, b);
+        let rest = a.minus(&back);
+        let down = and([at_most(&number(0), &rest), less(&rest, b)]);
+        let up = and([at_most(&rest, &number(0)), less(&number(0).minus(b), &rest)]);
+        let positive = less(&number(0), b);
+        let fact = match (floor || low >= 0, least > 0) {
+            (true, true) => down,
+            (true, false) => or([and([positive.clone(), down]), not(&positive)]),
+            (false, true) => {
+                let sign = at_most(&number(0), a);
+                or([and([sign.clone(), down]), and([not(&sign), up])])
+            }
+            (false, false) => {
+                let sign = at_most(&number(0), a);
+                let known = or([and([sign.clone(), down]), and([not(&sign), up])]);
+                or([and([positive.clone(), known]), not(&positive)])
+            }
+        };
+        self.learn(var, fact);
+        q
+    }
+
+    /// Returns the value that is `a` under the condition and `b` else.
+    pub fn either(&mut self, condition: &Formula, a: &Linear, b: &Linear) -> Linear {
+        if a == b || is_always(condition) {
+            return a.clone();
+        }
+        if is_never(condition) {
+            return b.clone();
+        }
+        let value = self.one_of(&[(condition.clone(), a.clone()), (not(condition), b.clone())]);
+        if let Some(var) = single(&value) {
+            self.variables[var.index()].total = true;
+        }
+        value
+    }
+
+    /// Returns the value of the one case whose condition holds.
+    pub fn one_of(&mut self, cases: &[(Formula, Linear)]) -> Linear {
+        let bounds: Vec<(i128, i128)> = cases.iter().map(|(_, value)| self.bounds(value)).collect();
+        let low = bounds.iter().map(|b| b.0).min().unwrap_or(0);
+        let high = bounds.iter().map(|b| b.1).max().unwrap_or(0);
+        let mut on: FxHashSet<Var> = FxHashSet::default();
+        for (condition, value) in cases {
+            each_var(condition, &mut |var| {
+                on.insert(var);
+            });
+            on.extend(value.terms().iter().map(|&(var, _)| var));
+        }
+        let mut on: Vec<Var> = on.into_iter().collect();
+        on.sort();
+        let var = self.fresh("choice", Role::Derived(on), low, high);
+        let is = |(condition, value): &(Formula, Linear)| and([condition.clone(), equal(&variable(var), value)]);
+        let fact = or(cases.iter().map(is).collect::<Vec<_>>());
+        self.learn(var, fact);
+        variable(var)
+    }
+}

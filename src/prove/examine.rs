@@ -1,0 +1,417 @@
+//! Examines a kernel: asks all questions, collects certificates, has candidates run.
+
+use std::fmt::Write;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::replay::{Found, Runner, Try};
+use super::report::{Property, Report, Verdict};
+use super::sizes::{self, LARGEST, Launch, Sizes};
+use crate::base::linear::{Budget, Linear, Problem, Var, Verdict as Answer, decide, recheck};
+use crate::base::source::Span;
+use crate::check::typed::{FnType, Generic, GenericKind, Kernel, KernelId, Program, Type};
+use crate::compile;
+use crate::ir::calls::resolve;
+use crate::ir::def::{Function as Body, Module};
+use crate::ir::footprint::claim;
+use crate::ir::footprint::question::Question;
+use crate::ir::footprint::{Footprint, Reached, Strictness, at_most, constant, footprint, number, single, variable};
+use crate::ir::{Checks, Prepared};
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::MathFn;
+use crate::lang::scalar::Scalar;
+use crate::lower::{Argument, Function, Instance};
+
+/// How often the walk is repeated because an operation turned out to be able to overflow.
+const MAX_ROUNDS: usize = 8;
+/// The second largest dimension tried.
+const SMALLER: i128 = 1 << 29;
+/// The largest sizes of candidates, tried one after the other.
+const CANDIDATES: [i128; 4] = [6, 70, 700, 9000];
+/// The work for an answer, and for a candidate of few sizes. Most answers take a hundredth of it.
+const PROOF: Budget = Budget { cases: 250, exchanges: 5_000 };
+const CANDIDATE: Budget = Budget { cases: 100, exchanges: 2_000 };
+/// Candidates that are run for a property.
+const MAX_TRIES: usize = 4;
+/// Questions that are asked after one that is open.
+const MAX_AFTER: usize = 24;
+
+/// Examines a kernel.
+pub fn examine(program: &Program, id: KernelId) -> Report {
+    let Some(kernel) = program.kernels.get(id) else { return Report::default() };
+    let mut report = Report { kernel: kernel.name.to_string(), ..Report::default() };
+    let prepared = instance(program, id, kernel).and_then(|(instance, text)| {
+        report.instance = text;
+        // No operation is moved or computed where the program does not compute it.
+        let checks = Checks { memory: true, arithmetic: true, nan: true };
+        let prepared = compile::kernel(program, &instance, checks);
+        let prepared = prepared.map_err(|found| found.first().map_or(String::new(), |d| d.title.clone()))?;
+        Ok((instance, prepared))
+    });
+    match prepared {
+        Ok((instance, prepared)) => Examination::new(program, kernel, &instance, &prepared).run(&mut report),
+        Err(why) => report.all_unknown(&why, Some(kernel.name_span)),
+    }
+    report
+}
+
+impl Report {
+    fn all_unknown(&mut self, why: &str, place: Option<Span>) {
+        self.verdicts = Property::ALL.map(|p| (p, Verdict::Unknown { why: why.into(), place })).into();
+    }
+}
+
+/// Returns compile-time arguments to examine a kernel with, and their text.
+fn instance(program: &Program, id: KernelId, kernel: &Kernel) -> Result<(Instance, String), String> {
+    let mut arguments: Vec<Argument> = vec![];
+    let mut text: Vec<String> = vec![];
+    for generic in &kernel.sig.generics {
+        let (argument, shown) = argument(program, generic, &arguments)
+            .ok_or_else(|| format!("the compile-time parameter `{}` has no default", generic.name))?;
+        arguments.push(argument);
+        text.extend(shown.map(|shown| format!("{} = {shown}", generic.name)));
+    }
+    Ok((Instance { kernel: id, arguments }, text.join(", ")))
+}
+
+fn argument(program: &Program, generic: &Generic, before: &[Argument]) -> Option<(Argument, Option<String>)> {
+    match &generic.kind {
+        GenericKind::Type { bound } => {
+            let scalar = if *bound == crate::check::typed::Bound::Int { Scalar::I32 } else { Scalar::F32 };
+            Some((Argument::Type(Type::Scalar(scalar)), Some(scalar.name().to_string())))
+        }
+        GenericKind::Const { default, .. } => {
+            let value = crate::lower::Constants::new(program, before).evaluate(default.as_deref()?).ok()?;
+            Some((Argument::Const(value), None))
+        }
+        GenericKind::Fn { default: Some(default), .. } => {
+            Some((Argument::Fn(crate::lower::function(program, default, before).ok()?), None))
+        }
+        GenericKind::Fn { default: None, ty } => {
+            let (function, name) = stand_in(ty)?;
+            Some((Argument::Fn(Function::Builtin(Builtin::Math(function))), Some(name.to_string())))
+        }
+    }
+}
+
+/// Returns a function of this type.
+fn stand_in(ty: &FnType) -> Option<(MathFn, &'static str)> {
+    match &ty.params[..] {
+        [a, b] if a == b && *a == ty.result => Some((MathFn::Max, "max")),
+        [a] if *a == ty.result => Some((MathFn::Abs, "abs")),
+        _ => None,
+    }
+}
+
+struct Examination<'a> {
+    program: &'a Program,
+    kernel: &'a Kernel,
+    instance: &'a Instance,
+    module: &'a Module,
+    body: &'a Body,
+    runner: Runner<'a>,
+    certificates: String,
+    unconfirmed: usize,
+}
+
+/// The footprint of a kernel, and which of its operations may overflow.
+struct Walked {
+    launch: Launch,
+    found: Footprint,
+    /// Signed operations that an index or a condition depends on and that may overflow.
+    overflowing: Vec<Question>,
+    steps: usize,
+    certificates: String,
+}
+
+/// The answer to a question.
+enum Asked {
+    Never,
+    /// Perhaps, for some sizes.
+    Maybe,
+    Open(String),
+}
+
+impl<'a> Examination<'a> {
+    fn new(program: &'a Program, kernel: &'a Kernel, instance: &'a Instance, prepared: &'a Prepared) -> Self {
+        let module: &Module = &prepared.module;
+        let body = &module.functions[module.kernel.body];
+        let runner = Runner::new(program, kernel, instance, module);
+        Examination { program, kernel, instance, module, body, runner, certificates: String::new(), unconfirmed: 0 }
+    }
+
+    fn run(mut self, report: &mut Report) {
+        let mut walked = match self.walk(LARGEST) {
+            Ok(walked) => walked,
+            Err(why) => return report.all_unknown(&why, Some(self.kernel.name_span)),
+        };
+        if !walked.overflowing.is_empty()
+            && let Ok(smaller) = self.walk(SMALLER)
+            && smaller.overflowing.len() < walked.overflowing.len()
+        {
+            report.largest = Some(SMALLER);
+            walked = smaller;
+        }
+        self.certificates = std::mem::take(&mut walked.certificates);
+        if let Some((why, span)) = &walked.found.stopped {
+            let (place, _) = resolve(&self.body.calls, *span);
+            report.all_unknown(why, Some(place));
+            for (property, verdict) in &mut report.verdicts {
+                if let Some(found) = self.search(*property, &walked.launch, &[]) {
+                    *verdict = refuted(found);
+                }
+            }
+            return;
+        }
+        let bounds = self.property(Property::InBounds, claim::bounds(self.body, &walked.found), &walked);
+        let mut races = match claim::races(self.body, &walked.launch.given, &walked.found) {
+            Some(asked) => self.property(Property::RaceFree, asked, &walked),
+            None => self.open(Property::RaceFree, "there are too many pairs of accesses", None, &walked),
+        };
+        let barrier = walked.found.barriers.iter().find(|barrier| barrier.reached == Reached::Perhaps);
+        if let (Verdict::Proved { .. }, Some(barrier)) = (&races, barrier) {
+            let why = "not all threads are known to reach this barrier".to_string();
+            races = Verdict::Unknown { why, place: Some(self.place(barrier.span)) };
+        }
+        let racy = !matches!(races, Verdict::Proved { .. });
+        let barriers = self.barriers(&walked, racy);
+        let written = self.written(&walked);
+        let overflow = match walked.overflowing.is_empty() {
+            true => Verdict::Proved { steps: walked.steps },
+            false => self.property(Property::NoOverflow, std::mem::take(&mut walked.overflowing), &walked),
+        };
+        report.verdicts = vec![
+            (Property::InBounds, bounds),
+            (Property::RaceFree, races),
+            (Property::Written, written),
+            (Property::Barriers, barriers),
+            (Property::NoOverflow, overflow),
+        ];
+        report.certificates = self.certificates;
+        report.unconfirmed = self.unconfirmed;
+    }
+
+    fn place(&self, span: Span) -> Span {
+        resolve(&self.body.calls, span).0
+    }
+
+    /// Walks the body until all results that are followed are known to fit their types.
+    fn walk(&self, largest: i128) -> Result<Walked, String> {
+        let mut opaque = FxHashSet::default();
+        let mut unroll = true;
+        let mut overflowing: Vec<Question> = vec![];
+        for _ in 0..MAX_ROUNDS {
+            let launch = sizes::launch(self.program, self.kernel, self.instance, self.module, &Sizes::Any(largest))?;
+            let found = footprint(self.module, &launch.given, &opaque, unroll);
+            if found.stopped.is_some() && unroll {
+                unroll = false;
+                continue;
+            }
+            let (mut steps, mut certificates, mut failed) = (0, String::new(), false);
+            for obligation in &found.obligations {
+                if opaque.contains(&obligation.expr) {
+                    continue;
+                }
+                let question = claim::overflow(&found, obligation);
+                match self.ask(&question, &mut certificates) {
+                    Asked::Never => steps += 1,
+                    _ => {
+                        failed = true;
+                        opaque.insert(obligation.expr);
+                        if obligation.strictness == Strictness::Fault {
+                            overflowing.push(question);
+                        }
+                    }
+                }
+            }
+            if !failed {
+                return Ok(Walked { launch, found, overflowing, steps, certificates });
+            }
+        }
+        Err("too many operations may overflow".into())
+    }
+
+    /// Asks a question; what is never the case comes with a certificate that was rechecked.
+    fn ask(&self, question: &Question, certificates: &mut String) -> Asked {
+        match decide(&question.problem, &PROOF) {
+            Answer::Empty(certificate) => match recheck(&question.problem, &certificate) {
+                Ok(()) => {
+                    write_certificate(certificates, question, &certificate.to_string());
+                    Asked::Never
+                }
+                Err(why) => {
+                    debug_assert!(false, "a certificate is wrong: {why}");
+                    Asked::Open(format!("a proof did not stand the recheck: {why}"))
+                }
+            },
+            Answer::Point(_) => Asked::Maybe,
+            Answer::Unknown(reason) => Asked::Open(reason.to_string()),
+        }
+    }
+
+    /// Asks whether a property can be violated.
+    fn property(&mut self, property: Property, asked: Vec<Question>, walked: &Walked) -> Verdict {
+        let mut steps = 0;
+        let mut certificates = String::new();
+        let mut open: Option<(String, Span)> = None;
+        let mut candidates: Vec<Try> = vec![];
+        let mut left = MAX_AFTER;
+        for question in &asked {
+            // Once a question is open, others only serve to find a counterexample.
+            left -= usize::from(open.is_some());
+            if left == 0 || candidates.len() >= MAX_TRIES {
+                break;
+            }
+            match self.ask(question, &mut certificates) {
+                Asked::Never => steps += 1,
+                Asked::Maybe => {
+                    for what in self.candidates(question, walked) {
+                        if !candidates.contains(&what) {
+                            candidates.push(what);
+                        }
+                    }
+                    open.get_or_insert_with(|| self.why(question, "no run of the proposed sizes shows it"));
+                }
+                Asked::Open(why) => {
+                    open.get_or_insert_with(|| self.why(question, &why));
+                }
+            }
+        }
+        let Some((why, span)) = open else {
+            self.certificates.push_str(&certificates);
+            return Verdict::Proved { steps };
+        };
+        let proposed = !candidates.is_empty();
+        match self.search(property, &walked.launch, &candidates) {
+            Some(found) => refuted(found),
+            None => {
+                self.unconfirmed += usize::from(proposed);
+                Verdict::Unknown { why, place: Some(span) }
+            }
+        }
+    }
+
+    fn open(&mut self, property: Property, why: &str, place: Option<Span>, walked: &Walked) -> Verdict {
+        match self.search(property, &walked.launch, &[]) {
+            Some(found) => refuted(found),
+            None => Verdict::Unknown { why: why.into(), place },
+        }
+    }
+
+    /// Returns why a question is open, and where.
+    fn why(&self, question: &Question, otherwise: &str) -> (String, Span) {
+        match question.unknowns.first() {
+            Some((why, span)) => {
+                let place = self.place(*span);
+                (format!("perhaps {}; {why}", question.what), place)
+            }
+            None => (format!("perhaps {}; {otherwise}", question.what), self.place(question.span)),
+        }
+    }
+
+    /// Returns sizes at which the answer may be "yes", small ones first.
+    fn candidates(&self, question: &Question, walked: &Walked) -> Vec<Try> {
+        let mut tries = vec![];
+        for most in CANDIDATES {
+            let mut problem: Problem = question.problem.clone();
+            for (_, copy) in &question.launch {
+                let copy = variable(*copy);
+                problem.facts.push(at_most(&copy, &number(most)));
+                problem.facts.push(at_most(&number(-most), &copy));
+            }
+            if let Answer::Point(point) = decide(&problem, &CANDIDATE) {
+                let values: FxHashMap<Var, i128> =
+                    question.launch.iter().map(|(var, copy)| (*var, point[copy.index()])).collect();
+                tries.push(attempt(&walked.launch, &|form| at(form, &values).unwrap_or(most.min(5))));
+                break;
+            }
+        }
+        tries
+    }
+
+    /// Runs the kernel at proposed sizes, then at some small ones, until a run contradicts the property.
+    fn search(&mut self, property: Property, launch: &Launch, proposed: &[Try]) -> Option<Found> {
+        let mut tries: Vec<Try> = proposed.to_vec();
+        for (n, scalar) in [(1, 1), (2, 2), (5, 0), (5, 5), (33, 1), (100, 100)] {
+            tries.push(attempt(launch, &|form| if launch.dims.contains(form) { n } else { scalar }));
+        }
+        tries.iter().find_map(|what| self.runner.run(what).into_iter().find(|found| found.property == property))
+    }
+
+    fn barriers(&mut self, walked: &Walked, racy: bool) -> Verdict {
+        let doubtful = |reached: Reached| reached == Reached::Perhaps || racy && reached == Reached::WithoutRaces;
+        match walked.found.barriers.iter().find(|barrier| doubtful(barrier.reached)) {
+            None => Verdict::Proved { steps: 0 },
+            Some(barrier) => {
+                let place = self.place(barrier.span);
+                let why = match barrier.reached {
+                    Reached::Perhaps => "not all threads are known to reach this barrier",
+                    _ => "whether threads reach this barrier depends on memory that may be written at the same time",
+                };
+                self.open(Property::Barriers, why, Some(place), walked)
+            }
+        }
+    }
+
+    fn written(&mut self, walked: &Walked) -> Verdict {
+        let mut asked = vec![];
+        for (memory, questions) in claim::unwritten(self.body, &walked.launch.given, &walked.found) {
+            match questions {
+                Some(questions) => asked.extend(questions),
+                None => {
+                    let memory = &self.body.memories[memory];
+                    let why = format!("no single statement covers `{}`", memory.name);
+                    let place = self.place(memory.span);
+                    return self.open(Property::Written, &why, Some(place), walked);
+                }
+            }
+        }
+        self.property(Property::Written, asked, walked)
+    }
+}
+
+fn refuted(found: Found) -> Verdict {
+    Verdict::Refuted { sizes: found.sizes, found: Box::new(found.diagnostic) }
+}
+
+/// Returns the value of a form that is a variable of the launch.
+fn at(form: &Linear, values: &FxHashMap<Var, i128>) -> Option<i128> {
+    values.get(&single(form)?).copied()
+}
+
+fn attempt(launch: &Launch, value: &dyn Fn(&Linear) -> i128) -> Try {
+    let known = |form: &Linear| constant(form).unwrap_or_else(|| value(form));
+    Try {
+        dims: launch.dims.iter().map(known).collect(),
+        scalars: launch.scalars.iter().map(|(position, form)| (*position, known(form))).collect(),
+    }
+}
+
+fn write_certificate(to: &mut String, question: &Question, certificate: &str) {
+    let names = &question.problem.variables;
+    let _ = writeln!(to, "never: {}", question.what);
+    for (i, name) in names.iter().enumerate() {
+        let _ = writeln!(to, "  x{i} is {name}");
+    }
+    for (p, x, y) in &question.problem.products {
+        let _ = writeln!(to, "  x{} = x{} * x{}", p.0, x.0, y.0);
+    }
+    for fact in &question.problem.facts {
+        let _ = writeln!(to, "  {}", shown(fact));
+    }
+    for line in certificate.lines() {
+        let _ = writeln!(to, "    {line}");
+    }
+}
+
+/// Returns the text of a formula, without names of variables.
+fn shown(formula: &crate::base::linear::Formula) -> String {
+    use crate::base::linear::{Atom, Formula};
+    let list = |parts: &[Formula], by: &str| parts.iter().map(shown).collect::<Vec<_>>().join(by);
+    match formula {
+        Formula::Atom(Atom::NonNegative(form)) => format!("{form} >= 0"),
+        Formula::Atom(Atom::Zero(form)) => format!("{form} == 0"),
+        Formula::And(parts) => format!("({})", list(parts, " and ")),
+        Formula::Or(parts) => format!("({})", list(parts, " or ")),
+    }
+}

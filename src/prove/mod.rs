@@ -1,0 +1,74 @@
+//! Layer 6: proofs that a kernel is right for every size, and counterexamples that a run confirms.
+//!
+//! Input: a kernel of a checked program. Output: a [`Report`], which says of each [`Property`] that it is *proved* for all sizes,
+//! that it is *refuted* by a run, or that it is *unknown*, with the line and the reason.
+//!
+//! # Properties
+//!
+//! | property | what it means |
+//! | --- | --- |
+//! | in bounds | every access to an array is within its extents |
+//! | free of races | no two threads access one element at a time, one of them to write; atomics do not conflict with atomics |
+//! | written | every element of every `out` array is written |
+//! | barriers | all threads of a block reach the same `barrier()`s; operations of warps are not examined |
+//! | no overflow | integer arithmetic that an index or a condition depends on fits its type |
+//!
+//! # Method
+//!
+//! [`sizes`] writes the launch down in symbols: dimensions are variables from 0 to 2147483647, extents and geometry are forms of
+//! them as the kernel's signature says, and so are the coordinates of a thread. [`crate::ir::footprint`] follows the body with
+//! these. What remains are questions to the decision procedure [`crate::base::linear`], each of the form "can two threads of one
+//! epoch meet in an element?". The answer "no" comes with a certificate, which independent code rechecks before a
+//! property counts as proved. An answer "yes" is only a candidate: [`replay`] runs the kernel at these sizes on the simulator with
+//! all checks, and what the run reports is the counterexample. A candidate that no run confirms leaves the property unknown.
+//!
+//! # What a proof rests on
+//!
+//! A proof is about launches whose geometry is the signature's, computed without overflow; `<<<…>>>` replaces it. It holds for runs in which the kernel
+//! is not stopped by a fault of another kind, such as a failed `assert`. Races are about blocks whose threads reach the same
+//! barriers, so they are proved only together with these. All else rests on integer arithmetic that does not overflow, which
+//! is proved first; an operation that may overflow is treated as an unknown number. Where an operation overflows only for
+//! arrays of billions of elements, the proof is for arrays of up to 2^29 elements, and says so ([`Report::largest`]).
+//!
+//! A kernel with compile-time parameters is examined with their defaults, `f32` or `i32` for a type, and `max` for a function of
+//! two numbers ([`Report::instance`]).
+
+//! # From text to certificate
+//!
+//! ```text
+//! kernel scale(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+//!     let i = global_idx.x
+//!     if i < N { y[i] = 2.0 * x[i] }
+//! }
+//! ```
+//!
+//! The launch in symbols: `N` from 0 to 2147483647; the grid is `q` with `64 * q - 63 <= N <= 64 * q`; `block_idx.x` is `b` with
+//! `0 <= b <= q - 1`, `thread_idx.x` is `t` with `0 <= t <= 63`, and `global_idx.x` is `64 * b + t`. The footprint: under
+//! the condition `64 * b + t <= N - 1`, a thread reads `x[64 * b + t]` and writes `y[64 * b + t]`. The question about a race of two
+//! blocks: are there `b`, `t` and `b'`, `t'` with `64 * b + t = 64 * b' + t'` and `b + 1 <= b'`? `clk prove --certificate` prints
+//! the answer, where each line of the problem has a number, from 0:
+//!
+//! ```text
+//!   64*x0 - 64*x1 + x3 - x4 == 0        line 2: the elements are the same
+//!   -x0 + x1 - 1 >= 0                   line 3: the blocks are not
+//!   -x3 + 63 >= 0                       line 18
+//!   x4 >= 0                             line 19
+//!     = 1*2 64*3 1*18 1*19              the sum of these lines: -1 >= 0
+//!     !                                 which is never so
+//! ```
+//!
+//! # What is refused, and what to write
+//!
+//! An index that is read from memory, or computed by another lane, is any number of its type: guard it (`if k >= 0 && k < N`), and
+//! it is in bounds. Two threads that write at such indices are never proved free of races; atomics are. An index in a flat array
+//! (`i * W + j`) is proved as far as its product fits an `i32`; arrays with as many axes as indices need no product.
+//! Warps are not followed: threads of a warp that only `warp_barrier()` or a shuffle keeps apart leave races unknown. A `while`
+//! whose variable neither grows by a constant nor has known values is followed by simple invariants only.
+
+mod examine;
+mod replay;
+mod report;
+pub(crate) mod sizes;
+
+pub use examine::examine;
+pub use report::{Property, Report, Verdict};

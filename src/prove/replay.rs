@@ -1,0 +1,193 @@
+//! Runs a kernel at given sizes on the simulator, with all checks and arguments made up.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::report::Property;
+use super::sizes::{self, Sizes};
+use crate::base::aligned::AlignedBytes;
+use crate::base::diag::Diagnostic;
+use crate::check::typed::{Kernel, Program};
+use crate::compile;
+use crate::device::sim::Simulator;
+use crate::device::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, fault_diagnostic};
+use crate::ir::Checks;
+use crate::ir::def::{Access, KernelParam, Module, Ty};
+use crate::ir::footprint::constant;
+use crate::lang::scalar::{Scalar, Value};
+use crate::lower::Instance;
+
+/// Bytes of an array, and threads of a launch, at most.
+const MAX_BYTES: usize = 16 << 20;
+const MAX_THREADS: u64 = 1 << 17;
+/// Loop iterations of a lane group.
+const MAX_STEPS: u64 = 200_000;
+
+/// A launch that may show a fault.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Try {
+    pub dims: Vec<i128>,
+    /// By position in the launch.
+    pub scalars: FxHashMap<u32, i128>,
+}
+
+/// A kernel ready to be run.
+pub(super) struct Runner<'a> {
+    program: &'a Program,
+    kernel: &'a Kernel,
+    instance: &'a Instance,
+    module: &'a Module,
+    executable: Option<Arc<dyn Executable>>,
+    known: Vec<(Try, Vec<Found>)>,
+}
+
+/// What a run reported.
+#[derive(Clone)]
+pub(super) struct Found {
+    pub property: Property,
+    pub diagnostic: Diagnostic,
+    pub sizes: String,
+}
+
+impl<'a> Runner<'a> {
+    pub fn new(program: &'a Program, kernel: &'a Kernel, instance: &'a Instance, module: &'a Module) -> Self {
+        Runner { program, kernel, instance, module, executable: None, known: vec![] }
+    }
+
+    /// Runs the kernel; returns what the run reported of the examined properties.
+    pub fn run(&mut self, what: &Try) -> Vec<Found> {
+        if let Some((_, found)) = self.known.iter().find(|(known, _)| known == what) {
+            return found.clone();
+        }
+        let mut found = vec![];
+        for seed in 0..2 {
+            found.extend(self.once(what, seed).unwrap_or_default());
+            if !found.is_empty() {
+                break;
+            }
+        }
+        self.known.push((what.clone(), found.clone()));
+        found
+    }
+
+    fn executable(&mut self) -> Option<Arc<dyn Executable>> {
+        if self.executable.is_none() {
+            let checks = Checks { memory: true, arithmetic: true, nan: false };
+            let prepared = compile::kernel(self.program, self.instance, checks).ok()?;
+            self.executable = Some(Simulator::default().load(Arc::new(prepared)));
+        }
+        self.executable.clone()
+    }
+
+    /// `None`: such a launch is refused, or too large to be tried.
+    fn once(&mut self, what: &Try, seed: u64) -> Option<Vec<Found>> {
+        let known = Sizes::Known { dims: &what.dims, scalars: &what.scalars };
+        let launch = sizes::launch(self.program, self.kernel, self.instance, self.module, &known).ok()?;
+        let space: Vec<u32> =
+            launch.space.iter().map(|form| u32::try_from(constant(form)?).ok()).collect::<Option<_>>()?;
+        let extents = extents(launch.given.grid.is_some(), &space)?;
+        let mut storage: Vec<Option<(AlignedBytes, Vec<u32>)>> = vec![];
+        for (position, param) in self.module.kernel.params.iter().enumerate() {
+            let KernelParam::Array { memory, access, .. } = param else {
+                storage.push(None);
+                continue;
+            };
+            let memory = self.module.functions.get(self.module.kernel.body)?.memories.get(*memory)?;
+            let shape = (0..memory.extents.len())
+                .map(|axis| u32::try_from(constant(launch.given.extents.get(&(position as u32, axis as u8))?)?).ok());
+            let shape: Vec<u32> = shape.collect::<Option<_>>()?;
+            let count = shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent as usize))?;
+            let bytes = count.checked_mul(memory.layout.size).filter(|bytes| *bytes <= MAX_BYTES)?;
+            let mut data = AlignedBytes::zeroed(bytes)?;
+            if *access != Access::Out && seed > 0 {
+                fill(&mut data, &memory.layout.leaves.iter().map(|leaf| leaf.ty.scalar()).collect::<Vec<_>>());
+            }
+            storage.push(Some((data, shape)));
+        }
+        let mut args = vec![];
+        for (position, (param, storage)) in self.module.kernel.params.iter().zip(&mut storage).enumerate() {
+            args.push(match (param, storage) {
+                (KernelParam::Value { ty, .. }, _) => Arg::Value(value(*ty, &launch, position as u32)),
+                (KernelParam::Array { access: Access::In, .. }, Some((data, shape))) => {
+                    Arg::Read { bytes: data, shape: shape.clone() }
+                }
+                (KernelParam::Array { .. }, Some((data, shape))) => Arg::Write { bytes: data, shape: shape.clone() },
+                (KernelParam::Array { .. }, None) => return None,
+            });
+        }
+        let checks = Checks { memory: true, arithmetic: true, nan: false };
+        let control = Control { workers: 1, checks, max_steps: MAX_STEPS, wait: true, ..Control::default() };
+        let result = self.executable()?.launch(extents, &mut args, &control);
+        let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
+        faults.extend(result.err().map(|fault| *fault));
+        let sizes = self.sizes(what);
+        let found = faults.iter().filter_map(|fault| {
+            let diagnostic = fault_diagnostic(fault);
+            Some(Found { property: shown(&fault.kind)?, diagnostic, sizes: sizes.clone() })
+        });
+        Some(found.collect())
+    }
+
+    /// Writes sizes as `N = 5, M = 3, n = -1`.
+    fn sizes(&self, what: &Try) -> String {
+        let dims = self.kernel.sig.dims.iter().zip(&what.dims).map(|(dim, n)| format!("{} = {n}", dim.name));
+        let hidden = self.kernel.sig.hidden_dims().count();
+        let params = &self.module.kernel.params;
+        let own = params.iter().enumerate().take(params.len().saturating_sub(hidden));
+        let scalars = own.filter_map(|(position, param)| match param {
+            KernelParam::Value { name, .. } => what.scalars.get(&(position as u32)).map(|n| format!("{name} = {n}")),
+            KernelParam::Array { .. } => None,
+        });
+        dims.chain(scalars).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns the property that a fault contradicts.
+fn shown(kind: &FaultKind) -> Option<Property> {
+    match kind {
+        FaultKind::OutOfBounds { .. } => Some(Property::InBounds),
+        FaultKind::Race(_) => Some(Property::RaceFree),
+        FaultKind::Incomplete { .. } => Some(Property::Written),
+        FaultKind::Divergence { .. } | FaultKind::Deadlock { .. } => Some(Property::Barriers),
+        FaultKind::Overflow { .. } => Some(Property::NoOverflow),
+        _ => None,
+    }
+}
+
+/// Returns the extents of a launch, if the host would launch it and it is small enough.
+fn extents(grid: bool, space: &[u32]) -> Option<Extents> {
+    let threads = space.iter().try_fold(1u64, |n, &extent| n.checked_mul(u64::from(extent)))?;
+    if threads > MAX_THREADS {
+        return None;
+    }
+    if !grid {
+        let mut sizes = [1; 3];
+        sizes.iter_mut().zip(space).for_each(|(slot, &extent)| *slot = extent);
+        return Some(Extents::Threads(sizes));
+    }
+    let block: [u32; 3] = space.get(..3)?.try_into().ok()?;
+    let grid: [u32; 3] = space.get(3..6)?.try_into().ok()?;
+    let size: u64 = block.iter().map(|&n| u64::from(n)).product();
+    (1..=1024).contains(&size).then_some(Extents::Grid { grid, block })
+}
+
+/// Fills an array with small numbers of all its scalars' types.
+fn fill(data: &mut [u8], types: &[Scalar]) {
+    let size = types.first().map_or(1, |scalar| scalar.size());
+    let Some(&scalar) = types.first() else { return };
+    for (i, chunk) in data.chunks_mut(size).enumerate() {
+        let number = (i * 7 + 3) as i128 % 5;
+        let bits =
+            Value::from_integer(scalar, if scalar == Scalar::Bool { number % 2 } else { number }).map_or(0, |v| v.bits);
+        let bytes = bits.to_le_bytes();
+        chunk.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    }
+}
+
+fn value(ty: Ty, launch: &sizes::Launch, position: u32) -> Vec<Value> {
+    let number = launch.given.params.get(&position).and_then(constant);
+    let one = || Value::from_integer(ty.scalar(), number.unwrap_or(1));
+    let zero = Value { ty: ty.scalar(), bits: 0 };
+    (0..ty.lanes()).map(|_| one().unwrap_or(zero)).collect()
+}

@@ -1,0 +1,84 @@
+//! What a proof says of a kernel.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+
+/// What is examined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Property {
+    InBounds,
+    RaceFree,
+    Written,
+    Barriers,
+    NoOverflow,
+}
+
+impl Property {
+    pub const ALL: [Property; 5] =
+        [Property::InBounds, Property::RaceFree, Property::Written, Property::Barriers, Property::NoOverflow];
+
+    /// Returns what it is called in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Property::InBounds => "in bounds",
+            Property::RaceFree => "free of races",
+            Property::Written => "written",
+            Property::Barriers => "barriers",
+            Property::NoOverflow => "no overflow",
+        }
+    }
+}
+
+/// What is known of a property.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// It holds for all sizes; the number of certificates that were rechecked.
+    Proved {
+        steps: usize,
+    },
+    /// A run with these sizes shows that it does not hold.
+    Refuted {
+        sizes: String,
+        found: Box<Diagnostic>,
+    },
+    Unknown {
+        why: String,
+        place: Option<Span>,
+    },
+}
+
+impl Verdict {
+    /// Returns the verdict's name in reports.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Verdict::Proved { .. } => "proved",
+            Verdict::Refuted { .. } => "refuted",
+            Verdict::Unknown { .. } => "unknown",
+        }
+    }
+}
+
+/// The result of examining a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub kernel: String,
+    /// The compile-time arguments it was examined with: `T = f32`; empty without any.
+    pub instance: String,
+    /// The largest number of elements of an array, and the largest dimension, that the proofs cover, if it is not the largest of all.
+    pub largest: Option<i128>,
+    pub verdicts: Vec<(Property, Verdict)>,
+    /// The proofs as text: each question with its certificate.
+    pub certificates: String,
+    /// How many sizes that the decision procedure proposed as counterexamples no run confirmed.
+    pub unconfirmed: usize,
+}
+
+impl Report {
+    pub fn verdict(&self, property: Property) -> Option<&Verdict> {
+        self.verdicts.iter().find(|(known, _)| *known == property).map(|(_, verdict)| verdict)
+    }
+
+    pub fn is_refuted(&self) -> bool {
+        self.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Refuted { .. }))
+    }
+}

@@ -1,0 +1,322 @@
+//! A launch in symbols: dimensions, extents, parameters and coordinates as linear forms, from the kernel's signature.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::linear::{Linear, Var};
+use crate::check::typed::{self, Dim, Expr, ExprKind, Geometry, LocalId, Program, Type};
+use crate::ir::def::{ExprKind as IrKind, Id3, KernelParam, Module, Ty};
+use crate::ir::footprint::space::{Role, Space};
+use crate::ir::footprint::{Forms, Given, Grid, at_most, constant, nonnegative, number, single, variable};
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BinaryOp, MathFn};
+use crate::lang::scalar::Scalar;
+use crate::lower::{self, Argument, Constants, Instance};
+
+/// What the sizes of a launch are.
+pub(crate) enum Sizes<'a> {
+    /// Any, up to a largest dimension, which is also the largest number of elements of an array if it is not [`LARGEST`].
+    Any(i128),
+    /// These dimensions, by number, and these scalar parameters, by their position in the launch.
+    Known { dims: &'a [i128], scalars: &'a FxHashMap<u32, i128> },
+}
+
+/// A launch of a kernel.
+pub(crate) struct Launch {
+    pub given: Given,
+    /// By number.
+    pub dims: Vec<Linear>,
+    /// Integer parameters by their position in the launch.
+    pub scalars: Vec<(u32, Linear)>,
+    /// The extents of a `threads` kernel; the block of a `grid` kernel, then its grid.
+    pub space: Vec<Linear>,
+}
+
+struct Scope<'a> {
+    program: &'a Program,
+    arguments: &'a [Argument],
+    space: Space,
+    dims: Vec<Linear>,
+    locals: FxHashMap<LocalId, Linear>,
+}
+
+pub(crate) const LARGEST: i128 = i32::MAX as i128;
+
+/// Writes down a launch; an error says what cannot be.
+pub(crate) fn launch(
+    program: &Program,
+    kernel: &typed::Kernel,
+    instance: &Instance,
+    module: &Module,
+    sizes: &Sizes<'_>,
+) -> Result<Launch, String> {
+    let mut scope = Scope {
+        program,
+        arguments: &instance.arguments,
+        space: Space::default(),
+        dims: vec![],
+        locals: FxHashMap::default(),
+    };
+    for (i, dim) in kernel.sig.dims.iter().enumerate() {
+        let form = match sizes {
+            Sizes::Any(largest) => variable(scope.space.fresh(dim.name.as_str(), Role::Launch, 0, *largest)),
+            Sizes::Known { dims, .. } => number(dims.get(i).copied().unwrap_or(0)),
+        };
+        scope.dims.push(form);
+    }
+    let most = if let Sizes::Any(most) = sizes { *most } else { LARGEST };
+    let mut given = Given::default();
+    let mut scalars = vec![];
+    let mut position = 0;
+    for (i, param) in kernel.sig.params.iter().enumerate() {
+        let Type::Array(array) = &param.ty else {
+            let leaves = scope.leaves(&param.ty)?;
+            for leaf in 0..leaves {
+                let at = position + leaf;
+                let Some(KernelParam::Value { name, ty: Ty::Scalar(scalar) }) = module.kernel.params.get(at as usize)
+                else {
+                    continue;
+                };
+                if !scalar.is_int() {
+                    continue;
+                }
+                let form = match sizes {
+                    Sizes::Any(_) => {
+                        let (low, high) = range(*scalar);
+                        variable(scope.space.fresh(name.as_str(), Role::Launch, low, high))
+                    }
+                    Sizes::Known { scalars, .. } => number(scalars.get(&at).copied().unwrap_or(0)),
+                };
+                if leaves == 1 {
+                    scope.locals.insert(LocalId::new(i), form.clone());
+                }
+                given.params.insert(at, form.clone());
+                scalars.push((at, form));
+            }
+            position += leaves;
+            continue;
+        };
+        let mut count = number(1);
+        for (axis, dim) in array.dims.iter().enumerate() {
+            let extent = match dim {
+                Dim::Known(n) => number(i128::from(*n)),
+                Dim::Name(dim) => scope.dims.get(*dim as usize).cloned().ok_or("a dimension that is not there")?,
+                Dim::Expr(i) => {
+                    let expr = kernel.sig.dim_exprs.get(*i as usize).ok_or("an extent that is not there")?;
+                    let form = scope.form(expr);
+                    scope.limit(&form, 0);
+                    form
+                }
+                Dim::Local(_) | Dim::Unknown => return Err(format!("`{}` has no known shape", param.name)),
+            };
+            if most < LARGEST {
+                count = scope.space.product(&count, &extent);
+            }
+            given.extents.insert((position, axis as u8), extent);
+        }
+        if most < LARGEST && array.dims.len() > 1 {
+            scope.limit_on_dims(&count, most);
+        }
+        position += 1;
+    }
+    for dim in lower::hidden_params(program, instance.kernel) {
+        given.params.insert(position, scope.dims[dim as usize].clone());
+        position += 1;
+    }
+    let space = match &kernel.geometry {
+        Geometry::Threads { extents, .. } => {
+            let extents: Vec<Linear> = extents.iter().map(|extent| scope.form(extent)).collect();
+            for (k, extent) in extents.iter().enumerate() {
+                scope.limit(extent, 0);
+                let index = scope.coordinate(&format!("index {k}"), Role::Thread, extent);
+                given.indices.push(index);
+            }
+            extents
+        }
+        Geometry::Grid { grid, block, .. } => {
+            let grid: Vec<Linear> = grid.iter().map(|extent| scope.form(extent)).collect();
+            let block: Vec<Linear> = block.iter().map(|extent| scope.form(extent)).collect();
+            given.grid = Some(scope.grid(&grid, &block, module));
+            let all = |extents: &[Linear]| {
+                (0..3).map(|k| extents.get(k).cloned().unwrap_or_else(|| number(1))).collect::<Vec<_>>()
+            };
+            [all(&block), all(&grid)].concat()
+        }
+    };
+    given.variables = scope.space;
+    Ok(Launch { given, dims: scope.dims, scalars, space })
+}
+
+fn range(scalar: Scalar) -> (i128, i128) {
+    let bits = scalar.bits();
+    if scalar.is_signed() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
+}
+
+impl Scope<'_> {
+    /// Returns the number of launch parameters that a parameter by value takes.
+    fn leaves(&self, ty: &Type) -> Result<u32, String> {
+        let ty = match ty {
+            Type::Param(i) => match self.arguments.get(*i as usize) {
+                Some(Argument::Type(ty)) => ty,
+                _ => return Err("a parameter without a type".into()),
+            },
+            ty => ty,
+        };
+        let layout = lower::layout(self.program, ty).map_err(|_| "a parameter without a layout")?;
+        Ok(layout.leaves.len() as u32)
+    }
+
+    /// States that a launch has an extent of at least so much.
+    fn limit(&mut self, extent: &Linear, least: i128) {
+        let facts = [at_most(&number(least), extent), at_most(extent, &number(LARGEST))];
+        for &(var, _) in extent.terms() {
+            for fact in &facts {
+                self.space.learn(var, fact.clone());
+            }
+        }
+    }
+
+    /// States how many elements an array has at most, wherever one of the dimensions occurs.
+    fn limit_on_dims(&mut self, count: &Linear, most: i128) {
+        let dims: Vec<Var> = self.dims.iter().filter_map(single).collect();
+        for var in dims {
+            if count.terms().iter().any(|&(of, _)| self.space.depends(of, var)) {
+                self.space.learn(var, at_most(count, &number(most)));
+            }
+        }
+    }
+
+    /// Returns a coordinate from 0 to an extent.
+    fn coordinate(&mut self, name: &str, role: Role, extent: &Linear) -> Linear {
+        if constant(extent) == Some(1) {
+            return number(0);
+        }
+        let high = self.space.bounds(extent).1.min(LARGEST);
+        let var = self.space.fresh(name, role, 0, (high - 1).max(0));
+        self.space.learn(var, at_most(&variable(var).plus(&number(1)), extent));
+        variable(var)
+    }
+
+    fn grid(&mut self, grid: &[Linear], block: &[Linear], module: &Module) -> Grid {
+        let one = || number(1);
+        let all = |extents: &[Linear]| std::array::from_fn(|k| extents.get(k).cloned().unwrap_or_else(one));
+        let (grid, block): ([Linear; 3], [Linear; 3]) = (all(grid), all(block));
+        let names = ["x", "y", "z"];
+        for extent in &block {
+            self.limit(extent, 1);
+            // A block has at most 1024 threads.
+            for &(var, _) in extent.terms() {
+                self.space.learn(var, at_most(extent, &number(1024)));
+            }
+        }
+        let mut part = |k: usize, kind: &str, role: Role, extents: &[Linear; 3]| {
+            self.coordinate(&format!("{kind}_idx.{}", names[k]), role, &extents[k])
+        };
+        let thread: [Linear; 3] = std::array::from_fn(|k| part(k, "thread", Role::Thread, &block));
+        let at: [Linear; 3] = std::array::from_fn(|k| part(k, "block", Role::Block, &grid));
+        for extent in &grid {
+            self.limit(extent, 0);
+        }
+        let global: [Linear; 3] = std::array::from_fn(|k| {
+            let first = self.space.product(&at[k], &block[k]);
+            // A launch of a kernel that reads `global_idx` has at most 2^31 threads along that axis.
+            if reads_global(module, k) {
+                let threads = self.space.product(&grid[k], &block[k]);
+                let first = first.clone();
+                let terms: Vec<Var> = at[k].terms().iter().map(|&(var, _)| var).collect();
+                for var in terms {
+                    self.space.learn(var, at_most(&threads, &number(1 << 31)));
+                    self.space.learn(var, at_most(&first.plus(&block[k]), &threads));
+                }
+            }
+            first.plus(&thread[k])
+        });
+        Grid { thread, at, block, grid, global }
+    }
+
+    /// Returns an extent as a form; one that is no form is any number.
+    fn form(&mut self, expr: &Expr) -> Linear {
+        if let Some(form) = self.known(expr) {
+            return form;
+        }
+        let value =
+            Constants::new(self.program, self.arguments).evaluate(expr).ok().and_then(|value| value.as_integer());
+        match value {
+            Some(value) => number(value),
+            None => variable(self.space.fresh("extent", Role::Launch, -LARGEST, LARGEST)),
+        }
+    }
+
+    fn known(&mut self, expr: &Expr) -> Option<Linear> {
+        match &expr.kind {
+            ExprKind::Int(n) => Some(number(*n)),
+            ExprKind::Dim(i) => self.dims.get(*i as usize).cloned(),
+            ExprKind::Local(id) => self.locals.get(id).cloned(),
+            ExprKind::Binary { op, left, right } => {
+                let (left, right) = (self.known_or_constant(left)?, self.known_or_constant(right)?);
+                Some(match op {
+                    BinaryOp::Add => left.plus(&right),
+                    BinaryOp::Sub => left.minus(&right),
+                    BinaryOp::Mul => self.space.product(&left, &right),
+                    BinaryOp::Div => self.space.quotient(&left, &right, false),
+                    BinaryOp::Rem => {
+                        self.in_range(&left);
+                        self.in_range(&right);
+                        let quotient = self.space.quotient(&left, &right, false);
+                        left.minus(&self.space.product(&quotient, &right))
+                    }
+                    _ => return None,
+                })
+            }
+            ExprKind::Builtin { builtin: Builtin::CeilDiv, args, .. } => {
+                let [x, y] = &args[..] else { return None };
+                let (x, y) = (self.operand(x)?, self.operand(y)?);
+                if self.space.bounds(&x).0 < 0 || self.space.bounds(&y).0 < 0 {
+                    return None;
+                }
+                let raised = x.plus(&y).minus(&number(1));
+                Some(self.space.quotient(&raised, &y, true))
+            }
+            ExprKind::Builtin { builtin: Builtin::Math(MathFn::Min), args, .. } => {
+                let [x, y] = &args[..] else { return None };
+                let (x, y) = (self.operand(x)?, self.operand(y)?);
+                Some(self.space.either(&nonnegative(y.minus(&x)), &x, &y))
+            }
+            ExprKind::Builtin { builtin: Builtin::Math(MathFn::Max), args, .. } => {
+                let [x, y] = &args[..] else { return None };
+                let (x, y) = (self.operand(x)?, self.operand(y)?);
+                Some(self.space.either(&nonnegative(y.minus(&x)), &y, &x))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns an operand of an operation that is computed in 32 bits.
+    fn operand(&mut self, expr: &Expr) -> Option<Linear> {
+        let form = self.known_or_constant(expr)?;
+        self.in_range(&form);
+        Some(form)
+    }
+
+    /// States that a part of an extent is computed without overflow.
+    fn in_range(&mut self, form: &Linear) {
+        let (low, high) = self.space.bounds(form);
+        if low < -LARGEST - 1 || high > LARGEST {
+            let facts = [at_most(&number(-LARGEST - 1), form), at_most(form, &number(LARGEST))];
+            for &(var, _) in form.terms() {
+                facts.iter().for_each(|fact| self.space.learn(var, fact.clone()));
+            }
+        }
+    }
+
+    fn known_or_constant(&mut self, expr: &Expr) -> Option<Linear> {
+        self.known(expr).or_else(|| {
+            let value = Constants::new(self.program, self.arguments).evaluate(expr).ok()?;
+            value.as_integer().map(number)
+        })
+    }
+}
+
+fn reads_global(module: &Module, axis: usize) -> bool {
+    let reads = |kind: &IrKind| matches!(kind, IrKind::Id(Id3::Global, at) if axis == *at as usize);
+    module.functions.get(module.kernel.body).is_some_and(|f| f.exprs.iter().any(|(_, expr)| reads(&expr.kind)))
+}

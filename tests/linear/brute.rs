@@ -1,0 +1,129 @@
+//! Verdicts against brute force on small boxes; every certificate is rechecked.
+//!
+//! `CLK_RANDOM_PROGRAMS` names the number of random problems of each test (the whole number, here as elsewhere).
+
+use clk_lang::base::linear::{Budget, Certificate, Formula, Linear, Problem, Reason, Var, Verdict, decide, recheck};
+
+use crate::random::{Random, Shape, problem};
+
+/// Whether some point with the first variables from `low` to `high` satisfies the problem; products follow.
+fn search(problem: &Problem, free: usize, low: i128, high: i128) -> bool {
+    let mut point = vec![low; problem.variables.len()];
+    loop {
+        for &(p, x, y) in &problem.products {
+            point[p.index()] = point[x.index()] * point[y.index()];
+        }
+        if problem.holds(&point).expect("small numbers") {
+            return true;
+        }
+        let Some(at) = (0..free).find(|&at| point[at] < high) else { return false };
+        point[..at].fill(low);
+        point[at] += 1;
+    }
+}
+
+fn check(seed: u64, shape: &Shape, low: i128, high: i128) -> &'static str {
+    let mut random = Random(seed);
+    let (mut problem, free) = problem(&mut random, shape);
+    for index in 0..free {
+        let var = Linear::from(Var(index as u32));
+        problem.facts.push(Formula::ge(&var, &Linear::from(low)).expect("small"));
+        problem.facts.push(Formula::le(&var, &Linear::from(high)).expect("small"));
+    }
+    let expected = search(&problem, free, low, high);
+    match decide(&problem, &Budget::default()) {
+        Verdict::Empty(certificate) => {
+            assert!(!expected, "seed {seed}: refuted, but has a point: {problem:?}");
+            let text = certificate.to_string();
+            if let Err(error) = recheck(&problem, &certificate) {
+                panic!("seed {seed}: {error}\n{text}\n{problem:?}");
+            }
+            assert_eq!(Certificate::parse(&text).as_ref(), Ok(&certificate), "seed {seed}\n{text}");
+            "empty"
+        }
+        Verdict::Point(point) => {
+            assert_eq!(problem.holds(&point), Some(true), "seed {seed}: {point:?}");
+            assert!(expected);
+            "point"
+        }
+        Verdict::Unknown(reason) => {
+            assert_ne!(reason, Reason::Unproved, "seed {seed}: {problem:?}");
+            "unknown"
+        }
+    }
+}
+
+fn run(shape: &Shape, low: i128, high: i128) {
+    let count = std::env::var("CLK_RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(1500);
+    let mut counts = std::collections::BTreeMap::new();
+    for seed in 0..count {
+        *counts.entry(check(seed, shape, low, high)).or_insert(0) += 1;
+    }
+    println!("{counts:?}");
+    let unknown = counts.get("unknown").copied().unwrap_or(0);
+    assert!(unknown * 100 <= count, "too many unknown: {counts:?}");
+    assert!(counts["empty"] * 10 >= count && counts["point"] * 10 >= count, "a test of one verdict only: {counts:?}");
+}
+
+const SMALL: &[i128] = &[-3, -2, -1, 1, 2, 3];
+const LARGE: &[i128] = &[-35, -21, -15, -12, -10, -8, -6, 6, 8, 9, 10, 14, 15, 22, 33];
+
+#[test]
+fn inequalities() {
+    let shape = Shape {
+        variables: 4,
+        facts: 7,
+        terms: 3,
+        coefficients: SMALL,
+        constants: 8,
+        equalities: 10,
+        choices: 0,
+        products: 0,
+    };
+    run(&shape, -3, 3);
+}
+
+#[test]
+fn disjunctions() {
+    let shape = Shape {
+        variables: 4,
+        facts: 7,
+        terms: 3,
+        coefficients: SMALL,
+        constants: 8,
+        equalities: 30,
+        choices: 60,
+        products: 0,
+    };
+    run(&shape, -3, 3);
+}
+
+#[test]
+fn large_common_divisors() {
+    let shape = Shape {
+        variables: 4,
+        facts: 4,
+        terms: 4,
+        coefficients: LARGE,
+        constants: 30,
+        equalities: 40,
+        choices: 30,
+        products: 0,
+    };
+    run(&shape, -4, 4);
+}
+
+#[test]
+fn products() {
+    let shape = Shape {
+        variables: 4,
+        facts: 6,
+        terms: 3,
+        coefficients: SMALL,
+        constants: 8,
+        equalities: 20,
+        choices: 20,
+        products: 3,
+    };
+    run(&shape, -3, 3);
+}

@@ -1,0 +1,395 @@
+//! Proofs for all sizes: verdicts of the library, the examples and the corpora of faults, against what is known of them, and proofs
+//! of random kernels against runs at all small sizes.
+//!
+//! `verdicts` prints the table of verdicts. `CLK_PROVE_KERNELS` is the number of random
+//! kernels, `CLK_PROVE_SEED` the first seed.
+
+#[path = "prove/random.rs"]
+mod random;
+#[allow(dead_code)]
+#[path = "common/random.rs"]
+mod stream;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clk_lang::check::typed::KernelId;
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::prove::{Property, Report, Verdict, examine};
+
+const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+
+fn compiled(name: &str, text: &str) -> Option<Session> {
+    let mut session = Session::default();
+    let outcome = session.add(name, text, &NoFiles);
+    (!outcome.failed()).then_some(session)
+}
+
+/// Returns a program's own kernels.
+fn kernels(session: &Session) -> Vec<(KernelId, String)> {
+    let own = session.program.kernels.iter().filter(|(_, kernel)| Some(kernel.module) == session.main);
+    own.map(|(id, kernel)| (id, kernel.name.to_string())).collect()
+}
+
+fn letter(report: &Report, property: Property) -> char {
+    match report.verdict(property) {
+        Some(Verdict::Proved { .. }) if report.largest.is_some() => 'P',
+        Some(Verdict::Proved { .. }) => 'p',
+        Some(Verdict::Refuted { .. }) => 'r',
+        Some(Verdict::Unknown { .. }) => '.',
+        None => '?',
+    }
+}
+
+fn letters(report: &Report) -> String {
+    Property::ALL.iter().map(|&property| letter(report, property)).collect()
+}
+
+/// One program of a corpus file; all others are blanked out.
+struct Case {
+    place: String,
+    text: String,
+}
+
+fn cases(folder: &str, path: &Path) -> Vec<Case> {
+    let text = fs::read_to_string(path).expect("a source");
+    let lines: Vec<&str> = text.lines().collect();
+    let starts: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].starts_with("//#")).collect();
+    let stem = path.file_stem().expect("a name").to_string_lossy();
+    if starts.is_empty() {
+        return vec![Case { place: format!("{folder}/{stem}"), text }];
+    }
+    let case = |(n, &start): (usize, &usize)| {
+        let end = starts.get(n + 1).copied().unwrap_or(lines.len());
+        let own = |i: usize| if (start..end).contains(&i) { lines[i] } else { "" };
+        let title = lines[start].trim_start_matches("//#").trim();
+        let place = format!("{folder}/{stem}: {title}:");
+        Case { place, text: (0..lines.len()).map(own).collect::<Vec<_>>().join("\n") }
+    };
+    starts.iter().enumerate().map(case).collect()
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(FOLDER).join(folder);
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "clk"));
+    paths.sort();
+    paths
+}
+
+/// The property that a code of a report contradicts.
+fn contradicted(code: &str) -> Option<Property> {
+    match code {
+        "E0601" => Some(Property::InBounds),
+        "E0610" | "W0601" => Some(Property::RaceFree),
+        "E0604" | "E0605" => Some(Property::Barriers),
+        "W0602" => Some(Property::Written),
+        _ => None,
+    }
+}
+
+/// Returns the properties of which the comments of a case announce, within these lines, that they do not hold.
+fn announced(text: &str, first: usize, last: usize) -> Vec<Property> {
+    // `<<<…>>>` replaces the geometry that proofs are about.
+    if text.contains("<<<") {
+        return vec![];
+    }
+    let lines: Vec<&str> = text.lines().skip(first.saturating_sub(1)).take(last + 1 - first).collect();
+    let mut found = vec![];
+    for (i, line) in lines.iter().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//~ ") else { continue };
+        let below = lines[i..].iter().find(|line| !line.trim_start().starts_with("//~")).copied().unwrap_or_default();
+        let property = contradicted(comment.split_whitespace().next().unwrap_or_default());
+        // Operations of a warp are not barriers of the block.
+        let of_warp = !below.contains("barrier") || below.contains("warp_barrier");
+        found.extend(property.filter(|property| *property != Property::Barriers || !of_warp));
+    }
+    found
+}
+
+/// Examines the kernels of a case; returns their lines of the table, and the number of announced faults.
+fn examined(case: &Case) -> (String, usize) {
+    let (mut table, mut faults) = (String::new(), 0);
+    let Some(session) = compiled("case.clk", &case.text) else { return (table, faults) };
+    for (id, name) in kernels(&session) {
+        let report = examine(&session.program, id);
+        let _ = writeln!(table, "{} {} {name}", letters(&report), case.place);
+        let span = session.program.kernels[id].span;
+        let (first, last) = (session.sources.line_column(span).0, session.sources.line_column(span.after()).0);
+        for property in announced(&case.text, first, last) {
+            let proved = matches!(report.verdict(property), Some(Verdict::Proved { .. }));
+            assert!(!proved, "{} {property:?} is proved of `{name}`, and a fault is announced", case.place);
+            faults += 1;
+        }
+    }
+    (table, faults)
+}
+
+/// The table of verdicts: in bounds, free of races, written, barriers, no overflow; each `p`roved, `P`roved for sizes up to 2^29,
+/// `r`efuted or unknown (`.`). Nothing is proved of a kernel in which the corpus announces that it is not so.
+#[test]
+fn verdicts() {
+    table(&|place| !is_long(place), 30);
+}
+
+/// The same, of programs that take longer.
+#[test]
+#[ignore = "takes a minute at the lowest level of optimization"]
+fn long_verdicts() {
+    table(&is_long, 0);
+}
+
+/// Programs whose kernels take seconds.
+const LONG: &[&str] = &[
+    "stdlib/linalg",
+    "stdlib/nn",
+    "stdlib/scan",
+    "stdlib/sort",
+    "stdlib/image",
+    "examples/spheres",
+    "examples/life",
+    // Threads that wait for each other run until the limit of steps.
+    "tests/sound/global",
+    "tests/sound/locks",
+    "tests/sound/order",
+    "tests/sound/waiting",
+    "tests/sound/meeting",
+    "tests/faults/endless",
+    "tests/faults/locks",
+    "tests/faults/order",
+];
+
+fn is_long(place: &str) -> bool {
+    let file = place.split(':').next().unwrap_or(place);
+    LONG.contains(&file)
+}
+
+fn table(wanted: &dyn Fn(&str) -> bool, least: usize) {
+    let folders = ["stdlib", "examples", "tests/sound", "tests/faults"];
+    let mut all: Vec<Case> =
+        folders.iter().flat_map(|folder| files(folder).into_iter().flat_map(|path| cases(folder, &path))).collect();
+    all.retain(|case| wanted(&case.place));
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, (String, usize))>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = all.get(at) else { break };
+                    let start = std::time::Instant::now();
+                    let result = examined(case);
+                    if start.elapsed().as_secs_f64() > SLOW {
+                        println!("{}: {:.1} s", case.place, start.elapsed().as_secs_f64());
+                    }
+                    results.lock().expect("no panic").push((at, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("no panic");
+    results.sort_by_key(|(at, _)| *at);
+    let table: String = results.iter().map(|(_, (lines, _))| lines.as_str()).collect();
+    let faults: usize = results.iter().map(|(_, (_, faults))| faults).sum();
+    assert!(faults >= least, "{faults} announced faults were compared");
+    println!("{table}");
+}
+
+/// Run time in seconds from which a case is listed as slow.
+const SLOW: f64 = 2.0;
+
+/// Kernels that are proved right run without a report at all sizes up to 6.
+#[test]
+fn proofs_of_random_kernels_hold_at_all_small_sizes() {
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (first, count) = (number("CLK_PROVE_SEED", 1), number("CLK_PROVE_KERNELS", 60));
+    let mut tally = random::Tally::default();
+    for seed in first..first + count {
+        random::compare(seed, &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.proved > count / 6, "too little is proved: {tally:?}");
+    assert!(tally.refuted > count / 10, "too little is refuted: {tally:?}");
+}
+
+/// A certificate belongs to its question: it proves nothing about another.
+#[test]
+fn certificates_come_with_their_questions() {
+    let text = "kernel add(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+        let i = global_idx.x
+        if i < N { y[i] = x[i] }
+    }";
+    let session = compiled("case.clk", text).expect("a program");
+    let (id, _) = kernels(&session)[0];
+    let report = examine(&session.program, id);
+    assert_eq!(letters(&report), "ppppp");
+    let questions = report.certificates.matches("never: ").count();
+    let steps: usize = report
+        .verdicts
+        .iter()
+        .map(|(_, verdict)| if let Verdict::Proved { steps } = verdict { *steps } else { 0 })
+        .sum();
+    assert_eq!(questions, steps);
+    assert!(report.certificates.contains("x0 is "), "{}", report.certificates);
+}
+
+fn report(text: &str) -> Report {
+    let session = compiled("case.clk", text).unwrap_or_else(|| panic!("{text}"));
+    let (id, _) = kernels(&session)[0];
+    examine(&session.program, id)
+}
+
+/// Each line: the verdicts, and a kernel.
+#[test]
+fn small_kernels() {
+    let kernels = [
+        // Where the size of the grid rounds up, the last block is guarded.
+        (
+            "ppppp",
+            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+            let i = global_idx.x
+            if i >= N { return }
+            y[i] = x[i]
+        }",
+        ),
+        // One too far.
+        (
+            "rpppp",
+            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+            let i = global_idx.x
+            if i <= N { y[i] = x[i] }
+        }",
+        ),
+        // A return in a loop leaves elements unwritten.
+        (
+            "pprpp",
+            "(x: [f32; N], out y: [f32; N]) threads(i: N) {
+            for k in 0..3 { if x[i] == 0.0 { return } }
+            y[i] = 1.0
+        }",
+        ),
+        // So does a loop without iterations.
+        (
+            "pprpp",
+            "(n: i32, out y: [f32; N]) threads(i: N) {
+            for k in 0..n { y[i] = 1.0 }
+        }",
+        ),
+        // The iterations of all threads cover the array.
+        (
+            "ppppp",
+            "(out y: [f32; N]) grid(1) block(64) {
+            for i in thread_idx.x..N step 64 { y[i] = 1.0 }
+        }",
+        ),
+        // Not all of it if a thread may break out.
+        (
+            "pprpp",
+            "(x: [f32; N], out y: [f32; N]) grid(1) block(64) {
+            for i in thread_idx.x..N step 64 {
+                if x[i] == 0.0 { break }
+                y[i] = 1.0
+            }
+        }",
+        ),
+        // Two tiles, used in turn: one barrier an iteration is enough.
+        (
+            "pp.pp",
+            "(x: [f32; N], inout y: [f32; N]) grid(1) block(32) {
+            shared s: [f32; 2, 32]
+            let t = thread_idx.x
+            for k in 0..N / 32 {
+                s[k % 2, t] = x[k * 32 + t]
+                barrier()
+                y[k * 32 + t] = s[k % 2, 31 - t]
+            }
+        }",
+        ),
+        // With one tile it is not.
+        (
+            "pr.pp",
+            "(x: [f32; N], inout y: [f32; N]) grid(1) block(64) {
+            shared s: [f32; 64]
+            let t = thread_idx.x
+            for k in 0..N / 64 {
+                s[t] = x[k * 64 + t]
+                barrier()
+                y[k * 64 + t] = s[63 - t]
+            }
+        }",
+        ),
+        // A tree: each step in a loop with a barrier.
+        (
+            "ppppp",
+            "(x: [f32; N], out y: [f32; ceil_div(N, 128)]) grid(ceil_div(N, 128)) block(128) {
+            shared s: [f32; 128]
+            let t = thread_idx.x
+            s[t] = if global_idx.x < N { x[global_idx.x] } else { 0.0 }
+            barrier()
+            var k = 64
+            while k > 0 {
+                if t < k { s[t] += s[t + k] }
+                barrier()
+                k /= 2
+            }
+            if t == 0 { y[block_idx.x] = s[0] }
+        }",
+        ),
+        // Rows of a matrix in one array.
+        (
+            "pp.pp",
+            "(x: [f32; H, W], inout y: [f32; L]) threads(i: H, j: W) {
+            let at = i * W + j
+            if at < L { y[at] = x[i, j] }
+        }",
+        ),
+        // An atomic among plain accesses.
+        (
+            "pr.pp",
+            "(x: [i32; N], inout n: [i32; 1]) threads(i: N) {
+            atomic_add(n[0], 1)
+            if i == 0 { n[0] = 0 }
+        }",
+        ),
+        // Atomics alone.
+        ("pp.pp", "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { atomic_add(n[0], 1) }"),
+        // An index from memory.
+        (
+            "rrppp",
+            "(x: [f32; N], at: [i32; N], inout y: [f32; N], out z: [f32; N]) threads(i: N) {
+            y[at[i]] = x[i]
+            z[i] = 0.0
+        }",
+        ),
+        // A barrier that some threads miss.
+        (
+            "p.prp",
+            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+            if global_idx.x < N {
+                barrier()
+                y[global_idx.x] = x[global_idx.x]
+            }
+        }",
+        ),
+    ];
+    let mut wrong = String::new();
+    for (verdicts, kernel) in kernels {
+        let report = report(&format!("kernel k{kernel}"));
+        let found = letters(&report).replace('P', "p");
+        // A kernel without `out` arrays writes all of them.
+        let expected = if kernel.contains("out ") && !kernel.contains("inout") {
+            verdicts.into()
+        } else {
+            format!("{}{}{}", &verdicts[..2], &found[2..3], &verdicts[3..])
+        };
+        if found != expected {
+            let _ = writeln!(wrong, "{expected} expected, {found} found: {kernel}\n{:?}", report.verdicts);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}

@@ -1,0 +1,295 @@
+//! Random kernels as text, and their runs at all sizes up to 6.
+
+use std::sync::Arc;
+
+use clk_lang::base::diag::Diagnostic;
+use clk_lang::compile::NoFiles;
+use clk_lang::device::Control;
+use clk_lang::device::sim::Simulator;
+use clk_lang::host::interp::{Interpreter, Options, Shown, World};
+use clk_lang::ir::Checks;
+use clk_lang::prove::{Property, Verdict, examine};
+
+use super::stream::Random;
+use super::{compiled, contradicted, kernels};
+
+/// Counts of kernels, by what is said about bounds and races.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub kernels: u64,
+    /// Both are proved.
+    pub proved: u64,
+    /// One is refuted.
+    pub refuted: u64,
+    pub unknown: u64,
+    /// All five properties are proved or refuted.
+    pub decided: u64,
+    pub unconfirmed: usize,
+    pub runs: u64,
+    pub reports: u64,
+}
+
+struct Silent;
+
+impl World for Silent {
+    fn print(&mut self, _: &str) {}
+    fn show(&mut self, _: Shown) {}
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        Err(format!("{path} is not there"))
+    }
+    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+struct Writer {
+    random: Random,
+    text: String,
+    depth: usize,
+    /// Integer names in scope.
+    names: Vec<String>,
+    next: usize,
+    shared: bool,
+    flat: bool,
+}
+
+impl Writer {
+    fn below(&mut self, n: usize) -> usize {
+        self.random.below(n)
+    }
+
+    fn name(&mut self) -> String {
+        let at = self.random.below(self.names.len());
+        self.names[at].clone()
+    }
+
+    fn index(&mut self, depth: usize) -> String {
+        if depth == 0 {
+            return match self.below(8) {
+                0 => self.below(5).to_string(),
+                _ => self.name(),
+            };
+        }
+        let inner = depth - 1;
+        match self.below(16) {
+            0..5 => self.name(),
+            5..7 => format!("{} + {}", self.index(inner), self.below(3)),
+            7 => format!("{} - {}", self.index(inner), self.below(3)),
+            8 => format!("({} + {})", self.index(inner), self.index(inner)),
+            9 => format!("({} - {})", self.index(inner), self.index(inner)),
+            10 => format!("({}) * {}", self.index(inner), self.below(4)),
+            11 => format!("({}) / {}", self.index(inner), 1 + self.below(4)),
+            12 => format!("({}) % {}", self.index(inner), 1 + self.below(4)),
+            13 => format!("min({}, {})", self.index(inner), self.index(inner)),
+            14 => format!("max({}, {})", self.index(inner), self.index(inner)),
+            _ => format!("(({}) ^ {})", self.name(), 1 << self.below(3)),
+        }
+    }
+
+    fn condition(&mut self) -> String {
+        let sign = ["<", "<=", ">", ">=", "==", "!="][self.below(6)];
+        let one = format!("{} {sign} {}", self.index(1), self.index(1));
+        match self.below(5) {
+            0 => format!("{one} && {} > 0", self.index(1)),
+            1 => format!("{one} || {} == 0", self.index(1)),
+            2 => "x[0] > 0".into(),
+            _ => one,
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text += &"    ".repeat(self.depth + 1);
+        self.text += line;
+        self.text.push('\n');
+    }
+
+    fn block(&mut self, head: &str, steps: usize) {
+        self.line(&format!("{head} {{"));
+        self.depth += 1;
+        let known = self.names.len();
+        for _ in 0..steps {
+            self.statement();
+        }
+        self.names.truncate(known);
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    /// Writes or reads an element, mostly within bounds.
+    fn access(&mut self) {
+        let (array, extent) = match self.below(3) {
+            0 if self.shared => ("s", "8"),
+            1 => ("x", "N"),
+            _ => ("y", "M"),
+        };
+        let index = self.index(2);
+        let guarded = self.below(8) > 0;
+        let deed = match (array, self.below(4)) {
+            ("x", _) => format!("let v{} = x[{index}]", self.next),
+            ("y", 0) => format!("atomic_add(y[{index}], 1)"),
+            (_, 1) => format!("let v{} = {array}[{index}]", self.next),
+            _ => format!("{array}[{index}] = {}", self.below(3)),
+        };
+        self.next += 1;
+        match guarded {
+            true => self.line(&format!("if {index} >= 0 && {index} < {extent} {{ {deed} }}")),
+            false => self.line(&deed),
+        }
+    }
+
+    fn statement(&mut self) {
+        let deep = self.depth > 1;
+        match self.below(14) {
+            0 if !deep => {
+                let condition = self.condition();
+                self.block(&format!("if {condition}"), 1);
+            }
+            1 if !deep => {
+                let from = self.index(1);
+                let (to, step) = (self.index(1), 1 + self.below(3));
+                let name = format!("k{}", self.next);
+                self.next += 1;
+                self.names.push(name.clone());
+                self.block(&format!("for {name} in {from}..{to} step {step}"), 2);
+                self.names.retain(|known| *known != name);
+            }
+            2 if !deep && self.depth == 0 => {
+                let name = format!("w{}", self.next);
+                self.next += 1;
+                let first = self.index(1);
+                let step = ["/= 2", "-= 1", "-= 2"][self.below(3)];
+                self.line(&format!("var {name} = {first}"));
+                self.names.push(name.clone());
+                self.line(&format!("while {name} > 0 {{"));
+                self.depth += 1;
+                self.access();
+                if self.shared && self.below(2) == 0 {
+                    self.line("barrier()");
+                }
+                self.line(&format!("{name} {step}"));
+                self.depth -= 1;
+                self.line("}");
+            }
+            3..5 => {
+                let value = self.index(2);
+                let name = format!("a{}", self.next);
+                self.next += 1;
+                self.line(&format!("let {name} = {value}"));
+                self.names.push(name);
+            }
+            5..7 if self.shared => self.line("barrier()"),
+            7 if self.depth == 0 => {
+                let condition = self.condition();
+                self.line(&format!("if {condition} {{ return }}"));
+            }
+            8 if self.depth == 0 => {
+                let (condition, one, two) = (self.condition(), self.index(1), self.index(1));
+                let name = format!("b{}", self.next);
+                self.next += 1;
+                self.line(&format!("var {name} = {one}"));
+                self.line(&format!("if {condition} {{ {name} = {two} }}"));
+                self.names.push(name);
+            }
+            _ => self.access(),
+        }
+    }
+}
+
+fn kernel(seed: u64) -> String {
+    let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut w = Writer { random, text: String::new(), depth: 0, names: vec![], next: 0, shared: false, flat: true };
+    for _ in 0..4 {
+        w.random.next();
+    }
+    let (head, names): (String, &[&str]) = match w.below(5) {
+        0 => ("threads(i: M)".into(), &["i", "M", "N"]),
+        1 => {
+            w.flat = false;
+            ("threads(i: N, j: M)".into(), &["i", "j", "M", "N"])
+        }
+        2 => (format!("grid(ceil_div(M, {0})) block({0})", [2, 4, 8][w.below(3)]), &["i", "t", "b", "M"]),
+        3 => (format!("grid(N) block({})", [2, 4, 8][w.below(3)]), &["t", "b", "N", "M"]),
+        _ => ("grid(1) block(8)".into(), &["t", "M", "t"]),
+    };
+    let grid = head.starts_with("grid");
+    w.names = names.iter().map(|name| (*name).to_string()).collect();
+    let access = ["out", "inout"][w.below(2)];
+    w.text = format!("kernel k(x: [i32; N], {access} y: [i32; M]) {head} {{\n");
+    if grid {
+        w.line("let t = thread_idx.x");
+        w.line("let b = block_idx.x");
+        w.line("let i = global_idx.x");
+        if w.below(2) == 0 {
+            w.shared = true;
+            w.line("shared s: [i32; 8]");
+            w.line("s[t] = t");
+        }
+    }
+    let steps = 2 + w.below(5);
+    for _ in 0..steps {
+        w.statement();
+    }
+    if w.flat && w.below(2) == 0 && w.names.iter().any(|name| name == "i") {
+        w.line("if i < M { y[i] = 1 }");
+    }
+    w.text + "}\n"
+}
+
+/// Examines a random kernel, and runs it at all sizes up to 6 if something is proved of it.
+pub fn compare(seed: u64, tally: &mut Tally) {
+    let text = kernel(seed);
+    let Some(mut session) = compiled("random.clk", &text) else { return };
+    let Some((id, _)) = kernels(&session).into_iter().next() else { return };
+    let report = examine(&session.program, id);
+    let proved: Vec<Property> = Property::ALL
+        .into_iter()
+        .filter(|property| matches!(report.verdict(*property), Some(Verdict::Proved { .. })))
+        .collect();
+    tally.kernels += 1;
+    let both = [Property::InBounds, Property::RaceFree].map(|property| report.verdict(property));
+    if both.iter().all(|verdict| matches!(verdict, Some(Verdict::Proved { .. }))) {
+        tally.proved += 1;
+    } else if both.iter().any(|verdict| matches!(verdict, Some(Verdict::Refuted { .. }))) {
+        tally.refuted += 1;
+    } else {
+        tally.unknown += 1;
+    }
+    let open = report.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Unknown { .. }));
+    tally.decided += u64::from(!open);
+    tally.unconfirmed += report.unconfirmed;
+    let checks = Checks { memory: true, arithmetic: true, nan: false };
+    let control = Control { workers: 1, checks, max_steps: 100_000, ..Control::default() };
+    let device = Arc::new(Simulator::default());
+    let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    let mut serial = 0;
+    for n in 0..=6 {
+        for m in 0..=6 {
+            serial += 1;
+            let fill = ["zeros", "ones"][serial % 2];
+            let script = format!("var y{serial} = zeros({m}, type = i32)\nk({fill}({n}, type = i32), y{serial})\n");
+            let outcome = session.add(&format!("<{serial}>"), &script, &NoFiles);
+            assert!(!outcome.failed(), "{script}{:?}", outcome.diagnostics);
+            let mut found: Vec<Diagnostic> = vec![];
+            for chunk in outcome.chunks {
+                if let Err(error) = interpreter.run_chunk(&session, chunk, &mut Silent) {
+                    found.push(*error);
+                }
+            }
+            found.extend(interpreter.take_warnings());
+            tally.runs += 1;
+            for diagnostic in found {
+                tally.reports += 1;
+                let property = match diagnostic.code {
+                    "E0612" => Some(Property::NoOverflow),
+                    code => contradicted(code),
+                };
+                let wrong = property.is_some_and(|property| proved.contains(&property));
+                assert!(
+                    !wrong,
+                    "seed {seed}, N = {n}, M = {m}: {} {} contradicts a proof\n{text}",
+                    diagnostic.code, diagnostic.title
+                );
+            }
+        }
+    }
+}
