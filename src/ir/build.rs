@@ -460,9 +460,11 @@ impl FunctionBuilder {
         self.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, body });
     }
 
-    /// Adds `for name in start..end` with an i32 variable; `fill` gets its label and its value.
+    /// Adds `for name in start..end` with a variable of the type of `start`; `fill` gets its label and its value.
     pub fn for_range(&mut self, name: &str, start: ExprId, end: ExprId, fill: impl FnOnce(&mut Self, Label, ExprId)) {
-        let (label, local, step) = (self.label(), self.local(name, self.ty(start)), self.i32(1));
+        let ty = self.ty(start);
+        let step = self.constant(Value::of(1i32).to_type(ty.scalar()));
+        let (label, local) = (self.label(), self.local(name, ty));
         self.push_block();
         let value = self.read(local);
         fill(self, label, value);

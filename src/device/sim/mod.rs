@@ -339,9 +339,12 @@ impl Program {
         let workers = sched::machine(control.workers);
         let manner = Manner { workers, careful: false, backward: false, coded: !self.code.polls, rough: false };
         let size = |arg: &mut HostArg<'_>| written(arg).map_or(0, |bytes| bytes.len());
-        let kept = if sanitizer::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
+        // Machine code has recorded accesses to shared arrays when it leaves for the interpreter, which then may blame others.
+        let names = sanitizer::watches_shared(&self.code);
+        let kept = if names || sanitizer::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
         if args.iter_mut().map(size).sum::<usize>() > kept {
-            return self.run(extents, args, control, manner).result;
+            let coded = manner.coded && !names;
+            return self.run(extents, args, control, Manner { coded, ..manner }).result;
         }
         let before = copies(args);
         let mut quiet = unheard(control);

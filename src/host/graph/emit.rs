@@ -165,15 +165,15 @@ pub(super) fn strided(
     mut visit: impl FnMut(&mut FunctionBuilder, ExprId) -> Option<()>,
 ) -> Option<()> {
     let mut complete = Some(());
-    let start = b.constant(Value::of(1i32).to_type(b.ty(own).scalar()));
-    let (label, local, one) = (b.label(), b.local("k", b.ty(own)), b.i32(1));
+    let one = b.constant(Value::of(1i32).to_type(b.ty(own).scalar()));
+    let (label, local) = (b.label(), b.local("k", b.ty(own)));
     let body = b.in_block(|b| {
         let k = b.read(local);
         let ahead = b.binary(BinOp::Mul, k, step);
         let at = b.binary(BinOp::Add, own, ahead);
         complete = visit(b, at);
     });
-    b.for_(label, local, Range { start, end: each, step: one, inclusive: false }, unroll, body);
+    b.for_(label, local, Range { start: one, end: each, step: one, inclusive: false }, unroll, body);
     complete?;
     let ahead = b.binary(BinOp::Mul, each, step);
     let last = b.binary(BinOp::Add, own, ahead);

@@ -7,7 +7,7 @@
 //! result.
 //!
 //! A sum of floats is computed in `f64` in this order and rounded to its type once. An element takes part in at most 63 additions
-//! per round, and there are `r = ceil(log64(n))` rounds: the sum before rounding is within `63 r 2^-53` of the sum of the magnitudes,
+//! per round, and there are `r` rounds, `ceil(log64(n))` or one more: the sum before rounding is within `63 r 2^-53` of the sum of the magnitudes,
 //! relatively (2.1e-14 for a million elements).
 //!
 //! # Kernels
@@ -127,7 +127,7 @@ fn in_rounds(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], rows: R
             return Ok(Some(storage));
         }
         let array = Array::with_storage(Element::Scalar(result), &[outer, results, inner], storage)?;
-        if inner == 1 && results <= rows::FINISHED {
+        if inner == 1 && rows::is_finish(outer, results) {
             return rows::of_results(fold, &array, (outer, results), &site).map(Some);
         }
         Lined { plan, element, axis, .. } = Lined::of_results(&array, &site)?;

@@ -38,7 +38,10 @@ pub(super) fn kernel(site: &Site, name: &'static str, given: &[Given]) -> Outcom
     for argument in given {
         match *argument {
             Given::Type(scalar) => key.extend([0, scalar as u8]),
-            Given::Number(n) => key.extend([1, n as u8]),
+            Given::Number(n) => {
+                key.push(1);
+                key.extend(n.to_le_bytes());
+            }
             Given::Math(function) => key.extend([2, function as u8]),
             Given::Function(name, scalar) => {
                 key.extend([3, scalar as u8]);

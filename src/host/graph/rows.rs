@@ -37,7 +37,7 @@ use crate::lang::scalar::{Scalar, Value};
 /// The fewest rows.
 const FEWEST: usize = 64;
 /// The longest row that one block finishes, of an array with few rows.
-pub(super) const FINISHED: usize = 1 << 14;
+const FINISHED: usize = 1 << 14;
 /// The most reductions of a kernel.
 const MOST_FOLDS: usize = 4;
 
@@ -83,6 +83,11 @@ pub(super) fn of_results(fold: &Fold, array: &Array, (rows, len): (usize, usize)
     let source = planner.input(array, Spread::Element)?;
     planner.reduce(fold, source);
     launch(planner.plan, fold.result, site)
+}
+
+/// Returns whether [`of_results`] takes so many rows of so many.
+pub(super) fn is_finish(rows: usize, len: usize) -> bool {
+    rows <= MOST_ROWS && (2..=FINISHED).contains(&len)
 }
 
 pub(super) fn is_fit(rows: usize, len: usize) -> bool {

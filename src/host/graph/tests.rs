@@ -444,7 +444,7 @@ fn tree(mut elements: Vec<scalar::Value>, f: impl Fn(scalar::Value, scalar::Valu
         let mut m = elements.len().div_ceil(64);
         if m >= 4096 {
             m = m.next_multiple_of(16);
-            m += if m % 32 == 0 { 16 } else { 0 };
+            m += if m.is_multiple_of(32) { 16 } else { 0 };
         }
         let results = (0..m).map(|j| {
             let own: Vec<scalar::Value> = elements.iter().copied().skip(j).step_by(m).collect();

@@ -216,7 +216,10 @@ fn checked(at: &Array, axis: usize, len: usize, rank: usize) -> Outcome<Vec<usiz
 
 /// Returns the integers as positions, or where the first one is that is negative or not below `len`.
 fn positions_below<T: Item>(at: &Array, len: usize) -> Outcome<Result<Vec<usize>, usize>> {
-    let mut found = Vec::with_capacity(at.count());
+    let mut found = Vec::new();
+    if found.try_reserve_exact(at.count()).is_err() {
+        return Err(no_memory(at.element(), at.shape()));
+    }
     for (position, number) in stop::polled(at.items::<T>()?.iter().enumerate()) {
         // A negative number becomes a large one, and one of `u64` beyond `i64` stays one.
         let index = number.to::<i64>() as u64;

@@ -2,7 +2,7 @@
 //!
 //! A number becomes a key, an unsigned integer with the same order: integers with their sign bit flipped, floats with the sign bit
 //! flipped if they are positive and with all bits flipped if not. Keys are sorted digit by digit, the lowest first (a radix sort), which
-//! takes the same time whatever the numbers are; few ones are compared. NaN is set aside, so that it keeps its bits.
+//! takes the same time whatever the numbers are; few ones, and those for which there is no memory, are compared. NaN is set aside, so that it keeps its bits.
 
 use crate::base::stop::{self, Ticks};
 use crate::host::array::{Array, Item};
@@ -56,14 +56,20 @@ fn sort_row<T: Item + Number, K: Copy + Ord + Default>(row: &mut [T], narrow: fn
         }
     }
     let numbers = &mut row[..count];
-    let mut keys: Vec<K> = Vec::with_capacity(count);
+    let (mut keys, mut other) = (Vec::new(), Vec::new());
+    let few = count <= FEW;
+    if few || keys.try_reserve_exact(count).is_err() || other.try_reserve_exact(count).is_err() {
+        let ticks = Ticks::default();
+        return numbers.sort_unstable_by_key(|&number| {
+            ticks.pass(1);
+            key(number)
+        });
+    }
     for (_, part) in stop::parts(numbers) {
         keys.extend(part.iter().map(|&number| narrow(key(number))));
     }
-    match keys.len() {
-        ..=FEW => keys.sort_unstable(),
-        _ => by_digits(&mut keys, size_of::<T>() as u32 * 8, widen),
-    }
+    other.resize(count, K::default());
+    by_digits(&mut keys, &mut other, size_of::<T>() as u32 * 8, widen);
     for (first, part) in stop::parts_mut(numbers) {
         for (number, &key) in part.iter_mut().zip(&keys[first..]) {
             *number = number_of(widen(key));
@@ -91,9 +97,8 @@ fn number_of<T: Number>(key: u64) -> T {
     })
 }
 
-/// Sorts keys of so many bits.
-fn by_digits<K: Copy + Default>(keys: &mut Vec<K>, bits: u32, widen: fn(K) -> u64) {
-    let mut other = vec![K::default(); keys.len()];
+/// Sorts keys of so many bits, with as much memory besides.
+fn by_digits<K: Copy>(keys: &mut Vec<K>, other: &mut Vec<K>, bits: u32, widen: fn(K) -> u64) {
     for low in (0..bits).step_by(DIGIT as usize) {
         let digit = |key: K| (widen(key) >> low) as usize & ((1 << DIGIT) - 1);
         let mut ends = [0usize; 1 << DIGIT];
@@ -115,7 +120,7 @@ fn by_digits<K: Copy + Default>(keys: &mut Vec<K>, bits: u32, widen: fn(K) -> u6
                 *next += 1;
             }
         }
-        std::mem::swap(keys, &mut other);
+        std::mem::swap(keys, other);
     }
 }
 
@@ -162,7 +167,7 @@ mod tests {
             check(all().map(|bits| bits as i8).collect());
             check(all().map(|bits| bits as u16).collect());
             check(all().map(|bits| bits as i32).collect());
-            check(all().map(|bits| bits as u64).collect());
+            check(all().collect());
             check(all().map(|bits| bits as i64).collect());
             check(all().map(|bits| f16::from_bits(bits as u16)).collect());
             check(all().map(|bits| bf16::from_bits(bits as u16)).collect());

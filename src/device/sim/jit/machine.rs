@@ -251,6 +251,7 @@ fn divide(region: &mut Region, one_batch: bool) -> Option<()> {
 /// Lets a region with barriers put shared arrays back as a whole: a copy of them costs less than a log of all their stores, of which
 /// there are many. Returns these arrays. Updates stay in the log: where it is full, a loop may wait for another thread.
 fn restore_shared(region: &mut Region, code: &Code) -> Vec<u32> {
+    region.undo_with_updates();
     let mut restored = vec![];
     for touched in region.memories.iter_mut().filter(|m| region.together && m.is_reloaded() && !m.updates) {
         let memory = &code.memories[touched.memory.index()];

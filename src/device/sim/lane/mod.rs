@@ -763,6 +763,14 @@ impl Region {
         self.memories.iter().any(|m| m.updates)
     }
 
+    /// Has all stores undone where the region leaves, if it has updates: those of the interpreter may have another order, which leads
+    /// to other stores.
+    pub fn undo_with_updates(&mut self) {
+        if self.has_updates() {
+            self.memories.iter_mut().filter(|m| m.stores).for_each(|m| m.loads = true);
+        }
+    }
+
     /// Returns whether it accesses local arrays, whose columns have a length that depends on the launch.
     pub fn has_own(&self) -> bool {
         self.memories.iter().any(|m| m.own)

@@ -82,6 +82,12 @@ pub(crate) fn may_race(code: &Code, extents: &Extents) -> bool {
     code.watched.iter().enumerate().any(tracked)
 }
 
+/// Returns whether accesses to shared arrays are checked.
+pub(crate) fn watches_shared(code: &Code) -> bool {
+    let shared = |k: usize| matches!(code.memories[k].kind, MemoryKind::Shared);
+    code.watched.iter().enumerate().any(|(k, watched)| watched.is_some() && shared(k))
+}
+
 impl Observer for Checker<'_> {
     unsafe fn touches(&mut self, g: &mut Group, note: &Note) {
         // SAFETY: C4: the op's note is one of the code's.

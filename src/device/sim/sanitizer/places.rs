@@ -115,10 +115,9 @@ impl Checker<'_> {
             match &mut open {
                 Some(last) if last.is_followed_by(&next) => last.count += next.count,
                 _ => {
+                    let last = open.replace(next);
                     // SAFETY: the caller's elements are inside.
-                    if let Some(last) = open.replace(next)
-                        && !unsafe { self.stretch(e, &last) }
-                    {
+                    if !last.is_none_or(|last| unsafe { self.stretch(e, &last) }) {
                         return false;
                     }
                 }

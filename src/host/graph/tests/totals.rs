@@ -1,7 +1,11 @@
 //! Totals, positions and cumulative sums of random arrays along random axes, against the most obvious code.
 
 use super::*;
+use crate::host::graph::emit::{self, Best, Round};
+use crate::host::graph::node::Op;
+use crate::host::graph::plan::Plan;
 use crate::host::ops::Reduce;
+use crate::pass;
 
 const SHAPES: &[&[usize]] = &[
     &[5000],
@@ -231,4 +235,18 @@ fn cumulative(seed: u64) {
 #[cfg_attr(miri, ignore = "hundreds of kernels")]
 fn cumulative_sums_have_the_documented_order() {
     on_each(1, cumulative);
+}
+
+/// Axes whose indices take 64 bits have valid kernels, too.
+#[test]
+fn rounds_of_long_axes() {
+    let x = numbers(5000);
+    let (plan, element, _) = Plan::grouped(array(&x), &[5000], &[1], &Site::current()).expect("a plan");
+    for index in [Scalar::I32, Scalar::I64] {
+        let (combine, wide, result) = (Op::Binary(BinaryOp::Add), Scalar::F64, Scalar::F32);
+        let round = Round { element, axis: 0, index, combine, wide, few: false, divide: false, result };
+        pass::prepare(emit::round(&plan, &round).expect("a kernel")).map(drop).expect("a valid one");
+        let best = Best { element, position: None, axis: 0, index, scalar: Scalar::F32, largest: true };
+        pass::prepare(emit::best(&plan, &best).expect("a kernel")).map(drop).expect("a valid one");
+    }
 }

@@ -24,7 +24,7 @@ impl Builder<'_> {
         let Update { op, value, compare, result } = *update;
         let Leaf { scalar, offset, .. } = self.leaf(place)?;
         let elem = Elem::of(scalar)?;
-        if !self.may_update(place.memory, op, elem) {
+        if !self.may_update(place.memory, op, elem, result.is_some()) {
             return None;
         }
         if elem.is_float() && matches!(op, AtomicOp::Add | AtomicOp::Sub) {
@@ -68,14 +68,15 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn may_update(&self, memory: MemId, op: AtomicOp, elem: Elem) -> bool {
+    fn may_update(&self, memory: MemId, op: AtomicOp, elem: Elem, used: bool) -> bool {
         let guard = self.guards.memories.get(memory.index()).copied().unwrap_or_default();
         let sums = matches!(op, AtomicOp::Add | AtomicOp::Sub);
         let touched = self.region.memories.iter().find(|m| m.memory == memory);
         let shared = guard == Guard::Shared && self.memory(memory).space == Space::Shared;
-        // What `--check` records of other atomics, and sums that overflow, are the interpreter's.
+        // What `--check` records of other atomics, and sums that overflow, are the interpreter's. So are those whose results decide
+        // what comes next: batches run one after the other, so that it would be other threads that access an element.
         let overflows = self.guards.arithmetic && sums && elem.is_signed() && !elem.is_float();
-        let watched = guard != Guard::Free && !shared || overflows;
+        let watched = guard != Guard::Free && (used || !shared) || overflows;
         let again = !self.loops.is_empty() || touched.is_some_and(|m| m.updates || m.stores);
         let space = self.memory(memory).space;
         let is_common = matches!(space, Space::Global { .. } | Space::Shared);
