@@ -67,13 +67,18 @@ def normalized(np, m):
     return c / np.sqrt((c * c).mean(axis=1, keepdims=True) + np.float32(1e-5))
 
 
+def bincount(np, h):
+    return np.bincount(h, minlength=256) if np.__name__ == "numpy" else np.bincount(h, length=256)
+
+
 def black_scholes(np, a, b):
     spot, strike, years = a * np.float32(50) + np.float32(75), b * np.float32(100), b
     root = np.float32(0.3) * np.sqrt(years)
     d1 = (np.log(spot / strike) + np.float32(0.065) * years) / root
     d2 = d1 - root
-    phi = lambda x: np.float32(1) / (np.float32(1) + np.exp(np.float32(-1.702) * x))
-    return spot * phi(d1) - strike * np.exp(np.float32(-0.02) * years) * phi(d2)
+    phi1 = np.float32(1) / (np.float32(1) + np.exp(np.float32(-1.702) * d1))
+    phi2 = np.float32(1) / (np.float32(1) + np.exp(np.float32(-1.702) * d2))
+    return spot * phi1 - strike * np.exp(np.float32(-0.02) * years) * phi2
 
 
 #: Name, Clk, NumPy (and JAX, with its module), numexpr.
@@ -114,12 +119,8 @@ c / sqrt(reshape(mean(c * c, axis = 1), 2048, 1) + 1e-5)""", "m", normalized, No
     ("cumsum(k)", "cumsum(k)", "k", lambda np, k: np.cumsum(k), None),
     ("sort(k)", "sort(k)", "k", lambda np, k: np.sort(k), None),
     ("a[i]", "a[i]", "ai", lambda np, a, i: a[i], None),
-    ("bincount(h)", "histogram.of_values(h, 256)", "h", lambda np, h: np.bincount(h, minlength=256) if np is not jnp_or_none() else np.bincount(h, length=256), None),
+    ("bincount(h)", "histogram.of_values(h, 256)", "h", bincount, None),
 ]
-
-
-def jnp_or_none():
-    return jnp if jax else None
 
 
 class Python:
