@@ -1,6 +1,6 @@
 //! Verdicts against brute force on small boxes; every certificate is rechecked.
 //!
-//! `CLK_RANDOM_PROGRAMS` names the number of random problems of each test (the whole number, here as elsewhere).
+//! `CLK_RANDOM_PROGRAMS` names the number of random problems of each test.
 
 use clk_lang::base::linear::{Budget, Certificate, Formula, Linear, Problem, Reason, Var, Verdict, decide, recheck};
 
@@ -54,7 +54,7 @@ fn check(seed: u64, shape: &Shape, low: i128, high: i128) -> &'static str {
 }
 
 fn run(shape: &Shape, low: i128, high: i128) {
-    let count = std::env::var("CLK_RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(1500);
+    let count = std::env::var("CLK_RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(500);
     let mut counts = std::collections::BTreeMap::new();
     for seed in 0..count {
         *counts.entry(check(seed, shape, low, high)).or_insert(0) += 1;

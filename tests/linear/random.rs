@@ -69,7 +69,8 @@ pub fn problem(random: &mut Random, shape: &Shape) -> (Problem, usize) {
         problem.variable(format!("v{index}"));
     }
     for _ in 0..random.range(0, shape.products) {
-        let pick = |random: &mut Random| Var(random.range(0, variables as i128 - 1) as u32);
+        // A factor may be a product itself.
+        let pick = |random: &mut Random| Var(random.range(0, problem.variables.len() as i128 - 1) as u32);
         let (x, y) = (pick(random), pick(random));
         problem.product(x, y);
     }

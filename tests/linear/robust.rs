@@ -27,6 +27,7 @@ fn change_line(random: &mut Random, certificate: &mut Certificate) -> bool {
     }
     let at = random.range(0, lines.len() as i128 - 1) as usize;
     match &mut *lines[at] {
+        Line::Same(a, _) => a.0 += 1,
         Line::Product(a, b) => {
             let factor = if random.chance(50) { a } else { b };
             *factor = random.range(0, 20) as usize;
@@ -90,7 +91,7 @@ fn satisfiable(problem: &Problem) -> Option<Problem> {
 fn changed_certificates_are_rejected() {
     let mut problems: Vec<Problem> =
         text::corpus(include_str!("corpus.txt")).into_iter().map(|case| case.problem).collect();
-    problems.extend((0..300).map(|seed| kernel(&mut Random(seed), seed % 2 == 0)));
+    problems.extend((0..80).map(|seed| kernel(&mut Random(seed), seed % 2 == 0)));
     let (mut changed, mut accepted, mut cases, mut foreign) = (0, 0, 0, 0);
     for (seed, problem) in problems.iter().enumerate() {
         let Verdict::Empty(certificate) = decide(problem, &Budget::default()) else { continue };
@@ -100,7 +101,7 @@ fn changed_certificates_are_rejected() {
             foreign += 1;
         }
         let mut random = Random(seed as u64);
-        for _ in 0..30 {
+        for _ in 0..20 {
             let mut mutant = certificate.clone();
             if !change_line(&mut random, &mut mutant) || mutant == certificate {
                 continue;
@@ -120,7 +121,7 @@ fn changed_certificates_are_rejected() {
     println!(
         "{changed} changed lines, {accepted} still proofs; {cases} changed cases, none a proof; {foreign} other problems"
     );
-    assert!(changed > 1000 && cases > 500 && foreign > 50);
+    assert!(changed > 1000 && cases > 500 && foreign > 40);
     // Some changes leave a proof: an equality without solutions times anything, or a weaker line that still contradicts.
     assert!(accepted * 10 < changed);
 }
@@ -166,7 +167,7 @@ fn numbers_at_the_ends_of_their_types() {
         -3,
     ];
     let mut counts = [0; 3];
-    for seed in 0..3000 {
+    for seed in 0..600 {
         let mut random = Random(seed);
         let coefficients = if random.chance(50) { EXTREME } else { &EXTREME[3..] };
         let shape = Shape {
@@ -194,7 +195,7 @@ fn numbers_at_the_ends_of_their_types() {
         }
     }
     println!("{} empty, {} points, {} unknown", counts[0], counts[1], counts[2]);
-    assert!(counts[0] > 300 && counts[1] > 300);
+    assert!(counts[0] > 100 && counts[1] > 50);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Problems as text: `nat i n`, `int k`, and one fact a line, such as `i*n + j < 4 or i % 3 != 0`.
+//! Problems as text: `nat i n`, `int k`, `product p i n` where `p` is `i*n`, and one fact a line, such as `i*n + j < 4 or i % 3 != 0`.
 //! A quotient or remainder by a constant becomes variables with the facts of division, a product of forms a named product.
 
 use clk_lang::base::linear::{Formula, Linear, Problem, Var};
@@ -35,6 +35,13 @@ fn read(problem: &mut Problem, line: &str) -> Option<()> {
     }
     if let Some(names) = line.strip_prefix("int ") {
         names.split_whitespace().for_each(|name| _ = problem.variable(name));
+        return Some(());
+    }
+    if let Some(names) = line.strip_prefix("product ") {
+        let var = |name: &str| Some(Var(problem.variables.iter().position(|known| known == name)? as u32));
+        let vars: Vec<Var> = names.split_whitespace().map(var).collect::<Option<_>>()?;
+        let [product, x, y] = vars[..] else { return None };
+        problem.products.push((product, x, y));
         return Some(());
     }
     let tokens = tokens(line);

@@ -12,6 +12,9 @@ use super::form::{Linear, Var};
 pub(super) const DEEPEST: usize = 200;
 
 /// A proof that a problem has no point. [`recheck`](super::recheck()) verifies it; its text is read back by [`Certificate::parse`].
+///
+/// The text has one step a line: `= 2*0 -1*3 / 2` combines the lines 0 and 3, `. 4 7` multiplies two lines, `~ 2 5` equates two
+/// variables, `!` is a contradiction, and `or 0 of 2` or `split 7 : x0 - x3` opens cases, whose steps follow in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// Products that the problem does not name: the first is the value of a variable after the problem's, and so on.
@@ -42,6 +45,8 @@ pub enum Line {
     },
     /// The product of two lines: of two that are not negative it is not negative, and with one that is zero it is zero.
     Product(usize, usize),
+    /// Two variables are equal: as products of products, they are the same product.
+    Same(Var, Var),
 }
 
 /// The end of a node.
@@ -139,6 +144,7 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Line::Product(a, b) => write!(f, ". {a} {b}"),
+            Line::Same(a, b) => write!(f, "~ {} {}", a.0, b.0),
             Line::Combination { terms, divisor } => {
                 write!(f, "=")?;
                 terms.iter().try_for_each(|(line, multiplier)| write!(f, " {multiplier}*{line}"))?;
@@ -184,6 +190,10 @@ fn line(step: &str) -> Option<Line> {
     if let Some(factors) = step.strip_prefix(". ") {
         let (a, b) = factors.split_once(' ')?;
         return Some(Line::Product(a.parse().ok()?, b.parse().ok()?));
+    }
+    if let Some(variables) = step.strip_prefix("~ ") {
+        let (a, b) = variables.split_once(' ')?;
+        return Some(Line::Same(Var(a.parse().ok()?), Var(b.parse().ok()?)));
     }
     let (sum, divisor) = match step.strip_prefix('=')?.split_once(" / ") {
         Some((sum, divisor)) => (sum, divisor.parse().ok()?),

@@ -163,6 +163,19 @@ pub(super) fn sides(form: &Linear, bound: i128) -> Option<[Linear; 2]> {
     Some([low, high])
 }
 
+/// The variables whose product `var` is, in order, products of products taken apart; `None` where they are many.
+pub(super) fn monomial(products: &[(Var, Var, Var)], var: Var, depth: usize) -> Option<Vec<Var>> {
+    const DEEPEST: usize = 6;
+    let Some((_, x, y)) = products.iter().find(|product| product.0 == var) else { return Some(vec![var]) };
+    if depth == DEEPEST {
+        return None;
+    }
+    let mut factors = monomial(products, *x, depth + 1)?;
+    factors.extend(monomial(products, *y, depth + 1)?);
+    factors.sort_unstable();
+    Some(factors)
+}
+
 /// Variables over the integers and the facts about them: is there a point at which all hold?
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {

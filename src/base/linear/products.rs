@@ -9,7 +9,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::form::{Linear, Var};
-use super::formula::{Problem, sides};
+use super::formula::{Problem, monomial, sides};
 use super::point::Scaled;
 use super::steps::StepId;
 
@@ -62,20 +62,55 @@ impl Products {
     }
 }
 
-/// The problem with names for products of two factors that have none, unless those are many.
+/// The problem with names for further products, unless those are many: the other ways to multiply three variables, and the
+/// products of two factors.
 pub(super) fn with_unnamed(problem: &Problem) -> (Problem, Vec<(Var, Var)>) {
+    let mut extended = problem.clone();
+    for ways in [other_ways, pairs] {
+        let mut trial = extended.clone();
+        ways(&mut trial);
+        if trial.products.len() - problem.products.len() <= UNNAMED {
+            extended = trial;
+        }
+    }
+    let unnamed = extended.products[problem.products.len()..].iter().map(|(_, x, y)| (*x, *y)).collect();
+    (extended, unnamed)
+}
+
+/// Names `a · b`, and `(a · b) · c`, for all orders of the three factors of a product.
+fn other_ways(problem: &mut Problem) {
+    for (product, _, _) in problem.products.clone() {
+        let Some(factors) = monomial(&problem.products, product, 0) else { continue };
+        let [a, b, c] = factors[..] else { continue };
+        for (x, y, z) in [(a, b, c), (a, c, b), (b, c, a)] {
+            let pair = problem.product(x, y);
+            problem.product(pair, z);
+        }
+    }
+}
+
+/// Names the products of any two factors.
+fn pairs(problem: &mut Problem) {
     let mut factors: Vec<Var> = problem.products.iter().flat_map(|(_, x, y)| [*x, *y]).collect();
     factors.sort_unstable();
     factors.dedup();
-    let mut extended = problem.clone();
     for (rank, &x) in factors.iter().enumerate() {
-        for &y in &factors[rank..] {
-            extended.product(x, y);
+        factors[rank..].iter().for_each(|&y| _ = problem.product(x, y));
+    }
+}
+
+/// The pairs of products that multiply the same variables.
+pub(super) fn same(problem: &Problem) -> Vec<(Var, Var)> {
+    let mut first: FxHashMap<Vec<Var>, Var> = FxHashMap::default();
+    let mut same = Vec::new();
+    for &(product, _, _) in &problem.products {
+        let Some(factors) = monomial(&problem.products, product, 0) else { continue };
+        let known = *first.entry(factors).or_insert(product);
+        if known != product {
+            same.push((known, product));
         }
     }
-    let unnamed: Vec<(Var, Var)> =
-        extended.products[problem.products.len()..].iter().map(|(_, x, y)| (*x, *y)).collect();
-    if unnamed.len() > UNNAMED { (problem.clone(), Vec::new()) } else { (extended, unnamed) }
+    same
 }
 
 /// An atom as it was assumed, over the problem's variables.
@@ -146,17 +181,17 @@ pub(super) fn split(problem: &Problem, known: &[Rc<Known>], point: &[i128], dept
             let together =
                 known.iter().any(|known| known.form.coefficient(p) != 0 && known.form.coefficient(other.0) != 0);
             for difference in differences((x, y), (other.1, other.2)) {
-                offer(if together { 0 } else { 20 }, &difference, -1);
-                offer(if together { 1 } else { 21 }, &difference, 0);
+                offer(if together { 0 } else { 3 }, &difference, -1);
+                offer(if together { 1 } else { 4 }, &difference, 0);
             }
         }
         for factor in [x, y] {
             let form = Linear::from(factor);
-            offer(10, &form, -1);
-            offer(11, &form, 0);
+            offer(2, &form, -1);
+            offer(5, &form, 0);
             if depth < DEEPEST_VALUE {
-                offer(30, &form, point[factor.index()].checked_sub(1)?);
-                offer(31, &form, point[factor.index()]);
+                offer(6, &form, point[factor.index()].checked_sub(1)?);
+                offer(7, &form, point[factor.index()]);
             }
         }
     }

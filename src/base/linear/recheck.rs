@@ -6,7 +6,7 @@
 
 use super::certificate::{Certificate, DEEPEST, End, Line, Node};
 use super::form::{Linear, Var};
-use super::formula::{Atom, Formula, Problem, sides};
+use super::formula::{Atom, Formula, Problem, monomial, sides};
 
 /// Whether the certificate proves that the problem has no point; the error names the first wrong step.
 pub fn recheck(problem: &Problem, certificate: &Certificate) -> Result<(), String> {
@@ -90,6 +90,10 @@ impl<'a> Path<'a> {
     fn derive(&self, line: &Line) -> Option<Atom> {
         match line {
             Line::Combination { terms, divisor } => self.combination(terms, *divisor),
+            Line::Same(a, b) => {
+                let same = monomial(self.products, *a, 0)? == monomial(self.products, *b, 0)?;
+                if same { Some(Atom::Zero(Linear::from(*a).sub(&Linear::from(*b))?)) } else { None }
+            }
             Line::Product(a, b) => {
                 let (a, b) = (self.lines.get(*a)?, self.lines.get(*b)?);
                 let product = self.product(a.form(), b.form())?;

@@ -22,11 +22,11 @@ const CUT_ROUNDS: usize = 6;
 /// Rounds of lemmas at a node before it is split.
 const LEMMA_ROUNDS: usize = 30;
 /// Splits of factors in one decision: products that take more are beyond the lemmas.
-const FACTOR_SPLITS: u32 = 80;
+const FACTOR_SPLITS: u32 = 60;
 /// Attempts to make products right, during the search and after it.
-const REPAIRS: u32 = 24;
+const REPAIRS: u32 = 14;
 /// The work of one attempt to find a point.
-const ATTEMPT: Budget = Budget { cases: 10, exchanges: 500 };
+const ATTEMPT: Budget = Budget { cases: 8, exchanges: 300 };
 /// Cuts of one round.
 const CUTS: usize = 4;
 
@@ -37,14 +37,20 @@ pub fn decide(problem: &Problem, budget: &Budget) -> Verdict {
     }
     // Squares are compared by products of different factors, so that a search without those is in vain.
     let square = problem.products.iter().any(|(_, x, y)| x == y);
-    let verdict = if square { Verdict::Unknown(Reason::Products) } else { attempt(problem, budget, Vec::new()) };
-    let verdict = match verdict {
-        Verdict::Unknown(Reason::Products) => {
-            let (extended, unnamed) = products::with_unnamed(problem);
-            attempt(&extended, budget, unnamed)
+    let mut verdict = Verdict::Unknown(Reason::Products);
+    if !square {
+        verdict = Search::new(problem, *budget).verdict(Vec::new());
+    }
+    if verdict == Verdict::Unknown(Reason::Products) {
+        let (extended, unnamed) = products::with_unnamed(problem);
+        if square || !unnamed.is_empty() {
+            verdict = Search::new(&extended, *budget).verdict(unnamed);
         }
-        verdict => verdict,
-    };
+    }
+    if matches!(verdict, Verdict::Unknown(_)) {
+        let point = Search::new(problem, *budget).last_attempts();
+        verdict = point.map_or(verdict, Verdict::Point);
+    }
     match verdict {
         Verdict::Point(mut point) => {
             point.truncate(problem.variables.len());
@@ -52,17 +58,6 @@ pub fn decide(problem: &Problem, budget: &Budget) -> Verdict {
         }
         Verdict::Empty(certificate) if recheck(problem, &certificate).is_err() => Verdict::Unknown(Reason::Unproved),
         verdict => verdict,
-    }
-}
-
-/// Decides a problem whose last products have no names in the one that was asked about.
-fn attempt(problem: &Problem, budget: &Budget, unnamed: Vec<(Var, Var)>) -> Verdict {
-    let mut search = Search::new(problem, *budget);
-    let (system, facts) = search.root();
-    match search.node(system, 0) {
-        Outcome::Refuted(proof) => Verdict::Empty(search.steps.certificate(&facts, &proof, unnamed)),
-        Outcome::Point(point) => Verdict::Point(point),
-        Outcome::Unknown(reason) => search.last_attempts().map_or(Verdict::Unknown(reason), Verdict::Point),
     }
 }
 
@@ -118,12 +113,26 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Decides the problem, whose last products are unnamed in the one that was asked about.
+    fn verdict(mut self, unnamed: Vec<(Var, Var)>) -> Verdict {
+        let (system, facts) = self.root();
+        match self.node(system, 0) {
+            Outcome::Refuted(proof) => Verdict::Empty(self.steps.certificate(&facts, &proof, unnamed)),
+            Outcome::Point(point) => Verdict::Point(point),
+            Outcome::Unknown(reason) => Verdict::Unknown(reason),
+        }
+    }
+
     /// The system of the facts.
     fn root(&mut self) -> (System<'a>, Assumed) {
         let mut system = System::new(self.problem.variables.len());
         let mut facts = Assumed::default();
         for fact in &self.problem.facts {
             system.assume(fact, 0, &mut self.steps, &mut self.next_choice, &mut facts);
+        }
+        for (a, b) in products::same(self.problem) {
+            let step = self.steps.same(a, b);
+            system.derive_same(a, b, step);
         }
         (system, facts)
     }

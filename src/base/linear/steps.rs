@@ -21,6 +21,7 @@ enum Origin {
     Assumed,
     Combination { terms: Vec<(StepId, i128)>, divisor: i128, rounded: bool },
     Product(StepId, StepId),
+    Same(Var, Var),
 }
 
 struct Step {
@@ -80,6 +81,11 @@ impl Steps {
     pub fn product(&mut self, a: StepId, b: StepId) -> StepId {
         let needs = self.steps[a].needs | self.steps[b].needs;
         self.push(Origin::Product(a, b), needs)
+    }
+
+    /// The line that two variables are the same product.
+    pub fn same(&mut self, a: Var, b: Var) -> StepId {
+        self.push(Origin::Same(a, b), 0)
     }
 
     /// The proof that ends with this line.
@@ -217,6 +223,7 @@ impl Writer<'_> {
         match self.steps[step].origin {
             Origin::Assumed => {}
             _ if !used.insert(step) => {}
+            Origin::Same(..) => {}
             Origin::Product(a, b) => [a, b].into_iter().for_each(|step| self.used_by(step, used)),
             Origin::Combination { .. } => {
                 let sum = self.expand(step);
@@ -232,6 +239,10 @@ impl Writer<'_> {
         }
         match self.steps[step].origin {
             Origin::Assumed => unreachable!("an assumption is on the path of what uses it"),
+            Origin::Same(a, b) => {
+                lines.push(Line::Same(a, b));
+                self.path.push(step);
+            }
             Origin::Product(a, b) => {
                 self.write(a, lines);
                 self.write(b, lines);

@@ -134,6 +134,13 @@ impl<'a> System<'a> {
         });
     }
 
+    /// Adds that two variables are equal.
+    pub fn derive_same(&mut self, a: Var, b: Var, step: StepId) {
+        if let Some(difference) = Linear::from(a).sub(&Linear::from(b)) {
+            self.derive(difference, step, true);
+        }
+    }
+
     /// Adds an inequality over the present coordinates.
     pub fn cut(&mut self, form: Linear, step: StepId) {
         self.queue.push(Item::Inequality(Rc::new(Inequality { form, step, cut: true })));

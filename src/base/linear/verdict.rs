@@ -57,7 +57,7 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { cases: 400, exchanges: 3_000 }
+        Budget { cases: 400, exchanges: 2_000 }
     }
 }
 
