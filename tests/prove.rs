@@ -280,6 +280,88 @@ fn small_kernels() {
             for k in 0..n { y[i] = 1.0 }
         }",
         ),
+        // A loop whose step is of unknown sign may have no iterations.
+        (
+            "pp.pp",
+            "(s: i32, out y: [i32; N]) threads(i: N) {
+            for _k in 0..1 step s { y[i] = 1 }
+        }",
+        ),
+        // A large shift to the left is none to the right.
+        (
+            "r..pp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            let k = i64(i + 1) << 50
+            if k > 1000i64 { y[i + 1] = x[i] } else { y[i] = 0 }
+        }",
+        ),
+        // The number of an inner loop's iterations was another one in the iteration before.
+        (
+            "prppp",
+            "(x: [i32; M], out y: [i32; 64]) grid(1) block(64) {
+            shared s: [i32; 64]
+            let t = thread_idx.x
+            s[t] = 0
+            barrier()
+            var a = 0
+            for k in 0..M {
+                a += s[63 - t]
+                barrier()
+                for j in 0..k + 1 {
+                    barrier()
+                    s[t] = a + j
+                }
+            }
+            y[t] = a
+        }",
+        ),
+        // Blocks leave a loop with a grid barrier one by one.
+        (
+            "p.prp",
+            "(x: [i32; M], out y: [i32; 4]) grid(4) block(1) {
+            for k in 0..M {
+                grid_barrier()
+                if block_idx.x == k { break }
+            }
+            y[block_idx.x] = 1
+        }",
+        ),
+        // A divisor is positive for the threads that there are alone.
+        (
+            "pprpp",
+            "(x: [i32; N], out y: [i32; N]) grid(1) block(64) {
+            let t = thread_idx.x
+            if t < N { if 1000 / (64 - t) > 20 { y[t] = x[t] } else { y[t] = 2 } }
+        }",
+        ),
+        // Whether threads leave depends on a race.
+        (
+            "prp.p",
+            "(x: [i32; M], out y: [i32; 64]) grid(1) block(64) {
+            shared s: [i32; 1]
+            let t = thread_idx.x
+            y[t] = 0
+            for _k in 0..M {
+                if t == 63 { s[0] = 1 }
+                if s[0] == 1 { break }
+                barrier()
+            }
+        }",
+        ),
+        // What is not followed may overflow.
+        (
+            "pppp.",
+            "(x: [i32; N], p: i32, out y: [i32; N]) threads(i: N) {
+            y[i] = if p ** 3 > 5 { x[i] } else { 0 }
+        }",
+        ),
+        (
+            "pppp.",
+            "(x: [i32x2; N], p: i32x2, out y: [i32; N]) threads(i: N) {
+            let v = p + p
+            y[i] = if v.x > 5 { x[i].x } else { 0 }
+        }",
+        ),
         // The iterations of all threads cover the array.
         (
             "ppppp",

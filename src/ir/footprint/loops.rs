@@ -7,7 +7,7 @@ use super::def::*;
 use super::form::*;
 use super::space::{ENDLESS, Role};
 use super::state::{Around, Meeting, State, Target, Value, Walk};
-use crate::base::linear::{Formula, Linear};
+use crate::base::linear::{Formula, Linear, Var};
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
@@ -234,7 +234,8 @@ impl<'a> Walk<'a> {
         let own = |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Break(label) if *label == shape.label);
         let (mut broken, led) = (shape.range.is_none(), leaves(shape.body, &mut vec![shape.label]));
         each_stmt(shape.body, &mut |stmt| broken |= own(stmt));
-        head.exact &= !broken && !led;
+        // A step of unknown sign may lead nowhere.
+        head.exact &= !broken && !led && shape.range.as_ref().is_some_and(|range| range.up.is_some());
         let (at_head, ends) = self.iteration(shape, &head, &heads, &k);
         let mut left = ends.breaks;
         if let Some(range) = &shape.range {
@@ -385,6 +386,17 @@ impl<'a> Walk<'a> {
             return vec![Moment { site: Site::Any, counters: vec![], when: vec![] }];
         }
         let Some(own) = single(k) else { return vec![] };
+        // What else an iteration computes was another value in the one before.
+        let mut known = true;
+        let counters: Vec<Var> = self.around.iter().filter_map(|around| single(around.counter.as_ref()?)).collect();
+        let mut look = |var: Var| known &= var == own || self.space.is_fixed(var, &counters);
+        for moment in &moments {
+            moment.counters.iter().flat_map(Linear::terms).for_each(|&(var, _)| look(var));
+            moment.when.iter().for_each(|fact| each_var(fact, &mut look));
+        }
+        if !known {
+            return vec![Moment { site: Site::Any, counters: vec![], when: vec![] }];
+        }
         let mut earlier = |var| if var == own { k.minus(&number(1)) } else { variable(var) };
         let mut found: Vec<Moment> = entry.to_vec();
         for moment in &mut found {

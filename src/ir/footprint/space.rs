@@ -79,6 +79,16 @@ impl Space {
         }
     }
 
+    /// Returns whether a variable of a thread stays what it is while the loops with these counters are at one iteration.
+    pub fn is_fixed(&self, var: Var, counters: &[Var]) -> bool {
+        match &self.get(var).role {
+            Role::Launch | Role::Block | Role::Thread => true,
+            Role::Counter => counters.contains(&var),
+            Role::Derived(on) => on.iter().all(|&var| self.is_fixed(var, counters)),
+            Role::Unknown(..) => false,
+        }
+    }
+
     /// Returns whether a variable is computed from another one.
     pub fn depends(&self, var: Var, on: Var) -> bool {
         match &self.get(var).role {
@@ -155,7 +165,8 @@ impl Space {
             return *known;
         }
         let (x, y) = (self.get(left), self.get(right));
-        let corners = [x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high];
+        let corner = |a: i128, b: i128| a.saturating_mul(b);
+        let corners = [corner(x.low, y.low), corner(x.low, y.high), corner(x.high, y.low), corner(x.high, y.high)];
         let low = corners.into_iter().min().unwrap_or(-ENDLESS).max(-ENDLESS);
         let high = corners.into_iter().max().unwrap_or(ENDLESS).min(ENDLESS);
         let name = format!("{} * {}", x.name, y.name);
@@ -168,15 +179,21 @@ impl Space {
 
     /// Returns the product of two forms.
     pub fn product(&mut self, a: &Linear, b: &Linear) -> Linear {
-        if let Some(n) = constant(a) {
+        // Products of small numbers have 128 bits.
+        let small = |form: &Linear| {
+            let mut numbers = form.terms().iter().map(|&(_, by)| by).chain([form.constant()]);
+            numbers.all(|n| n.unsigned_abs() < 1 << 60)
+        };
+        let fits = small(a) && small(b);
+        if let (Some(n), true) = (constant(a), fits) {
             return b.times(n);
         }
-        if let Some(n) = constant(b) {
+        if let (Some(n), true) = (constant(b), fits) {
             return a.times(n);
         }
         let whole = |form: &Linear, space: &mut Space| variable(space.name(form));
         let (a, b) = match (a.terms().len(), b.terms().len()) {
-            (x, y) if x * y <= MAX_PRODUCTS && (x == 1 || y == 1 || a.constant() == 0 || b.constant() == 0) => {
+            (x, y) if fits && x * y <= MAX_PRODUCTS && (x == 1 || y == 1 || a.constant() == 0 || b.constant() == 0) => {
                 (a.clone(), b.clone())
             }
             _ => (whole(a, self), whole(b, self)),
@@ -225,7 +242,8 @@ impl Space {
         let down = and([at_most(&number(0), &rest), less(&rest, b)]);
         let up = and([at_most(&rest, &number(0)), less(&number(0).minus(b), &rest)]);
         let positive = less(&number(0), b);
-        let fact = match (floor || low >= 0, least > 0) {
+        // Facts hold also for coordinates that are out of range, where a divisor that depends on them may have another sign.
+        let fact = match (floor || low >= 0, constant(b).is_some_and(|n| n > 0)) {
             (true, true) => down,
             (true, false) => or([and([positive.clone(), down]), not(&positive)]),
             (false, true) => {

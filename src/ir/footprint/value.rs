@@ -108,6 +108,10 @@ impl Walk<'_> {
             Some(Value::Int(form)) if is_tame(&form) => Value::Int(form),
             Some(Value::Bool(formula)) => Value::Bool(self.space.settled(formula)),
             _ if self.opaque.contains(&id) => self.unknown(expr.ty, "this may overflow", span),
+            Some(Value::Int(_)) | None if self.computes(&expr.kind) => {
+                self.may_overflow(id);
+                self.unknown(expr.ty, "an operation outside of linear integer arithmetic", span)
+            }
             _ => self.unknown(expr.ty, "an operation outside of linear integer arithmetic", span),
         }
     }
@@ -218,6 +222,10 @@ impl Walk<'_> {
                 self.within(id, form, strictness)
             }
             BinOp::Rem => {
+                if self.space.bounds(&b).0 < 0 {
+                    // The smallest number by -1.
+                    self.may_overflow(id);
+                }
                 let quotient = self.space.quotient(&a, &b, false);
                 let back = self.space.product(&quotient, &b);
                 Some(Value::Int(a.minus(&back)))
@@ -240,6 +248,35 @@ impl Walk<'_> {
         }
     }
 
+    /// Notes that nothing is known of whether an operation overflows, if it is one that must not.
+    pub(super) fn may_overflow(&mut self, id: ExprId) {
+        let scalar = self.f.exprs[id].ty.scalar();
+        if !(scalar.is_int() && scalar.is_signed()) || self.opaque.contains(&id) || self.muted > 0 {
+            return;
+        }
+        let Some(path) = self.state.as_ref().map(|state| state.path.clone()) else { return };
+        let span = self.f.spans[id];
+        let role = Role::Unknown("an operation outside of linear integer arithmetic", span);
+        let value = variable(self.space.fresh("result", role, -ENDLESS, ENDLESS));
+        let (low, high) = type_range(scalar);
+        let strictness = Strictness::Fault;
+        self.found.obligations.push(Obligation { expr: id, span, strictness, path, value, low, high });
+    }
+
+    /// Returns whether an operation may have a result that its type does not hold. Arithmetic of vectors is not followed.
+    fn computes(&self, kind: &ExprKind) -> bool {
+        use BinOp::*;
+        match kind {
+            ExprKind::Binary { op, .. } => matches!(op, Add | Sub | Mul | Div | Rem | Pow),
+            ExprKind::Unary { op, .. } => *op == UnaryOp::Neg,
+            ExprKind::Extract { value, .. } => {
+                let from = &self.f.exprs[*value].kind;
+                !matches!(from, ExprKind::Load { .. } | ExprKind::Param(_) | ExprKind::Compose(_))
+            }
+            _ => false,
+        }
+    }
+
     fn logical(&mut self, op: BinOp, a: Formula, b: Formula) -> Option<Value> {
         let same = |a: &Formula, b: &Formula| or([and([a.clone(), b.clone()]), and([not(a), not(b)])]);
         Some(Value::Bool(match op {
@@ -257,7 +294,7 @@ impl Walk<'_> {
             (Some(by), BinOp::Shl) if (0..bits.min(48)).contains(&by) => {
                 self.within(id, a.times(1 << by), Strictness::Wraps)
             }
-            (Some(by), _) if (0..bits).contains(&by) => {
+            (Some(by), BinOp::Shr) if (0..bits).contains(&by) => {
                 Some(Value::Int(self.space.quotient(a, &number(1 << by), true)))
             }
             _ => None,

@@ -10,6 +10,7 @@ use crate::base::linear::Formula;
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::variance::Variance;
+use crate::ir::visit::each_stmt;
 use crate::lang::ops::BarrierKind;
 
 /// Accesses recorded, beyond which the walk gives up.
@@ -58,6 +59,9 @@ impl<'a> Walk<'a> {
             }
             StmtKind::Barrier { kind, result, .. } => self.barrier(stmt, *kind, *result),
             StmtKind::Warp { result, .. } => {
+                if self.slice.exprs.contains(result) {
+                    self.may_overflow(*result);
+                }
                 self.result(Some(*result), "the result of an operation among the lanes of a warp", stmt.span);
             }
             StmtKind::If { cond, then, other } => self.branches(*cond, then, other),
@@ -229,6 +233,22 @@ impl<'a> Walk<'a> {
         self.found.accesses.push(touch);
     }
 
+    /// Returns the conditions under which the kernel leaves a statement by a jump.
+    fn jumps(&self) -> Jumps {
+        let mut found = Jumps { any: false, conds: vec![] };
+        each_stmt(&self.f.body, &mut |stmt| {
+            found.any |= stmt.kind.leaves();
+            if let StmtKind::If { cond, then, other } = &stmt.kind {
+                let mut leads = false;
+                let mut jump = |stmt: &Stmt| leads |= stmt.kind.leaves();
+                each_stmt(then, &mut jump);
+                each_stmt(other, &mut jump);
+                found.conds.extend(leads.then_some(*cond));
+            }
+        });
+        found
+    }
+
     fn barrier(&mut self, stmt: &Stmt, kind: BarrierKind, result: Option<ExprId>) {
         self.result(result, "the result of a barrier", stmt.span);
         if kind == BarrierKind::Warp {
@@ -240,7 +260,11 @@ impl<'a> Walk<'a> {
             let all = |meets: &dyn Fn(&Meeting) -> bool| {
                 self.around.iter().all(|around| meets(&around.meeting)) && !self.variances.returns
             };
-            let reached = match (all(&|m| m.read && (m.launch || !grid)), all(&|m| m.block)) {
+            // Blocks, or threads that race, may leave by jumps before it.
+            let left = self.jumps();
+            let steady = self.meeting(&left.conds, &[], None).block;
+            let together = !grid || !left.any;
+            let reached = match (all(&|m| m.read && (m.launch || !grid)) && together, all(&|m| m.block) && steady) {
                 (true, true) => Reached::ByAll,
                 (true, false) => Reached::WithoutRaces,
                 (false, _) => Reached::Perhaps,
@@ -259,4 +283,10 @@ impl<'a> Walk<'a> {
             state.clocks[0] = vec![moment];
         }
     }
+}
+
+/// The jumps of a kernel.
+struct Jumps {
+    any: bool,
+    conds: Vec<ExprId>,
 }
