@@ -126,17 +126,32 @@ var bins = zeros(7, type = i32)
 count(arange(1000), bins)
 ";
 
+/// Barriers with atomic operations in between, whose order does not matter.
+const MIRROR: &str = "
+kernel mirror(x: [i32; N], inout n: [i32; 1], out y: [i32; N]) grid(N / 64) block(64) {
+    shared s: [i32; 64]
+    let t = thread_idx.x
+    s[t] = x[global_idx.x]
+    barrier()
+    atomic_add(n[0], s[63 - t])
+    y[global_idx.x] = s[63 - t]
+}
+var n = zeros(1, type = i32)
+let y = mirror(arange(512), n)
+";
+
 #[test]
 fn what_depends_on_the_order_is_noted_and_the_rest_is_compared() {
     assert_eq!(told(Way::Same, QUEUE), (vec![], ""));
     assert_eq!(told(Way::Backward, QUEUE), (vec!["`queue` depends on which thread comes first".into()], ""));
     assert_eq!(told(Way::Backward, LOCK), (vec!["`owner` depends on which thread comes first".into()], ""));
     assert_eq!(told(Way::Backward, HISTOGRAM), (vec![], ""));
+    assert_eq!(told(Way::Backward, MIRROR), (vec![], ""));
 }
 
 #[test]
 fn a_wrong_device_is_not_excused() {
-    for text in [QUEUE, LOCK, HISTOGRAM, AMPLIFIED[0], AMPLIFIED[1]] {
+    for text in [QUEUE, LOCK, HISTOGRAM, MIRROR, AMPLIFIED[0], AMPLIFIED[1]] {
         let (_, code) = told(Way::Wrong, text);
         let approximate = AMPLIFIED.contains(&text);
         // One bit of a float is within the tolerance of the functions.

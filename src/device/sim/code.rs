@@ -292,6 +292,8 @@ pub(crate) struct Code {
     pub calls: Vec<Call>,
     /// Some loop polls by atomic operations.
     pub polls: bool,
+    /// No barrier was left out, so that the warps of a block may run one after the other.
+    pub splits: bool,
     /// Regions that may have machine code.
     pub regions: Vec<super::lane::Region>,
     /// Registers that may view memory.

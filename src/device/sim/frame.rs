@@ -332,7 +332,7 @@ impl<'a> Frame<'a> {
         (g.is_split, g.part) = (false, 0);
         (g.warps, g.polled, g.lonely, g.looks) = (poll::warps(g.lanes), 0, 0, 0);
         let ends = number < poll::ENDS || number + poll::ENDS >= geometry.units;
-        if self.launch.backward && ends && g.lanes > WARP {
+        if self.launch.backward && self.launch.code.splits && ends && g.lanes > WARP {
             self.go_to(self.group.at(self.launch.code.body));
             self.split();
         }

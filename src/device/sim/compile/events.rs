@@ -140,6 +140,11 @@ impl<'a> Compiler<'a> {
         self.syncs = fences && !self.deciding.is_empty();
         // Warps of kernels whose threads synchronize may run separately, so that all barriers have to be emitted.
         self.waits = waits || self.syncs;
+        let mut barriers = false;
+        each_stmt(&f.body, &mut |stmt| {
+            barriers |= matches!(stmt.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. })
+        });
+        self.splits = self.waits || !barriers;
         each_stmt(&f.body, &mut |stmt| match stmt.kind {
             StmtKind::Atomic { op, ref place, result, .. } if f.memories[place.memory].space != Space::Shared => {
                 let float = f.memories[place.memory].layout.leaves[place.leaf as usize].ty.scalar().is_float();

@@ -147,6 +147,7 @@ impl<'a> Compiler<'a> {
             polls: false,
             changes: vec![],
             waits: false,
+            splits: false,
         };
         let all = c.new_mask();
         debug_assert_eq!(all, 0);
@@ -277,6 +278,7 @@ impl<'a> Compiler<'a> {
             ordered: self.ordered,
             calls: self.f.calls.clone(),
             polls: self.polls,
+            splits: self.splits,
             regions: self.regions_of_lanes,
             views: if self.jit {
                 (0..).zip(&self.kinds).filter(|k| *k.1 == state::Kind::View).map(|k| k.0).collect()

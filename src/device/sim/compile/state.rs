@@ -271,4 +271,6 @@ pub struct Compiler<'a> {
     pub(super) changes: Vec<bool>,
     /// Some loop may wait for other threads, so that the warps of a block may have to run separately.
     pub(super) waits: bool,
+    /// All barriers are emitted.
+    pub(super) splits: bool,
 }
