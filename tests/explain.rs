@@ -44,11 +44,14 @@ fn examples(page: &Page) -> Vec<(String, String)> {
 fn complaint(page: &Page, flags: &str, text: &str) -> Option<String> {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.clk"), text).expect("written");
-    let ran = run(folder.path(), &["run", "--check", "--json", "--max-steps", "100000", "example.clk"]);
+    let ran = match flags {
+        "fails proof" => run(folder.path(), &["prove", "--json", "example.clk"]),
+        _ => run(folder.path(), &["run", "--check", "--json", "--max-steps", "100000", "example.clk"]),
+    };
     let reported: Vec<String> =
         diagnostics(&ran).iter().map(|d| d["code"].as_str().unwrap_or("?").to_string()).collect();
     let right = match flags {
-        "fails" => reported.iter().any(|code| code == page.code),
+        "fails" | "fails proof" => reported.iter().any(|code| code == page.code),
         // The checker reports what it can detect under its own code.
         "fails early" => ran.code == 1 && !reported.is_empty(),
         "" => ran.code == 0 && reported.is_empty(),

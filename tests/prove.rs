@@ -129,7 +129,7 @@ fn examined(case: &Case) -> (String, usize) {
     (table, faults)
 }
 
-/// The table of verdicts: in bounds, free of races, written, barriers, no overflow; each `p`roved, `P`roved for sizes up to 2^29,
+/// The table of verdicts: in bounds, free of races, written, barriers, no overflow, any order; each `p`roved, `P`roved for sizes up to 2^29,
 /// `r`efuted or unknown (`.`). Nothing is proved of a kernel in which the corpus announces that it is not so.
 #[test]
 fn verdicts() {
@@ -214,6 +214,7 @@ fn proofs_of_random_kernels_hold_at_all_small_sizes() {
     }
     println!("{tally:?}");
     assert!(tally.proved > count / 6, "too little is proved: {tally:?}");
+    assert!(tally.ordered > count / 20, "too few orders are proved: {tally:?}");
     assert!(tally.refuted > count / 10, "too little is refuted: {tally:?}");
 }
 
@@ -227,7 +228,7 @@ fn certificates_come_with_their_questions() {
     let session = compiled("case.clk", text).expect("a program");
     let (id, _) = kernels(&session)[0];
     let report = examine(&session.program, id);
-    assert_eq!(letters(&report), "ppppp");
+    assert_eq!(letters(&report), "pppppp");
     let questions = report.certificates.matches("never: ").count();
     let steps: usize = report
         .verdicts
@@ -462,7 +463,7 @@ fn small_kernels() {
     let mut wrong = String::new();
     for (verdicts, kernel) in kernels {
         let report = report(&format!("kernel k{kernel}"));
-        let found = letters(&report).replace('P', "p");
+        let found = letters(&report)[..5].replace('P', "p");
         // A kernel without `out` arrays writes all of them.
         let expected = if kernel.contains("out ") && !kernel.contains("inout") {
             verdicts.into()
@@ -471,6 +472,139 @@ fn small_kernels() {
         };
         if found != expected {
             let _ = writeln!(wrong, "{expected} expected, {found} found: {kernel}\n{:?}", report.verdicts);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Each line: the verdict about the order of blocks and warps, and a kernel.
+#[test]
+fn orders() {
+    let kernels = [
+        ('p', "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { atomic_add(n[0], x[i]) }"),
+        (
+            'p',
+            "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { if x[i] > 0 { atomic_sub(n[0], 1) } else { atomic_add(n[0], 2) } }",
+        ),
+        // Sums of floats are rounded.
+        ('r', "(x: [f32; N], inout n: [f32; 1]) threads(i: N) { atomic_add(n[0], x[i]) }"),
+        // A maximum and a sum do not commute.
+        (
+            'r',
+            "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { if i % 2 == 0 { atomic_add(n[0], 1) } else { atomic_max(n[0], 4) } }",
+        ),
+        (
+            'p',
+            "(x: [i32; N], inout n: [i32; 2]) threads(i: N) { if i % 2 == 0 { atomic_add(n[0], 1) } else { atomic_max(n[1], 4) } }",
+        ),
+        // A queue: what is in it is the same, in another order.
+        (
+            'r',
+            "(x: [i32; N], inout n: [i32; 1], inout y: [i32; M]) threads(i: N) {
+            let k = atomic_add(n[0], 1)
+            if k >= 0 && k < M { y[k] = i }
+        }",
+        ),
+        // A branch that nothing but an old value decides.
+        ('r', "(inout n: [i32; 1], inout y: [i32; N]) threads(i: N) { if atomic_add(n[0], 1) == 0 { y[i] = 1 } }"),
+        // By way of a variable.
+        (
+            'r',
+            "(inout n: [i32; 1], inout y: [i32; N]) threads(i: N) {
+            var k = 0
+            for j in 0..3 { k += atomic_add(n[0], j) }
+            y[i] = k
+        }",
+        ),
+        // Nothing depends on the old values.
+        (
+            'p',
+            "(inout n: [i32; 1], inout y: [i32; N]) threads(i: N) {
+            var k = 0
+            for j in 0..3 { k += atomic_add(n[0], j) }
+            y[i] = 1
+        }",
+        ),
+        // Each thread has an element of its own.
+        ('p', "(inout n: [f32; N], inout y: [f32; N]) threads(i: N) { y[i] = atomic_add(n[i], 1.0) }"),
+        ('p', "(inout n: [i32; N]) threads(i: N) { atomic_exchange(n[N - 1 - i], i) }"),
+        ('r', "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { atomic_store(n[0], i) }"),
+        // A load that meets an update.
+        (
+            'r',
+            "(inout n: [i32; 1], out y: [i32; N]) threads(i: N) {
+            if i == 0 { atomic_store(n[0], 3) }
+            y[i] = atomic_load(n[0])
+        }",
+        ),
+        ('p', "(inout n: [i32; 1], out y: [i32; N]) threads(i: N) { y[i] = atomic_load(n[0]) }"),
+        // Between barriers.
+        (
+            'p',
+            "(x: [i32; N], out y: [i32; ceil_div(N, 64)]) grid(ceil_div(N, 64)) block(64) {
+            shared n: [i32; 1]
+            if thread_idx.x == 0 { n[0] = 0 }
+            barrier()
+            if global_idx.x < N && x[global_idx.x] > 0 { atomic_add(n[0], 1) }
+            barrier()
+            if thread_idx.x == 0 { y[block_idx.x] = n[0] }
+        }",
+        ),
+        (
+            'p',
+            "(x: [i32; N], out y: [i32; ceil_div(N, 64)]) grid(ceil_div(N, 64)) block(64) {
+            shared n: [i32; 1]
+            if thread_idx.x == 0 { n[0] = 0 }
+            barrier()
+            if global_idx.x < N && x[global_idx.x] > 0 { atomic_max(n[0], x[global_idx.x]) }
+            barrier()
+            if thread_idx.x == 0 { atomic_add(n[0], 1) }
+            barrier()
+            if thread_idx.x == 5 { y[block_idx.x] = n[0] }
+        }",
+        ),
+        // A barrier of the block does not order blocks.
+        (
+            'r',
+            "(x: [i32; N], inout n: [i32; 1]) grid(N) block(64) {
+            atomic_add(n[0], 1)
+            barrier()
+            if thread_idx.x == 0 { atomic_max(n[0], 70) }
+        }",
+        ),
+        // What is not known to be free of races is run, and is the same in both orders.
+        (
+            '.',
+            "(x: [i32; N], out y: [i32; N]) grid(N / 64) block(64) {
+            shared s: [i32; 64]
+            let t = thread_idx.x
+            s[t] = x[global_idx.x]
+            barrier()
+            y[global_idx.x] = atomic_load(s[63 - t]) + s[(t + 1) % 64] + atomic_load(s[t])
+        }",
+        ),
+        // What is not known to be free of races is run, and is the same in both orders.
+        (
+            '.',
+            "(x: [i32; N], out y: [i32; N]) grid(N / 64) block(64) {
+            shared s: [i32; 64]
+            let t = thread_idx.x
+            s[t] = x[global_idx.x]
+            barrier()
+            y[global_idx.x] = atomic_load(s[63 - t]) + s[(t + 1) % 64] + atomic_load(s[t])
+        }",
+        ),
+        // A race.
+        ('r', "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { n[0] = i }"),
+        ('r', "(inout n: [i32; N]) threads(i: N) { if i > 0 { n[i] = n[i - 1] + 1 } }"),
+    ];
+    let mut wrong = String::new();
+    for (verdict, kernel) in kernels {
+        let report = report(&format!("kernel k{kernel}"));
+        let found = letter(&report, Property::Order);
+        if found != verdict {
+            let _ =
+                writeln!(wrong, "{verdict} expected, {found} found: {kernel}\n{:?}", report.verdict(Property::Order));
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::orders;
 use super::replay::{Found, Runner, Try};
 use super::report::{Property, Report, Verdict};
 use super::sizes::{self, LARGEST, Launch, Sizes};
@@ -180,12 +181,14 @@ impl<'a> Examination<'a> {
             true => Verdict::Proved { steps: walked.steps },
             false => self.property(Property::NoOverflow, std::mem::take(&mut walked.overflowing), &walked),
         };
+        let order = self.order(&walked, &races, &barriers);
         report.verdicts = vec![
             (Property::InBounds, bounds),
             (Property::RaceFree, races),
             (Property::Written, written),
             (Property::Barriers, barriers),
             (Property::NoOverflow, overflow),
+            (Property::Order, order),
         ];
         report.certificates = self.certificates;
         report.unconfirmed = self.unconfirmed;
@@ -332,10 +335,35 @@ impl<'a> Examination<'a> {
     /// Runs the kernel at proposed sizes, then at some small ones, until a run contradicts the property.
     fn search(&mut self, property: Property, launch: &Launch, proposed: &[Try]) -> Option<Found> {
         let mut tries: Vec<Try> = proposed.to_vec();
-        for (n, scalar) in [(1, 1), (2, 2), (5, 0), (5, 5), (33, 1), (100, 100)] {
+        // Threads of one warp go in step, whatever the order.
+        let sizes: &[(i128, i128)] = match property {
+            Property::Order => &[(5, 5), (100, 100), (700, 3)],
+            _ => &[(1, 1), (2, 2), (5, 0), (5, 5), (33, 1), (100, 100)],
+        };
+        for &(n, scalar) in sizes {
             tries.push(attempt(launch, &|form| if launch.dims.contains(form) { n } else { scalar }));
         }
+        if property == Property::Order {
+            return orders::compare(&self.runner, &tries);
+        }
         tries.iter().find_map(|what| self.runner.run(what).into_iter().find(|found| found.property == property))
+    }
+
+    /// Asks whether the order of blocks and warps matters. Without races and with all threads at the barriers, only atomic
+    /// operations can make it so.
+    fn order(&mut self, walked: &Walked, races: &Verdict, barriers: &Verdict) -> Verdict {
+        for (verdict, what) in [(races, "threads may race"), (barriers, "threads may miss a barrier")] {
+            if let Verdict::Unknown { why, place } = verdict {
+                return self.open(Property::Order, &format!("{what}: {why}"), *place, walked);
+            }
+            if let Verdict::Refuted { found, .. } = verdict {
+                return self.open(Property::Order, what, found.primary(), walked);
+            }
+        }
+        match claim::order(self.body, &walked.launch.given, &walked.found) {
+            Some(asked) => self.property(Property::Order, asked, walked),
+            None => self.open(Property::Order, "there are too many pairs of atomic operations", None, walked),
+        }
     }
 
     fn barriers(&mut self, walked: &Walked, racy: bool) -> Verdict {

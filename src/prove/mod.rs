@@ -12,6 +12,7 @@
 //! | written | every element of every `out` array is written |
 //! | barriers | all threads of a block reach the same `barrier()`s; operations of warps are not examined |
 //! | no overflow | integer arithmetic that an index or a condition depends on fits its type |
+//! | any order | what the kernel leaves in its arrays does not depend on the order of blocks and warps |
 //!
 //! # Method
 //!
@@ -29,6 +30,11 @@
 //! barriers, so they are proved only together with these. All else rests on integer arithmetic that does not overflow, which
 //! is proved first; an operation that may overflow is treated as an unknown number. Where an operation overflows only for
 //! arrays of billions of elements, the proof is for arrays of up to 2^29 elements, and says so ([`Report::largest`]).
+//!
+//! A kernel without races in which all threads reach the barriers depends on the order of threads by atomic operations alone: each
+//! thread sees what the epochs before left. Two operations on one element in one epoch have to commute exactly: integer sums,
+//! integer minima, and so on, whose old value nothing depends on. A sum of floats does not, in the language as well (`--deterministic`
+//! fixes its order). The counterexample is two runs, one of which starts the blocks and warps from the last one.
 //!
 //! A kernel with compile-time parameters is examined with their defaults, `f32` or `i32` for a type, and `max` for a function of
 //! two numbers ([`Report::instance`]).
@@ -66,6 +72,7 @@
 //! whose variable neither grows by a constant nor has known values is followed by simple invariants only.
 
 mod examine;
+mod orders;
 mod replay;
 mod report;
 pub(crate) mod sizes;

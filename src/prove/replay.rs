@@ -24,6 +24,46 @@ const MAX_THREADS: u64 = 1 << 17;
 /// Loop iterations of a lane group.
 const MAX_STEPS: u64 = 200_000;
 
+const CHECKS: Checks = Checks { memory: true, arithmetic: true, nan: false };
+
+/// What arrays that are read hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filling {
+    /// Zeros, or small integers.
+    Numbers(u64),
+    /// As well, but floats of many digits, whose sums depend on the order.
+    Digits,
+}
+
+/// The arguments of a launch.
+pub(super) struct Arguments {
+    launch: sizes::Launch,
+    pub extents: Extents,
+    /// The arrays with their shapes, by position.
+    pub storage: Vec<Option<(AlignedBytes, Vec<u32>)>>,
+}
+
+impl Arguments {
+    pub fn all(&mut self, module: &Module) -> Option<Vec<Arg<'_>>> {
+        let mut args = vec![];
+        for (position, (param, storage)) in module.kernel.params.iter().zip(&mut self.storage).enumerate() {
+            args.push(match (param, storage) {
+                (KernelParam::Value { ty, .. }, _) => Arg::Value(value(*ty, &self.launch, position as u32)),
+                (KernelParam::Array { access: Access::In, .. }, Some((data, shape))) => {
+                    Arg::Read { bytes: data, shape: shape.clone() }
+                }
+                (KernelParam::Array { .. }, Some((data, shape))) => Arg::Write { bytes: data, shape: shape.clone() },
+                (KernelParam::Array { .. }, None) => return None,
+            });
+        }
+        Some(args)
+    }
+}
+
+pub(super) fn control(checks: Checks) -> Control {
+    Control { workers: 1, checks, max_steps: MAX_STEPS, wait: true, ..Control::default() }
+}
+
 /// A launch that may show a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Try {
@@ -37,7 +77,7 @@ pub(super) struct Runner<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
     instance: &'a Instance,
-    module: &'a Module,
+    pub module: &'a Module,
     executable: Option<Arc<dyn Executable>>,
     known: Vec<(Try, Vec<Found>)>,
 }
@@ -73,15 +113,33 @@ impl<'a> Runner<'a> {
 
     fn executable(&mut self) -> Option<Arc<dyn Executable>> {
         if self.executable.is_none() {
-            let checks = Checks { memory: true, arithmetic: true, nan: false };
-            let prepared = compile::kernel(self.program, self.instance, checks).ok()?;
-            self.executable = Some(Simulator::default().load(Arc::new(prepared)));
+            self.executable = self.load(CHECKS);
         }
         self.executable.clone()
     }
 
+    pub(super) fn load(&self, checks: Checks) -> Option<Arc<dyn Executable>> {
+        let prepared = compile::kernel(self.program, self.instance, checks).ok()?;
+        Some(Simulator::default().load(Arc::new(prepared)))
+    }
+
     /// `None`: such a launch is refused, or too large to be tried.
     fn once(&mut self, what: &Try, seed: u64) -> Option<Vec<Found>> {
+        let mut arguments = self.arguments(what, Filling::Numbers(seed))?;
+        let control = control(CHECKS);
+        let result = self.executable()?.launch(arguments.extents, &mut arguments.all(self.module)?, &control);
+        let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
+        faults.extend(result.err().map(|fault| *fault));
+        let sizes = self.sizes(what);
+        let found = faults.iter().filter_map(|fault| {
+            let diagnostic = fault_diagnostic(fault);
+            Some(Found { property: shown(&fault.kind)?, diagnostic, sizes: sizes.clone() })
+        });
+        Some(found.collect())
+    }
+
+    /// Makes up the arguments of a launch.
+    pub(super) fn arguments(&self, what: &Try, filling: Filling) -> Option<Arguments> {
         let known = Sizes::Known { dims: &what.dims, scalars: &what.scalars };
         let launch = sizes::launch(self.program, self.kernel, self.instance, self.module, &known).ok()?;
         let space: Vec<u32> =
@@ -100,37 +158,17 @@ impl<'a> Runner<'a> {
             let count = shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent as usize))?;
             let bytes = count.checked_mul(memory.layout.size).filter(|bytes| *bytes <= MAX_BYTES)?;
             let mut data = AlignedBytes::zeroed(bytes)?;
-            if *access != Access::Out && seed > 0 {
-                fill(&mut data, &memory.layout.leaves.iter().map(|leaf| leaf.ty.scalar()).collect::<Vec<_>>());
+            if *access != Access::Out && filling != Filling::Numbers(0) {
+                let types = memory.layout.leaves.iter().map(|leaf| leaf.ty.scalar()).collect::<Vec<_>>();
+                fill(&mut data, &types, filling);
             }
             storage.push(Some((data, shape)));
         }
-        let mut args = vec![];
-        for (position, (param, storage)) in self.module.kernel.params.iter().zip(&mut storage).enumerate() {
-            args.push(match (param, storage) {
-                (KernelParam::Value { ty, .. }, _) => Arg::Value(value(*ty, &launch, position as u32)),
-                (KernelParam::Array { access: Access::In, .. }, Some((data, shape))) => {
-                    Arg::Read { bytes: data, shape: shape.clone() }
-                }
-                (KernelParam::Array { .. }, Some((data, shape))) => Arg::Write { bytes: data, shape: shape.clone() },
-                (KernelParam::Array { .. }, None) => return None,
-            });
-        }
-        let checks = Checks { memory: true, arithmetic: true, nan: false };
-        let control = Control { workers: 1, checks, max_steps: MAX_STEPS, wait: true, ..Control::default() };
-        let result = self.executable()?.launch(extents, &mut args, &control);
-        let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
-        faults.extend(result.err().map(|fault| *fault));
-        let sizes = self.sizes(what);
-        let found = faults.iter().filter_map(|fault| {
-            let diagnostic = fault_diagnostic(fault);
-            Some(Found { property: shown(&fault.kind)?, diagnostic, sizes: sizes.clone() })
-        });
-        Some(found.collect())
+        Some(Arguments { launch, extents, storage })
     }
 
     /// Writes sizes as `N = 5, M = 3, n = -1`.
-    fn sizes(&self, what: &Try) -> String {
+    pub(super) fn sizes(&self, what: &Try) -> String {
         let dims = self.kernel.sig.dims.iter().zip(&what.dims).map(|(dim, n)| format!("{} = {n}", dim.name));
         let hidden = self.kernel.sig.hidden_dims().count();
         let params = &self.module.kernel.params;
@@ -172,17 +210,27 @@ fn extents(grid: bool, space: &[u32]) -> Option<Extents> {
     (1..=1024).contains(&size).then_some(Extents::Grid { grid, block })
 }
 
-/// Fills an array with small numbers of all its scalars' types.
-fn fill(data: &mut [u8], types: &[Scalar]) {
+/// Fills an array with numbers of all its scalars' types.
+fn fill(data: &mut [u8], types: &[Scalar], filling: Filling) {
     let size = types.first().map_or(1, |scalar| scalar.size());
     let Some(&scalar) = types.first() else { return };
     for (i, chunk) in data.chunks_mut(size).enumerate() {
-        let number = (i * 7 + 3) as i128 % 5;
-        let bits =
-            Value::from_integer(scalar, if scalar == Scalar::Bool { number % 2 } else { number }).map_or(0, |v| v.bits);
+        let number = match filling {
+            Filling::Digits if scalar.is_float() => 1 + (i as i128 * 2_654_435_761) % 1021,
+            _ if scalar == Scalar::Bool => (i * 7 + 3) as i128 % 5 % 2,
+            _ => (i * 7 + 3) as i128 % 5,
+        };
+        let value = Value::from_integer(scalar, number);
+        // The inverse of a number has as many digits as the type holds.
+        let value = if scalar.is_float() && filling == Filling::Digits { value.map(inverse) } else { value };
+        let bits = value.map_or(0, |value| value.bits);
         let bytes = bits.to_le_bytes();
         chunk.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
     }
+}
+
+fn inverse(value: Value) -> Value {
+    Value::of(1.0 / value.as_f64()).to_type(value.ty)
 }
 
 fn value(ty: Ty, launch: &sizes::Launch, position: u32) -> Vec<Value> {

@@ -11,11 +11,18 @@ pub enum Property {
     Written,
     Barriers,
     NoOverflow,
+    Order,
 }
 
 impl Property {
-    pub const ALL: [Property; 5] =
-        [Property::InBounds, Property::RaceFree, Property::Written, Property::Barriers, Property::NoOverflow];
+    pub const ALL: [Property; 6] = [
+        Property::InBounds,
+        Property::RaceFree,
+        Property::Written,
+        Property::Barriers,
+        Property::NoOverflow,
+        Property::Order,
+    ];
 
     /// Returns what it is called in reports.
     pub fn name(self) -> &'static str {
@@ -25,6 +32,7 @@ impl Property {
             Property::Written => "written",
             Property::Barriers => "barriers",
             Property::NoOverflow => "no overflow",
+            Property::Order => "any order",
         }
     }
 }

@@ -22,17 +22,26 @@ pub struct Tally {
     /// One is refuted.
     pub refuted: u64,
     pub unknown: u64,
-    /// All five properties are proved or refuted.
+    /// All properties are proved or refuted.
     pub decided: u64,
+    /// The order of blocks and warps is proved not to matter, of a kernel with atomic operations.
+    pub ordered: u64,
+    /// Runs compared with one in the opposite order.
+    pub reversed: u64,
     pub unconfirmed: usize,
     pub runs: u64,
     pub reports: u64,
 }
 
-struct Silent;
+#[derive(Default)]
+struct Silent {
+    printed: String,
+}
 
 impl World for Silent {
-    fn print(&mut self, _: &str) {}
+    fn print(&mut self, text: &str) {
+        self.printed += text;
+    }
     fn show(&mut self, _: Shown) {}
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
         Err(format!("{path} is not there"))
@@ -124,6 +133,9 @@ impl Writer {
         };
         let index = self.index(2);
         let guarded = self.below(8) > 0;
+        if array != "x" && self.below(5) == 0 {
+            return self.update(array, &index, extent);
+        }
         let deed = match (array, self.below(4)) {
             ("x", _) => format!("let v{} = x[{index}]", self.next),
             ("y", 0) => format!("atomic_add(y[{index}], 1)"),
@@ -134,6 +146,27 @@ impl Writer {
         match guarded {
             true => self.line(&format!("if {index} >= 0 && {index} < {extent} {{ {deed} }}")),
             false => self.line(&deed),
+        }
+    }
+
+    /// Updates an element, within bounds; perhaps the old value is used.
+    fn update(&mut self, array: &str, index: &str, extent: &str) {
+        let op = ["add", "add", "sub", "max", "min", "xor", "exchange", "store", "load"][self.below(9)];
+        let value = if self.below(3) == 0 { self.name() } else { self.below(4).to_string() };
+        let call = match op {
+            "load" => format!("atomic_load({array}[{index}])"),
+            _ => format!("atomic_{op}({array}[{index}], {value})"),
+        };
+        let name = format!("r{}", self.next);
+        self.next += 1;
+        let guard = format!("if {index} >= 0 && {index} < {extent}");
+        if op == "store" || self.below(2) == 0 {
+            return self.line(&format!("{guard} {{ {call} }}"));
+        }
+        self.line(&format!("var {name} = 0"));
+        self.line(&format!("{guard} {{ {name} = {call} }}"));
+        if self.below(2) == 0 {
+            self.names.push(name);
         }
     }
 
@@ -261,22 +294,44 @@ pub fn compare(seed: u64, tally: &mut Tally) {
     let control = Control { workers: 1, checks, max_steps: 100_000, ..Control::default() };
     let device = Arc::new(Simulator::default());
     let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    // Between runs without checks, the order is the only difference.
+    let backward = |backward: bool| {
+        let control = Control { workers: 1, max_steps: 100_000, backward, ..Control::default() };
+        let device = Arc::new(Simulator::default());
+        Interpreter::new(Options { args: vec![], control, seed: None, device })
+    };
+    let mut pair = [backward(false), backward(true)];
+    let ordered = proved.contains(&Property::Order) && text.contains("atomic_");
+    tally.ordered += u64::from(ordered);
     let mut serial = 0;
     for n in 0..=6 {
         for m in 0..=6 {
             serial += 1;
             let fill = ["zeros", "ones"][serial % 2];
-            let script = format!("var y{serial} = zeros({m}, type = i32)\nk({fill}({n}, type = i32), y{serial})\n");
+            let script = format!(
+                "var y{serial} = zeros({m}, type = i32)\nk({fill}({n}, type = i32), y{serial})\nprint(y{serial})\n"
+            );
             let outcome = session.add(&format!("<{serial}>"), &script, &NoFiles);
             assert!(!outcome.failed(), "{script}{:?}", outcome.diagnostics);
             let mut found: Vec<Diagnostic> = vec![];
-            for chunk in outcome.chunks {
-                if let Err(error) = interpreter.run_chunk(&session, chunk, &mut Silent) {
+            for chunk in outcome.chunks.clone() {
+                if let Err(error) = interpreter.run_chunk(&session, chunk, &mut Silent::default()) {
                     found.push(*error);
                 }
             }
             found.extend(interpreter.take_warnings());
             tally.runs += 1;
+            if ordered && found.is_empty() {
+                let mut shown = pair.iter_mut().map(|interpreter| {
+                    let mut world = Silent::default();
+                    for chunk in outcome.chunks.clone() {
+                        interpreter.run_chunk(&session, chunk, &mut world).expect("a run without faults");
+                    }
+                    world.printed
+                });
+                assert_eq!(shown.next(), shown.next(), "seed {seed}, N = {n}, M = {m}: the order matters\n{text}");
+                tally.reversed += 1;
+            }
             for diagnostic in found {
                 tally.reports += 1;
                 let property = match diagnostic.code {

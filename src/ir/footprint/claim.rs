@@ -62,10 +62,10 @@ pub(crate) fn races(function: &Function, given: &Given, found: &Footprint) -> Op
         if matches!(memory.space, Space::Local | Space::Constant) {
             continue;
         }
-        for (j, b) in found.accesses.iter().enumerate().skip(i) {
-            if may_conflict(a, b) {
-                let same = i == j;
-                pair(function, given, found, a, b, same, &mut asked);
+        for b in &found.accesses[i..] {
+            if conflict(a.deed, b.deed) && may_meet(a, b) {
+                let what = format!("two threads access an element of `{}`", memory.name);
+                pair(function, given, found, [a, b], &what, &mut asked);
             }
             if asked.len() > MAX_QUESTIONS {
                 return None;
@@ -75,18 +75,46 @@ pub(crate) fn races(function: &Function, given: &Given, found: &Footprint) -> Op
     Some(asked)
 }
 
-/// Returns whether two accesses of one element conflict, as far as the kinds of accesses tell.
-fn may_conflict(a: &Touch, b: &Touch) -> bool {
-    let reads = a.deed == Deed::Reads && b.deed == Deed::Reads;
-    let atomic = a.deed == Deed::Updates && b.deed == Deed::Updates;
+/// Asks whether two threads may update one element at a time, so that the order of the two matters. With the answer "no" to all,
+/// and without races, each epoch of the kernel depends on the ones before alone. `None`: too many pairs.
+pub(crate) fn order(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
+    let mut asked = vec![];
+    let updates: Vec<(&Touch, Update)> = found
+        .accesses
+        .iter()
+        .filter_map(|touch| if let Deed::Updates(update) = touch.deed { Some((touch, update)) } else { None })
+        .collect();
+    for (i, (a, one)) in updates.iter().enumerate() {
+        let memory = &function.memories[a.memory];
+        if memory.space == Space::Local {
+            continue;
+        }
+        for (b, other) in &updates[i..] {
+            if !one.commutes(*other) && may_meet(a, b) {
+                let name = &memory.name;
+                let what = match one.is_used || other.is_used {
+                    true => format!("what an atomic operation on `{name}` returns depends on the order of two threads"),
+                    false => format!("the order in which two threads update an element of `{name}` matters"),
+                };
+                pair(function, given, found, [a, b], &what, &mut asked);
+            }
+            if asked.len() > MAX_QUESTIONS {
+                return None;
+            }
+        }
+    }
+    Some(asked)
+}
+
+fn conflict(a: Deed, b: Deed) -> bool {
+    !matches!((a, b), (Deed::Reads, Deed::Reads) | (Deed::Updates(_), Deed::Updates(_)))
+}
+
+/// Returns whether two accesses may be of the same element, as far as their forms tell.
+fn may_meet(a: &Touch, b: &Touch) -> bool {
     let apart = matches!((a.component, b.component), (Some(x), Some(y)) if x != y);
     let constants = |(x, y): (&Linear, &Linear)| constant(&x.minus(y)).is_some_and(|n| n != 0) && is_fixed(x);
-    a.memory == b.memory
-        && a.leaf == b.leaf
-        && !reads
-        && !atomic
-        && !apart
-        && !a.indices.iter().zip(&b.indices).any(constants)
+    a.memory == b.memory && a.leaf == b.leaf && !apart && !a.indices.iter().zip(&b.indices).any(constants)
 }
 
 fn is_fixed(form: &Linear) -> bool {
@@ -97,13 +125,12 @@ fn pair(
     function: &Function,
     given: &Given,
     found: &Footprint,
-    a: &Touch,
-    b: &Touch,
-    same: bool,
+    [a, b]: [&Touch; 2],
+    what: &str,
     asked: &mut Vec<Question>,
 ) {
     let memory = &function.memories[a.memory];
-    let what = format!("two threads access an element of `{}`", memory.name);
+    let same = std::ptr::eq(a, b);
     let mut ask = |common: Common, apart: Vec<Linear>, extra: Vec<(Formula, u8)>, equal_: Vec<(Linear, Linear)>| {
         let mut builder = Builder::new(&found.variables, common);
         let mut distinct = vec![];
@@ -142,7 +169,7 @@ fn pair(
             builder.fact(fact);
         }
         builder.fact(distinct);
-        let question = builder.question(what.clone(), b.span);
+        let question = builder.question(what.to_string(), b.span);
         if !asked.iter().any(|known| known.problem == question.problem) {
             asked.push(question);
         }

@@ -6,6 +6,7 @@ use super::space::Space as Variables;
 use crate::base::linear::{Formula, Linear};
 use crate::base::source::Span;
 use crate::ir::def::*;
+use crate::lang::ops::AtomicOp;
 use crate::lang::scalar::Scalar;
 
 /// A launch in symbols.
@@ -48,7 +49,49 @@ pub(crate) enum Deed {
     Reads,
     Writes,
     /// Atomically.
-    Updates,
+    Updates(Update),
+}
+
+/// An atomic operation, as far as its place in an order with others matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Update {
+    pub change: Change,
+    /// Something that the kernel does depends on the old value.
+    pub is_used: bool,
+}
+
+/// What an atomic operation does to the element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Change {
+    Nothing,
+    /// Adds or subtracts integers, modulo a power of two.
+    Sum,
+    /// An operation on integers that is commutative and associative.
+    Folds(AtomicOp),
+    /// Anything else, sums of floats among them.
+    Other,
+}
+
+impl Change {
+    pub fn of(op: AtomicOp, scalar: Scalar) -> Change {
+        match op {
+            AtomicOp::Exchange | AtomicOp::CompareExchange => Change::Other,
+            _ if scalar.is_float() => Change::Other,
+            AtomicOp::Add | AtomicOp::Sub => Change::Sum,
+            AtomicOp::Min | AtomicOp::Max | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Change::Folds(op),
+        }
+    }
+}
+
+impl Update {
+    /// Returns whether two operations on one element have the same effect in either order, for what the kernel does with them.
+    pub fn commutes(self, other: Update) -> bool {
+        let seen = |a: Update, b: Update| a.is_used && b.change != Change::Nothing;
+        let alike = self.change == Change::Nothing
+            || other.change == Change::Nothing
+            || self.change == other.change && self.change != Change::Other;
+        alike && !seen(self, other) && !seen(other, self)
+    }
 }
 
 /// One access of a thread, with all its iterations.

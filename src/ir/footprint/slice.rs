@@ -56,6 +56,39 @@ pub(super) fn relevant(f: &Function) -> Slice {
     slice
 }
 
+/// Returns the expressions that something besides locals depends on: memory, control flow, other threads, what is printed.
+pub(super) fn used(f: &Function) -> FxHashSet<ExprId> {
+    let mut roots: Vec<ExprId> = vec![];
+    each_stmt(&f.body, &mut |stmt| {
+        if !matches!(stmt.kind, StmtKind::Let(_) | StmtKind::Write { .. }) {
+            stmt.kind.operands(|operand| roots.push(operand));
+        }
+    });
+    for (_, memory) in f.memories.iter() {
+        roots.extend(memory.extents.iter().filter_map(|extent| match extent {
+            Extent::Dynamic(id) => Some(*id),
+            Extent::Known(_) | Extent::Launch => None,
+        }));
+    }
+    let (mut used, mut locals) = (FxHashSet::default(), FxHashSet::default());
+    while let Some(id) = roots.pop() {
+        if !used.insert(id) {
+            continue;
+        }
+        let kind = &f.exprs[id].kind;
+        kind.operands(|operand| roots.push(operand));
+        if let ExprKind::Read(local) = kind
+            && locals.insert(*local)
+        {
+            each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+                StmtKind::Write { local: to, value } if to == local => roots.push(*value),
+                _ => {}
+            });
+        }
+    }
+    used
+}
+
 /// Values that memory written by the kernel, other lanes or atomics may have had a part in.
 #[derive(Default)]
 pub(super) struct Taint {

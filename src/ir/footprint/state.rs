@@ -68,6 +68,7 @@ pub(super) struct Walk<'a> {
     /// Above 0 while a loop is examined, when nothing is recorded.
     pub muted: u32,
     pub slice: Slice,
+    pub used: FxHashSet<ExprId>,
     pub uniform: FxHashSet<LocalId>,
     pub variances: Variances,
     pub taint: Taint,
@@ -96,6 +97,7 @@ impl<'a> Walk<'a> {
             found: Footprint::default(),
             muted: 0,
             slice: slice::relevant(f),
+            used: slice::used(f),
             uniform: slice::uniform_locals(f, &variances, &taint),
             variances,
             taint,

@@ -53,8 +53,14 @@ impl<'a> Walk<'a> {
             }
             StmtKind::Write { local, value } => self.write(*local, *value),
             StmtKind::Store { place, .. } => self.access(Deed::Writes, place, stmt.span),
-            StmtKind::Atomic { place, result, .. } => {
-                self.access(Deed::Updates, place, stmt.span);
+            StmtKind::Atomic { op, place, value, compare, result } => {
+                // An atomic load exchanges a value for itself.
+                let change = match *compare == Some(*value) {
+                    true => Change::Nothing,
+                    false => Change::of(*op, self.f.exprs[*value].ty.scalar()),
+                };
+                let is_used = result.is_some_and(|id| self.used.contains(&id));
+                self.access(Deed::Updates(Update { change, is_used }), place, stmt.span);
                 self.result(*result, "the result of an atomic operation", stmt.span);
             }
             StmtKind::Barrier { kind, result, .. } => self.barrier(stmt, *kind, *result),

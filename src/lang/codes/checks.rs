@@ -269,4 +269,30 @@ each element by at least an eighth, except for a few that differ by no more than
 The simulator's result is the one that is used. A difference explained by neither is an error (`E0623`).
 ",
     },
+    Page {
+        code: "W0605",
+        title: "a result that depends on which thread comes first",
+        text: "`clk prove` ran the kernel twice with the same arguments: with blocks and warps from first to last, and from last to first. Afterwards an array \
+was not the same. On a GPU the order is another one in each run, so that the result may be another one in each run, too. That is not an error by itself; \
+causes are
+
+- a data race (`E0610`);
+- the old values that atomic operations return: positions in a queue assigned by `atomic_add` depend on who comes first;
+- `atomic_exchange`, `atomic_compare_exchange` and `atomic_store` of different values to one element: the last one stays;
+- sums of floats by `atomic_add`, which are rounded in another order. Sums of integers are exact.
+
+```clk fails proof
+kernel sum(x: [f32; N], inout y: [f32; 1]) threads(i: N) { atomic_add(y[0], x[i]) }
+```
+
+A sum of integers does not depend on the order:
+
+```clk
+kernel sum(x: [f32; N], inout y: [i64; 1]) threads(i: N) { atomic_add(y[0], i64(x[i] * 65536.0)) }
+var y = zeros(1, type = i64)
+sum([0.5, 0.25], y)
+assert(f32(y[0]) / 65536.0 == 0.75)
+```
+",
+    },
 ];
