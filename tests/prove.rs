@@ -4,6 +4,8 @@
 //! `verdicts` prints the table of verdicts. `CLK_PROVE_KERNELS` is the number of random
 //! kernels, `CLK_PROVE_SEED` the first seed.
 
+#[path = "prove/contracts.rs"]
+mod contracts;
 #[path = "prove/random.rs"]
 mod random;
 #[allow(dead_code)]

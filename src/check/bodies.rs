@@ -9,7 +9,7 @@ use crate::base::source::Span;
 use crate::base::stop;
 use crate::check::cx::{Cx, Home, Needs, ScriptNames};
 use crate::check::typed::*;
-use crate::check::{finish, lints, sigs};
+use crate::check::{contracts, finish, lints, sigs};
 use crate::syntax::ast;
 
 /// A function or kernel whose body is still to be checked.
@@ -23,6 +23,7 @@ pub(crate) enum Job<'f> {
 pub(crate) struct Checked {
     pub body: Body,
     pub geometry: Option<Geometry>,
+    pub assumes: Vec<Assume>,
     pub diagnostics: Vec<Diagnostic>,
     /// Span of an erroneous node.
     pub hole: Option<Span>,
@@ -118,6 +119,7 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
     cx.script_names = Some(names);
     declare_params(&mut cx, &k.sig, &def.params);
     let mut geometry = sigs::geometry(&mut cx, &def.geometry);
+    let mut assumes = contracts::assumes(&mut cx, &def.assumes);
     let (root, _) = cx.block(&def.body, false, None);
     let lists: Vec<&mut Vec<Expr>> = match &mut geometry {
         Geometry::Threads { extents, block, .. } => std::iter::once(extents).chain(block).collect(),
@@ -128,7 +130,8 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
             finish::expr(&mut cx, e);
         }
     }
-    done(cx, root, Some(geometry))
+    contracts::finish(&mut cx, &mut assumes);
+    Checked { assumes, ..done(cx, root, Some(geometry)) }
 }
 
 /// Checks the statements of a script, in order.
@@ -175,6 +178,7 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked 
     Checked {
         body: Body { locals: cx.locals, root },
         geometry,
+        assumes: vec![],
         diagnostics: cx.diagnostics,
         hole: cx.hole,
         needs: cx.needs,

@@ -82,6 +82,9 @@ fn kernel(program: &Program, id: KernelId, out: &mut String) {
             d.exprs("block", block);
         }
     }
+    for assume in &k.assumes {
+        assume.exprs().for_each(|e| d.expr("assume", e));
+    }
     if let Some(b) = &k.body {
         body(program, Some(&k.sig), b, out);
     }

@@ -206,6 +206,7 @@ impl<'f> Pass<'f> {
                         module,
                         sig: Signature::default(),
                         geometry: Geometry::Grid { grid: vec![], block: vec![], span: def.name.span },
+                        assumes: vec![],
                         body: None,
                         span: item.span,
                         name_span: def.name.span,
@@ -299,6 +300,7 @@ impl<'f> Pass<'f> {
                     program.kernels[*id].body = body;
                     if let Some(geometry) = checked.geometry.take() {
                         program.kernels[*id].geometry = geometry;
+                        program.kernels[*id].assumes = std::mem::take(&mut checked.assumes);
                     }
                 }
             }

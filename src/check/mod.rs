@@ -19,6 +19,7 @@ mod builtin_call;
 mod builtins;
 mod call;
 pub(crate) mod changes;
+mod contracts;
 mod cx;
 mod dump;
 mod eval;

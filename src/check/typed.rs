@@ -239,6 +239,7 @@ pub struct Kernel {
     pub module: ModuleId,
     pub sig: Signature,
     pub geometry: Geometry,
+    pub assumes: Vec<Assume>,
     pub body: Option<Arc<Body>>,
     pub span: Span,
     pub name_span: Span,
@@ -255,6 +256,47 @@ pub enum Geometry {
     Threads { indices: Vec<LocalId>, extents: Vec<Expr>, block: Option<Vec<Expr>>, span: Span },
     /// One to three extents each, x first.
     Grid { grid: Vec<Expr>, block: Vec<Expr>, span: Span },
+}
+
+/// What the launches of a kernel have in common.
+#[derive(Clone, Debug)]
+pub struct Assume {
+    pub kind: AssumeKind,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum AssumeKind {
+    /// A `bool` over dims, const generics and scalar parameters (as `Local`).
+    Condition(Expr),
+    /// Of the elements of an integer array, a parameter by position.
+    Array { param: u32, promise: Promise },
+}
+
+/// What is so of the elements of an array.
+#[derive(Clone, Debug)]
+pub enum Promise {
+    /// Each of them compares so with an integer.
+    All { op: BinaryOp, bound: Expr },
+    /// None is less than the one before it.
+    Ascending,
+    /// No two are equal.
+    Distinct,
+    /// Distinct, at least 0 and less than the length.
+    Permutation,
+}
+
+impl Assume {
+    /// The expressions in it, which the host evaluates at a launch.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        match &self.kind {
+            AssumeKind::Condition(expr) | AssumeKind::Array { promise: Promise::All { bound: expr, .. }, .. } => {
+                Some(expr)
+            }
+            AssumeKind::Array { .. } => None,
+        }
+        .into_iter()
+    }
 }
 
 /// The body of a function, kernel, script chunk, test or bench.

@@ -43,7 +43,8 @@ fn ends_statement(elements: &[Element], index: usize) -> bool {
     let body = next.is(Tok::LBrace) && next.role == Role::Block && opens_body(before);
     let (ends, goes_on) = (before.tok().is_some_and(Tok::can_end_line), next.tok().is_some_and(Tok::continues_line));
     let closes = next.is(Tok::RBrace);
-    !next.boundary && !bracketed && !closes && !body && next.role != Role::Geometry && ends && !goes_on
+    let clause = matches!(next.role, Role::Geometry | Role::Clause);
+    !next.boundary && !bracketed && !closes && !body && !clause && ends && !goes_on
 }
 
 /// Whether no line may begin with this element (unless a statement does).

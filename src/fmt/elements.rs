@@ -33,6 +33,8 @@ pub enum Role {
     Word,
     /// `threads`, `grid` or `block` of a kernel.
     Geometry,
+    /// `assume` of a kernel.
+    Clause,
     /// A binary operator with its precedence.
     Binary(u8),
     /// The `@` of `[f32; N] @gpu`.

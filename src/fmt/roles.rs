@@ -116,7 +116,7 @@ impl Around<'_> {
     fn follows_callee(&self) -> bool {
         let Some(before) = self.element(self.before) else { return false };
         match before.tok() {
-            Some(Tok::Name) => before.role != Role::Word,
+            Some(Tok::Name) => !matches!(before.role, Role::Word | Role::Clause),
             Some(Tok::RParen | Tok::RBracket | Tok::StrEnd | Tok::LaunchClose | Tok::Fn | Tok::Unroll) => true,
             Some(Tok::Gt) => before.closes,
             // `t.0[i]`
@@ -165,6 +165,7 @@ impl Around<'_> {
         let statement = before.is_none_or(|e| e.is(Tok::LBrace) || e.is(Tok::RBrace) || e.is(Tok::Semi));
         match text {
             "threads" | "grid" | "block" if level.kernel && level.header && self.follows_value() => Role::Geometry,
+            "assume" if level.kernel && level.header && self.follows_value() => Role::Clause,
             "step" if before.is_some_and(|e| ends_value(e) || e.is(Tok::DotDot)) => Role::Word,
             "as" if self.follows_value() => Role::Word,
             "on" if statement && self.next(0).is_some_and(|e| e.is(Tok::Name)) => Role::Word,
@@ -178,7 +179,7 @@ impl Around<'_> {
 pub(crate) fn ends_value(element: &Element) -> bool {
     use Tok::*;
     match element.tok() {
-        Some(Name) => element.role != Role::Word,
+        Some(Name) => !matches!(element.role, Role::Word | Role::Clause),
         Some(Int | Float | True | False | StrEnd | RParen | RBracket | RBrace) => true,
         _ => false,
     }

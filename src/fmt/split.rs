@@ -23,6 +23,7 @@ impl Line {
     /// Splits the line; returns false if that is not possible.
     pub fn split(&self, elements: &mut [Element]) -> bool {
         let done = self.blocks(elements)
+            || self.clauses(elements)
             || self.at_commas(elements)
             || self.geometry(elements)
             || self.goes_on(elements) && self.bracket(elements)
@@ -66,6 +67,13 @@ impl Line {
             }
         }
         done
+    }
+
+    /// Breaks before the clauses of a kernel.
+    fn clauses(&self, elements: &mut [Element]) -> bool {
+        let outer = self.outer(elements);
+        let clauses = outer.into_iter().filter(|&i| elements[i].role == Role::Clause && i > self.start);
+        clauses.collect::<Vec<_>>().into_iter().fold(false, |done, clause| add(elements, clause) || done)
     }
 
     fn geometry(&self, elements: &mut [Element]) -> bool {

@@ -258,6 +258,11 @@ pub(crate) fn keyword(word: &str) -> Option<&'static str> {
         "block" => "How many threads a block has.",
         "step" => "`a..b step s`",
         "on" => "`on sim { … }` or `on gpu(0) { … }`: where launches inside run.",
+        "assume" => {
+            "What launches of a kernel have in common, behind its geometry: `assume N > 0, all(at >= 0), all(at < N)`; of arrays of \
+             integers also `ascending(x)`, `distinct(x)`, `permutation(x)`. Conditions are tested at every launch, promises about \
+             arrays with `--check`; `clk prove` rests on both."
+        }
         "batch" => "`batch { … }` groups launches: a GPU starts those that come again as one graph.",
         "time" => "`time { … }` measures: median and spread, in seconds.",
         _ => "A word of the language.",

@@ -345,6 +345,7 @@ impl Walk<'_> {
                 w.signature(&k.generics, &k.params, item.span);
                 w.parameters(&k.params, k.params.last().map_or(k.name.span.end, |p| p.span.end));
                 w.geometry(&k.geometry, k.body.span.start);
+                k.assumes.iter().for_each(|e| w.expr(e));
                 w.block(&k.body);
             }),
             ItemKind::Test(s) | ItemKind::Bench(s) => self.section(s),

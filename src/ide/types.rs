@@ -96,6 +96,7 @@ impl<'p> Walk<'p> {
             if let Some(body) = &k.body {
                 self.body(body);
             }
+            k.assumes.iter().flat_map(|assume| assume.exprs()).for_each(|e| self.expr(e));
             lists.into_iter().flatten().for_each(|e| self.expr(e));
         }
         self.owner(Owner::None);

@@ -4,4 +4,5 @@ pub mod codes;
 pub(crate) mod functions;
 pub mod ops;
 pub mod philox;
+pub(crate) mod promise;
 pub mod scalar;

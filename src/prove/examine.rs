@@ -40,7 +40,9 @@ const MAX_AFTER: usize = 24;
 /// Examines a kernel.
 pub fn examine(program: &Program, id: KernelId) -> Report {
     let Some(kernel) = program.kernels.get(id) else { return Report::default() };
-    let mut report = Report { kernel: kernel.name.to_string(), ..Report::default() };
+    let mut assuming: Vec<Span> = kernel.assumes.iter().map(|assume| assume.span).collect();
+    assuming.dedup();
+    let mut report = Report { kernel: kernel.name.to_string(), assuming, ..Report::default() };
     let prepared = instance(program, id, kernel).and_then(|(instance, text)| {
         report.instance = text;
         // No operation is moved or computed where the program does not compute it.
@@ -164,7 +166,8 @@ impl<'a> Examination<'a> {
             }
             return;
         }
-        let bounds = self.property(Property::InBounds, claim::bounds(self.body, &walked.found), &walked);
+        let bounds =
+            self.property(Property::InBounds, claim::bounds(self.body, &walked.launch.given, &walked.found), &walked);
         let mut races = match claim::races(self.body, &walked.launch.given, &walked.found) {
             Some(asked) => self.property(Property::RaceFree, asked, &walked),
             None => self.open(Property::RaceFree, "there are too many pairs of accesses", None, &walked),
@@ -236,10 +239,14 @@ impl<'a> Examination<'a> {
 
     /// Asks a question; what is never the case comes with a certificate that was rechecked.
     fn ask(&self, question: &Question, certificates: &mut String) -> Asked {
-        match decide(&question.problem, &PROOF) {
-            Answer::Empty(certificate) => match recheck(&question.problem, &certificate) {
+        let (mut problem, mut answer) = (&question.problem, decide(&question.problem, &PROOF));
+        if let (Some(related), Answer::Point(_) | Answer::Unknown(_)) = (&question.related, &answer) {
+            (problem, answer) = (related, decide(related, &PROOF));
+        }
+        match answer {
+            Answer::Empty(certificate) => match recheck(problem, &certificate) {
                 Ok(()) => {
-                    write_certificate(certificates, question, &certificate.to_string());
+                    write_certificate(certificates, question, problem, &certificate.to_string());
                     Asked::Never
                 }
                 Err(why) => {
@@ -316,7 +323,7 @@ impl<'a> Examination<'a> {
     fn candidates(&self, question: &Question, walked: &Walked) -> Vec<Try> {
         let mut tries = vec![];
         for most in CANDIDATES {
-            let mut problem: Problem = question.problem.clone();
+            let mut problem: Problem = question.related.as_ref().unwrap_or(&question.problem).clone();
             for (_, copy) in &question.launch {
                 let copy = variable(*copy);
                 problem.facts.push(at_most(&copy, &number(most)));
@@ -415,16 +422,16 @@ fn attempt(launch: &Launch, value: &dyn Fn(&Linear) -> i128) -> Try {
     }
 }
 
-fn write_certificate(to: &mut String, question: &Question, certificate: &str) {
-    let names = &question.problem.variables;
+fn write_certificate(to: &mut String, question: &Question, problem: &Problem, certificate: &str) {
+    let names = &problem.variables;
     let _ = writeln!(to, "never: {}", question.what);
     for (i, name) in names.iter().enumerate() {
         let _ = writeln!(to, "  x{i} is {name}");
     }
-    for (p, x, y) in &question.problem.products {
+    for (p, x, y) in &problem.products {
         let _ = writeln!(to, "  x{} = x{} * x{}", p.0, x.0, y.0);
     }
-    for fact in &question.problem.facts {
+    for fact in &problem.facts {
         let _ = writeln!(to, "  {}", shown(fact));
     }
     for line in certificate.lines() {

@@ -36,6 +36,19 @@
 //! integer minima, and so on, whose old value nothing depends on. A sum of floats does not, in the language as well (`--deterministic`
 //! fixes its order). The counterexample is two runs, one of which starts the blocks and warps from the last one.
 //!
+//! # Contracts
+//!
+//! What a kernel's `assume` clauses say of its launches are facts here. Conditions on dimensions and scalar parameters are
+//! tested at every launch; a proof that uses them is as good as any other. Promises about arrays are tested with `--check` only,
+//! so a proof rests on them: [`Report::assuming`] names all clauses, and what is built on a proof in a run without checks must do
+//! without promises.
+//!
+//! An element of an array that the kernel does not write is a function of its indices
+//! ([`Element`](crate::ir::footprint::space::Element)), continued beyond the extents by any values. `all(x < N)` is a fact about
+//! each element that is read, if its indices are within the extents: an array without elements says nothing. How two
+//! elements relate (`ascending`, `distinct`, and that equal indices have equal elements) is stated for each pair of them in
+//! a question, where the question is open without.
+//!
 //! A kernel with compile-time parameters is examined with their defaults, `f32` or `i32` for a type, and `max` for a function of
 //! two numbers ([`Report::instance`]).
 
@@ -65,12 +78,14 @@
 //!
 //! # What is refused, and what to write
 //!
-//! An index that is read from memory, or computed by another lane, is any number of its type: guard it (`if k >= 0 && k < N`), and
-//! it is in bounds. Two threads that write at such indices are never proved free of races; atomics are. An index in a flat array
+//! An index that is read from memory, or computed by another lane, is any number of its type: guard it (`if k >= 0 && k < N`), or
+//! promise that it is in range (`assume all(at >= 0), all(at < N)`). Two threads that write at such indices are free of races if
+//! they are promised to be `distinct`; atomics always are. An index in a flat array
 //! (`i * W + j`) is proved as far as its product fits an `i32`; arrays with as many axes as indices need no product.
 //! Warps are not followed: threads of a warp that only `warp_barrier()` or a shuffle keeps apart leave races unknown. A `while`
 //! whose variable neither grows by a constant nor has known values is followed by simple invariants only.
 
+mod contents;
 mod examine;
 mod orders;
 mod replay;

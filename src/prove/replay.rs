@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::contents;
 use super::report::Property;
 use super::sizes::{self, Sizes};
 use crate::base::aligned::AlignedBytes;
 use crate::base::diag::Diagnostic;
-use crate::check::typed::{Kernel, Program};
+use crate::check::typed::{AssumeKind, Kernel, Program};
 use crate::compile;
 use crate::device::sim::Simulator;
 use crate::device::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, fault_diagnostic};
@@ -101,7 +102,8 @@ impl<'a> Runner<'a> {
             return found.clone();
         }
         let mut found = vec![];
-        for seed in 0..2 {
+        let promises = self.kernel.assumes.iter().any(|assume| matches!(assume.kind, AssumeKind::Array { .. }));
+        for seed in 0..if promises { 4 } else { 2 } {
             found.extend(self.once(what, seed).unwrap_or_default());
             if !found.is_empty() {
                 break;
@@ -158,9 +160,19 @@ impl<'a> Runner<'a> {
             let count = shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent as usize))?;
             let bytes = count.checked_mul(memory.layout.size).filter(|bytes| *bytes <= MAX_BYTES)?;
             let mut data = AlignedBytes::zeroed(bytes)?;
-            if *access != Access::Out && filling != Filling::Numbers(0) {
-                let types = memory.layout.leaves.iter().map(|leaf| leaf.ty.scalar()).collect::<Vec<_>>();
-                fill(&mut data, &types, filling);
+            let seed = if let Filling::Numbers(seed) = filling { seed } else { 1 };
+            match launch.given.variables.promised.get(&(position as u32)) {
+                Some(promised) => {
+                    let scalar = memory.layout.leaves.first().map(|leaf| leaf.ty.scalar())?;
+                    // The last seed is another one for each array.
+                    let seed = if seed == 3 { (seed + position as u64) % 4 } else { seed };
+                    contents::keep(promised, scalar, seed, &mut data)?;
+                }
+                None if *access != Access::Out && seed > 0 => {
+                    let types = memory.layout.leaves.iter().map(|leaf| leaf.ty.scalar()).collect::<Vec<_>>();
+                    fill(&mut data, &types, filling);
+                }
+                None => {}
             }
             storage.push(Some((data, shape)));
         }

@@ -72,6 +72,8 @@ pub struct Report {
     pub kernel: String,
     /// The compile-time arguments it was examined with: `T = f32`; empty without any.
     pub instance: String,
+    /// The clauses of `assume`, on which all proofs rest.
+    pub assuming: Vec<Span>,
     /// The largest number of elements of an array, and the largest dimension, that the proofs cover, if it is not the largest of all.
     pub largest: Option<i128>,
     pub verdicts: Vec<(Property, Verdict)>,

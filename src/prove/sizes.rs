@@ -2,13 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::base::linear::{Linear, Var};
-use crate::check::typed::{self, Dim, Expr, ExprKind, Geometry, LocalId, Program, Type};
+use crate::base::linear::{Formula, Linear, Var};
+use crate::check::typed::{self, AssumeKind, Dim, Expr, ExprKind, Geometry, LocalId, Program, Promise, Type};
 use crate::ir::def::{ExprKind as IrKind, Id3, KernelParam, Module, Ty};
-use crate::ir::footprint::space::{Role, Space};
-use crate::ir::footprint::{Forms, Given, Grid, at_most, constant, nonnegative, number, single, variable};
+use crate::ir::footprint::form::*;
+use crate::ir::footprint::space::{Promised, Role, Space};
+use crate::ir::footprint::{Given, Grid};
 use crate::lang::builtin::Builtin;
-use crate::lang::ops::{BinaryOp, MathFn};
+use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lower::{self, Argument, Constants, Instance};
 
@@ -68,7 +69,9 @@ pub(crate) fn launch(
     let mut scalars = vec![];
     let mut position = 0;
     for (i, param) in kernel.sig.params.iter().enumerate() {
-        let Type::Array(array) = &param.ty else {
+        if matches!(param.ty, Type::Array(_)) {
+            position += 1;
+        } else {
             let leaves = scope.leaves(&param.ty)?;
             for leaf in 0..leaves {
                 let at = position + leaf;
@@ -93,6 +96,17 @@ pub(crate) fn launch(
                 scalars.push((at, form));
             }
             position += leaves;
+        }
+    }
+    for assume in &kernel.assumes {
+        if let AssumeKind::Condition(condition) = &assume.kind {
+            scope.assume(condition, matches!(sizes, Sizes::Known { .. }))?;
+        }
+    }
+    let mut position = 0;
+    for param in &kernel.sig.params {
+        let Type::Array(array) = &param.ty else {
+            position += scope.leaves(&param.ty)?;
             continue;
         };
         let mut count = number(1);
@@ -122,6 +136,7 @@ pub(crate) fn launch(
         given.params.insert(position, scope.dims[dim as usize].clone());
         position += 1;
     }
+    scope.promises(kernel, &given, matches!(sizes, Sizes::Known { .. }))?;
     let space = match &kernel.geometry {
         Geometry::Threads { extents, .. } => {
             let extents: Vec<Linear> = extents.iter().map(|extent| scope.form(extent)).collect();
@@ -183,6 +198,100 @@ impl Scope<'_> {
                 self.space.learn(var, at_most(count, &number(most)));
             }
         }
+    }
+
+    /// States what holds of every launch: as much of a condition as is a formula. Known sizes have to satisfy all of it.
+    fn assume(&mut self, condition: &Expr, known: bool) -> Result<(), String> {
+        if let ExprKind::Binary { op: BinaryOp::And, left, right } = &condition.kind {
+            self.assume(left, known)?;
+            return self.assume(right, known);
+        }
+        let fact = self.formula(condition);
+        match fact {
+            Some(fact) if known && !is_always(&fact) => Err("a launch that is refused".into()),
+            None if known => Err("a condition that is not followed".into()),
+            Some(fact) => {
+                self.space.narrow(&fact);
+                let mut on = vec![];
+                each_var(&fact, &mut |var| on.push(var));
+                on.sort();
+                on.dedup();
+                on.into_iter().for_each(|var| self.space.learn(var, fact.clone()));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what is promised of arrays. For known sizes all bounds have to be known.
+    fn promises(&mut self, kernel: &typed::Kernel, given: &Given, known: bool) -> Result<(), String> {
+        let mut position = 0;
+        for (i, param) in kernel.sig.params.iter().enumerate() {
+            let Type::Array(array) = &param.ty else {
+                position += self.leaves(&param.ty)?;
+                continue;
+            };
+            let mut promised = Promised::default();
+            let extent = |axis| given.extents.get(&(position, axis as u8)).cloned().unwrap_or_default();
+            promised.extents = (0..array.dims.len()).map(extent).collect();
+            for assume in &kernel.assumes {
+                match &assume.kind {
+                    AssumeKind::Array { param, promise } if *param as usize == i => {
+                        self.promise(promise, &mut promised, known)?;
+                    }
+                    _ => {}
+                }
+            }
+            if promised.ascending || promised.distinct || !promised.all.is_empty() {
+                self.space.promised.insert(position, promised);
+            }
+            position += 1;
+        }
+        Ok(())
+    }
+
+    fn promise(&mut self, promise: &Promise, promised: &mut Promised, known: bool) -> Result<(), String> {
+        match promise {
+            Promise::Ascending => promised.ascending = true,
+            Promise::Distinct => promised.distinct = true,
+            Promise::Permutation => {
+                promised.distinct = true;
+                promised.all.push((BinaryOp::Ge, number(0)));
+                promised.all.push((BinaryOp::Lt, promised.extents.first().cloned().unwrap_or_default()));
+            }
+            Promise::All { op, bound } => match is_plain(bound).then(|| self.known_or_constant(bound)).flatten() {
+                Some(bound) if !known || constant(&bound).is_some() => promised.all.push((*op, bound)),
+                _ if known => return Err("a bound that is not followed".into()),
+                _ => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// Returns a condition as a formula. The host computes sums and products in it exactly, all else in 32 bits.
+    fn formula(&mut self, condition: &Expr) -> Option<Formula> {
+        Some(match &condition.kind {
+            ExprKind::Bool(true) => always(),
+            ExprKind::Bool(false) => never(),
+            ExprKind::Unary { op: UnaryOp::Not, expr } => not(&self.formula(expr)?),
+            ExprKind::Binary { op: BinaryOp::And, left, right } => and([self.formula(left)?, self.formula(right)?]),
+            ExprKind::Binary { op: BinaryOp::Or, left, right } => or([self.formula(left)?, self.formula(right)?]),
+            ExprKind::Binary { op, left, right } if op.is_comparison() => {
+                if !is_plain(left) || !is_plain(right) {
+                    return None;
+                }
+                let (a, b) = (self.known_or_constant(left)?, self.known_or_constant(right)?);
+                match op {
+                    BinaryOp::Eq => equal(&a, &b),
+                    BinaryOp::Ne => different(&a, &b),
+                    BinaryOp::Lt => less(&a, &b),
+                    BinaryOp::Le => at_most(&a, &b),
+                    BinaryOp::Gt => less(&b, &a),
+                    _ => at_most(&b, &a),
+                }
+            }
+            _ => return None,
+        })
     }
 
     /// Returns a coordinate from 0 to an extent.
@@ -313,6 +422,24 @@ impl Scope<'_> {
             let value = Constants::new(self.program, self.arguments).evaluate(expr).ok()?;
             value.as_integer().map(number)
         })
+    }
+}
+
+/// Whether an integer is computed as its form says: the operands of what is not a sum or a product are names of 32 bits.
+fn is_plain(expr: &Expr) -> bool {
+    let is_leaf = |expr: &Expr| {
+        use ExprKind::*;
+        matches!(expr.kind, Int(_) | Dim(_) | Local(_) | Const(_) | ConstParam(_))
+    };
+    let is_i32 = |expr: &Expr| expr.ty == Type::Scalar(Scalar::I32);
+    let narrow = |expr: &Expr| is_i32(expr) && is_leaf(expr);
+    match &expr.kind {
+        ExprKind::Binary { op: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, left, right } => {
+            is_plain(left) && is_plain(right)
+        }
+        ExprKind::Binary { left, right, .. } => is_i32(expr) && narrow(left) && narrow(right),
+        ExprKind::Builtin { args, .. } => is_i32(expr) && args.iter().all(narrow),
+        _ => matches!(&expr.ty, Type::Scalar(scalar) if scalar.is_int()) && is_leaf(expr),
     }
 }
 

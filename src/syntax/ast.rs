@@ -120,13 +120,14 @@ pub struct Param {
     pub span: Span,
 }
 
-/// `kernel name<generics>(params) geometry { body }`.
+/// `kernel name<generics>(params) geometry contracts { body }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub name: Name,
     pub(crate) generics: Vec<Generic>,
     pub(crate) params: Vec<Param>,
     pub(crate) geometry: Geometry,
+    pub(crate) assumes: Vec<Expr>,
     pub(crate) body: Block,
 }
 

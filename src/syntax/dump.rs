@@ -54,6 +54,9 @@ impl Printer {
             ItemKind::Kernel(k) => self.node(format_args!("kernel {}", k.name.text), |p| {
                 p.header(&k.generics, &k.params);
                 p.geometry(&k.geometry);
+                if !k.assumes.is_empty() {
+                    p.list("assume", &k.assumes);
+                }
                 p.block("body", &k.body);
             }),
             ItemKind::Import(i) => self.line(format_args!("import {}{}", source(&i.source), what(&i.what))),

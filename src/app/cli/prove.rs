@@ -52,6 +52,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
 
 fn show(report: &Report, session: &Session, certificates: bool, context: &mut Context) {
     let console = &mut context.console;
+    let assuming: Vec<&str> = report.assuming.iter().map(|clause| session.sources.slice(*clause)).collect();
     if console.json {
         for (property, verdict) in &report.verdicts {
             let mut line = json!({
@@ -59,6 +60,7 @@ fn show(report: &Report, session: &Session, certificates: bool, context: &mut Co
                 "instance": report.instance,
                 "property": property.name(),
                 "verdict": verdict.word(),
+                "assuming": assuming,
             });
             match verdict {
                 Verdict::Proved { steps } => {
@@ -76,6 +78,9 @@ fn show(report: &Report, session: &Session, certificates: bool, context: &mut Co
     } else {
         let instance = if report.instance.is_empty() { String::new() } else { format!("  ({})", report.instance) };
         console.line(&format!("{}{}", escape::name(&report.kernel), escape::name(&instance)));
+        if !assuming.is_empty() {
+            console.line(&format!("  assuming {}", escape::name(&assuming.join(", "))));
+        }
         for (property, verdict) in &report.verdicts {
             let text = match verdict {
                 Verdict::Proved { .. } => {

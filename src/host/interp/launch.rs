@@ -46,6 +46,11 @@ impl Machine<'_> {
             for (i, element, shape) in &site.missing {
                 values[*i] = Some(Value::Array(self.new_result(element.clone(), shape, span)?));
             }
+            if !kernel.assumes.is_empty() {
+                // Conditions depend on dimensions alone, which are the same as before.
+                let mut inner = Frame::new(site.inner.generics.clone(), site.inner.dims.clone());
+                self.promises(&mut inner, kernel, &values, span)?;
+            }
             let made = (&site.executable, site.extents, &site.hidden[..]);
             let passed = self.run_kernel(frame, launch, kernel, &site.inner, made, values, span)?;
             return self.hand_back(frame, launch, kernel, passed);
@@ -53,6 +58,8 @@ impl Machine<'_> {
         let given = Kinds::of(launch, kernel, &values);
         let (arguments, dims) = self.bind_launch(frame, launch, kernel, &values, span)?;
         let mut inner = self.kernel_frame(kernel, arguments, dims, &values, span)?;
+        self.conditions(&mut inner, kernel, span)?;
+        self.promises(&mut inner, kernel, &values, span)?;
         self.allocate(kernel, launch, &mut inner, &mut values, span)?;
         let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
         let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };

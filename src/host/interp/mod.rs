@@ -9,6 +9,7 @@ mod builtin;
 mod call;
 mod code;
 mod conform;
+mod contracts;
 mod copies;
 mod create;
 mod direct;

@@ -21,7 +21,8 @@ pub(super) fn follows(space: &Variables, path: &[Formula], formula: &Formula) ->
     let negated = builder.formula(&not(formula), 0);
     builder.fact(negated);
     let question = builder.question(String::new(), Span::default());
-    matches!(decide(&question.problem, &Budget { cases: 50, exchanges: 1_000 }), Verdict::Empty(_))
+    let empty = |problem| matches!(decide(problem, &Budget { cases: 50, exchanges: 1_000 }), Verdict::Empty(_));
+    empty(&question.problem) || question.related.as_ref().is_some_and(empty)
 }
 
 /// Asks whether a result may be out of range.
@@ -34,7 +35,7 @@ pub(crate) fn overflow(found: &Footprint, obligation: &Obligation) -> Question {
 }
 
 /// Asks whether an access may be out of bounds.
-pub(crate) fn bounds(function: &Function, found: &Footprint) -> Vec<Question> {
+pub(crate) fn bounds(function: &Function, given: &Given, found: &Footprint) -> Vec<Question> {
     let mut asked = vec![];
     for touch in &found.accesses {
         let name = &function.memories[touch.memory].name;
@@ -47,11 +48,18 @@ pub(crate) fn bounds(function: &Function, found: &Footprint) -> Vec<Question> {
             builder.path(&touch.path, 0);
             let outside = builder.formula(&outside, 0);
             builder.fact(outside);
+            // That there is a thread.
+            coordinates(given).for_each(|form| drop(builder.form(form, 0)));
             let axis = if touch.indices.len() > 1 { format!(" along axis {axis}") } else { String::new() };
             asked.push(builder.question(format!("an index of `{name}` is out of bounds{axis}"), touch.span));
         }
     }
     asked
+}
+
+/// Returns the coordinates of a thread.
+fn coordinates(given: &Given) -> impl Iterator<Item = &Linear> {
+    given.grid.iter().flat_map(|grid| grid.thread.iter().chain(&grid.at)).chain(&given.indices)
 }
 
 /// Asks whether two threads may access one element at a time, one of them to write. `None`: too many pairs.
@@ -256,11 +264,7 @@ fn missing(function: &Function, given: &Given, found: &Footprint, id: MemId, lea
             builder.fact(equal(&index, &element));
         }
         // A thread that writes the element: its coordinates follow from the indices, or are 0.
-        let coordinates: Vec<&Linear> = match &given.grid {
-            Some(grid) => grid.thread.iter().chain(&grid.at).collect(),
-            None => given.indices.iter().collect(),
-        };
-        let mut coordinates: Vec<Var> = coordinates.into_iter().filter_map(single).collect();
+        let mut coordinates: Vec<Var> = coordinates(given).filter_map(single).collect();
         // Also an iteration: if the access is exact, each of which the condition of the loop holds takes place.
         let counters = first.indices.iter().flat_map(|index| index.terms()).map(|&(var, _)| var);
         coordinates.extend(counters.filter(|&var| found.variables.get(var).role == Role::Counter));

@@ -36,7 +36,7 @@
 
 pub(crate) mod claim;
 pub(crate) mod def;
-mod form;
+pub(crate) mod form;
 mod loops;
 pub(crate) mod question;
 mod slice;
@@ -48,7 +48,7 @@ mod walk;
 use rustc_hash::FxHashSet;
 
 pub(crate) use def::*;
-pub(crate) use form::{Forms, at_most, constant, nonnegative, number, single, variable};
+pub(crate) use form::{at_most, constant, number, single, variable};
 
 use crate::ir::def::{ExprId, Module};
 

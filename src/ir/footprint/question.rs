@@ -8,9 +8,13 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::form::*;
-use super::space::{ENDLESS, Role, Space as Variables};
+use super::space::{ENDLESS, Element, Role, Space as Variables};
 use crate::base::linear::{Formula, Linear, Problem, Var};
 use crate::base::source::Span;
+
+/// The most pairs of elements of a question that are related.
+const MAX_RELATIONS: usize = 24;
+const FROM_MEMORY: &str = "read from memory";
 
 /// What two threads have in common.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +36,8 @@ pub(super) struct Builder<'a> {
     pub partial: bool,
     /// Iterations that the question is about.
     pub placed: Vec<Var>,
+    related: FxHashSet<((Var, u8), (Var, u8))>,
+    relations: usize,
 }
 
 /// A question, with what an answer is about.
@@ -40,6 +46,8 @@ pub(crate) struct Question {
     pub what: String,
     pub span: Span,
     pub problem: Problem,
+    /// The problem with how elements of arrays relate to each other, if there are several.
+    pub related: Option<Problem>,
     /// The variables of the launch, by those of the problem.
     pub launch: Vec<(Var, Var)>,
     /// The unknown values that the question depends on.
@@ -58,6 +66,8 @@ impl<'a> Builder<'a> {
             free: false,
             partial: false,
             placed: vec![],
+            related: FxHashSet::default(),
+            relations: 0,
         }
     }
 
@@ -141,6 +151,29 @@ impl<'a> Builder<'a> {
     /// Adds the facts about all variables.
     pub fn question(mut self, what: String, span: Span) -> Question {
         let mut unknowns = vec![];
+        self.settle(&mut unknowns);
+        let alone = self.problem.clone();
+        let mut known = 0;
+        // Indices may be elements themselves.
+        while self.relate() > known {
+            known = self.relations;
+            self.settle(&mut vec![]);
+        }
+        let related = std::mem::replace(&mut self.problem, alone);
+        if self.partial {
+            // Not asked: nothing can be concluded.
+            self.problem.facts.clear();
+        }
+        let is_launch = |var: &Var| self.space.get(*var).role == Role::Launch;
+        let launch = self.copies.iter().filter(|((var, _), _)| is_launch(var)).map(|((var, _), copy)| (*var, *copy));
+        let mut launch: Vec<(Var, Var)> = launch.collect();
+        launch.sort();
+        let related = (known > 0 && !self.partial).then_some(related);
+        Question { what, span, problem: self.problem, related, launch, unknowns }
+    }
+
+    /// Adds the facts about all variables that were copied.
+    fn settle(&mut self, unknowns: &mut Vec<(&'static str, Span)>) {
         while let Some((var, side)) = self.waiting.pop_front() {
             let at = self.space.get(var);
             match &at.role {
@@ -149,6 +182,11 @@ impl<'a> Builder<'a> {
                 Role::Counter if self.free && self.placed.contains(&var) => continue,
                 Role::Counter if self.free => self.partial = true,
                 _ => {}
+            }
+            if let Some((_, span)) = self.space.elements.get(&var)
+                && !unknowns.contains(&(FROM_MEMORY, *span))
+            {
+                unknowns.push((FROM_MEMORY, *span));
             }
             if let Some(times) = self.space.products.get(&var).copied() {
                 let (left, right) = (self.copy(times.left, side), self.copy(times.right, side));
@@ -166,14 +204,60 @@ impl<'a> Builder<'a> {
                 parts.into_iter().for_each(|fact| self.fact(fact));
             }
         }
-        if self.partial {
-            // Not asked: nothing can be concluded.
-            self.problem.facts.clear();
+    }
+
+    /// Adds how elements of one array relate, as far as that is new; returns the number of pairs that are related.
+    fn relate(&mut self) -> usize {
+        let mut all: Vec<(Var, u8)> =
+            self.copies.keys().copied().filter(|(var, _)| self.space.elements.contains_key(var)).collect();
+        all.sort();
+        // Promises first.
+        all.sort_by_key(|(var, _)| !self.space.promised.contains_key(&self.space.elements[var].0.param));
+        for (i, &a) in all.iter().enumerate() {
+            for &b in &all[i + 1..] {
+                if self.relations < MAX_RELATIONS && self.related.insert((a, b)) {
+                    self.pair(a, b);
+                }
+            }
         }
-        let is_launch = |var: &Var| self.space.get(*var).role == Role::Launch;
-        let launch = self.copies.iter().filter(|((var, _), _)| is_launch(var)).map(|((var, _), copy)| (*var, *copy));
-        let mut launch: Vec<(Var, Var)> = launch.collect();
-        launch.sort();
-        Question { what, span, problem: self.problem, launch, unknowns }
+        self.relations
+    }
+
+    fn pair(&mut self, a: (Var, u8), b: (Var, u8)) {
+        let space = self.space;
+        let (one, two) = (&space.elements[&a.0].0, &space.elements[&b.0].0);
+        if (one.param, one.leaf) != (two.param, two.leaf) {
+            return;
+        }
+        let (v, w) = (variable(self.copy(a.0, a.1)), variable(self.copy(b.0, b.1)));
+        let indices = |builder: &mut Self, of: &Element, side| {
+            of.indices.iter().map(|index| builder.form(index, side)).collect::<Vec<_>>()
+        };
+        let (i, j) = (indices(self, one, a.1), indices(self, two, b.1));
+        let same = and(i.iter().zip(&j).map(|(i, j)| equal(i, j)));
+        let promised = space.promised.get(&one.param);
+        let mut ways = vec![and([same.clone(), equal(&v, &w)])];
+        match (promised, &i[..], &j[..]) {
+            (Some(promised), [i], [j]) if promised.ascending || promised.distinct => {
+                // Elements that are distinct and ascend do so strictly.
+                let outside = |builder: &mut Self, of: &Element, side| {
+                    let outside = promised.outside(&of.indices);
+                    builder.formula(&outside, side)
+                };
+                for (i, j, v, w) in [(i, j, &v, &w), (j, i, &w, &v)] {
+                    let mut holds = if promised.ascending { at_most(v, w) } else { always() };
+                    if promised.distinct {
+                        let apart = if promised.ascending { less(v, w) } else { different(v, w) };
+                        let nowhere = or([outside(self, one, a.1), outside(self, two, b.1)]);
+                        holds = and([holds, or([apart, nowhere])]);
+                    }
+                    ways.push(and([less(i, j), holds]));
+                }
+            }
+            _ if is_never(&same) => return,
+            _ => ways.push(not(&same)),
+        }
+        self.relations += 1;
+        self.fact(or(ways));
     }
 }

@@ -6,8 +6,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::form::*;
-use crate::base::linear::{Formula, Linear, Var};
+use crate::base::linear::{Atom, Formula, Linear, Var};
 use crate::base::source::Span;
+use crate::lang::ops::BinaryOp;
 
 /// Bounds beyond those of every machine type stand for "none".
 pub(crate) const ENDLESS: i128 = 1 << 80;
@@ -47,10 +48,35 @@ pub(crate) struct Times {
     pub right: Var,
 }
 
+/// An element of an array that the kernel does not write: a function of its indices. Beyond the extents its values are any that
+/// agree with the array's order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Element {
+    /// The array, by its position in the launch.
+    pub param: u32,
+    pub leaf: u32,
+    pub indices: Vec<Linear>,
+}
+
+/// What is promised of the elements of an array.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Promised {
+    pub extents: Vec<Linear>,
+    /// How each one compares with a number.
+    pub all: Vec<(BinaryOp, Linear)>,
+    pub ascending: bool,
+    pub distinct: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
     pub variables: Vec<Variable>,
     pub products: FxHashMap<Var, Times>,
+    /// The elements that were read, with the place of the first read.
+    pub elements: FxHashMap<Var, (Element, Span)>,
+    /// By position of the array.
+    pub promised: FxHashMap<u32, Promised>,
+    known_elements: FxHashMap<Element, Var>,
     known_products: FxHashMap<(Var, Var), Var>,
     known_quotients: FxHashMap<(Linear, Linear, bool), Var>,
     named: FxHashMap<Linear, Var>,
@@ -103,6 +129,20 @@ impl Space {
         }
     }
 
+    /// Narrows the bounds of a variable that is alone in an inequality that always holds.
+    pub fn narrow(&mut self, fact: &Formula) {
+        if let Formula::Atom(Atom::NonNegative(form)) = fact
+            && let &[(var, by)] = form.terms()
+        {
+            let at = &mut self.variables[var.index()];
+            match by {
+                1 => at.low = at.low.max(-form.constant()),
+                -1 => at.high = at.high.min(form.constant()),
+                _ => {}
+            }
+        }
+    }
+
     /// States that the facts about a derived value define it for all values of the others.
     pub fn define(&mut self, var: Var) {
         self.variables[var.index()].total = true;
@@ -122,7 +162,6 @@ impl Space {
 
     /// Returns a formula in place of which a known truth stands, where bounds decide it.
     pub fn settled(&self, formula: Formula) -> Formula {
-        use crate::base::linear::Atom;
         match formula {
             Formula::Atom(Atom::NonNegative(form)) => match self.bounds(&form) {
                 (low, _) if low >= 0 => always(),
@@ -260,6 +299,26 @@ impl Space {
         q
     }
 
+    /// Returns an element of an array that the kernel does not write, a number in this range.
+    pub fn element(&mut self, element: Element, name: &str, range: (i128, i128), span: Span) -> Var {
+        if let Some(known) = self.known_elements.get(&element) {
+            return *known;
+        }
+        let indices: Vec<&Linear> = element.indices.iter().collect();
+        let var = self.derived(name, &indices, range.0, range.1);
+        self.define(var);
+        if let Some(promised) = self.promised.get(&element.param).cloned() {
+            let outside = promised.outside(&element.indices);
+            for (op, bound) in &promised.all {
+                let holds = compared(*op, &variable(var), bound);
+                self.learn(var, or([outside.clone(), holds]));
+            }
+        }
+        self.known_elements.insert(element.clone(), var);
+        self.elements.insert(var, (element, span));
+        var
+    }
+
     /// Returns the value that is `a` under the condition and `b` else.
     pub fn either(&mut self, condition: &Formula, a: &Linear, b: &Linear) -> Linear {
         if a == b || is_always(condition) {
@@ -294,5 +353,26 @@ impl Space {
         let fact = or(cases.iter().map(is).collect::<Vec<_>>());
         self.learn(var, fact);
         variable(var)
+    }
+}
+
+impl Promised {
+    /// Returns whether there is no such element.
+    pub fn outside(&self, indices: &[Linear]) -> Formula {
+        let axes = indices.iter().zip(&self.extents);
+        or(axes.flat_map(|(index, extent)| [less(index, &number(0)), at_most(extent, index)]).collect::<Vec<_>>())
+    }
+}
+
+/// Returns the formula of a comparison.
+pub(crate) fn compared(op: BinaryOp, a: &Linear, b: &Linear) -> Formula {
+    match op {
+        BinaryOp::Eq => equal(a, b),
+        BinaryOp::Ne => different(a, b),
+        BinaryOp::Lt => less(a, b),
+        BinaryOp::Le => at_most(a, b),
+        BinaryOp::Gt => less(b, a),
+        BinaryOp::Ge => at_most(b, a),
+        _ => always(),
     }
 }

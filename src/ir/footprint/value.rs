@@ -2,7 +2,7 @@
 
 use super::def::{Obligation, Strictness, int, type_range};
 use super::form::*;
-use super::space::{ENDLESS, Role};
+use super::space::{ENDLESS, Element, Role};
 use super::state::{Value, Walk};
 use crate::base::linear::{Formula, Linear};
 use crate::base::source::Span;
@@ -95,7 +95,7 @@ impl Walk<'_> {
                     self.unknown(ty, "a variable that is not followed", span)
                 }))
             }
-            ExprKind::Load { .. } => Some(self.unknown(expr.ty, "read from memory", span)),
+            ExprKind::Load { place, .. } => Some(self.load(expr.ty, place, span)),
             ExprKind::Unary { op, value } => self.unary(id, *op, *value),
             ExprKind::Binary { op, left, right } => self.binary(id, *op, *left, *right),
             ExprKind::Math { function, args } => self.math(id, *function, args),
@@ -113,6 +113,25 @@ impl Walk<'_> {
                 self.unknown(expr.ty, "an operation outside of linear integer arithmetic", span)
             }
             _ => self.unknown(expr.ty, "an operation outside of linear integer arithmetic", span),
+        }
+    }
+
+    /// Returns an element: a function of its indices, if the kernel does not write the array.
+    fn load(&mut self, ty: Ty, place: &Place, span: Span) -> Value {
+        let memory = &self.f.memories[place.memory];
+        let indices: Option<Vec<Linear>> = place.indices.iter().map(|&index| self.int(index)).collect();
+        match (memory.space, indices, ty) {
+            (Space::Global { param, access: Access::In }, Some(indices), Ty::Scalar(scalar))
+                if place.component.is_none() && (scalar.is_int() || scalar == Scalar::Bool) =>
+            {
+                let element = Element { param, leaf: place.leaf, indices };
+                let var = variable(self.space.element(element, &memory.name, type_range(scalar), span));
+                match scalar {
+                    Scalar::Bool => Value::Bool(less(&number(0), &var)),
+                    _ => Value::Int(var),
+                }
+            }
+            _ => self.unknown(ty, "read from memory", span),
         }
     }
 

@@ -573,6 +573,22 @@ r"kernel count(x: [i32; N], inout total: [i32; 1]) threads(i: N) { atomic_add(to
 "
     ),
     page!(
+        "E0415", "an assumption that can't be tested",
+        r"`assume` takes conditions on dimensions, constants and scalar parameters, and promises about array parameters of integers: `all(x >= 0)`, `all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`. The last three are about arrays with one axis. An `out` array has no elements before the launch.",
+r"kernel pick(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M)
+    assume at < N
+{
+    y[i] = x[at[i]]
+}
+",
+r"kernel pick(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M)
+    assume all(at >= 0), all(at < N)
+{
+    y[i] = x[at[i]]
+}
+"
+    ),
+    page!(
         "W0001", "a variable that is never used",
         r"The variable is never read. A name that begins with `_` marks it as intentionally unused.",
 r"fn area(r: f32) -> f32 {

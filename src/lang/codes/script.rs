@@ -302,6 +302,33 @@ assert(v == w)
 "#,
     },
     Page {
+        code: "E0525",
+        title: "a launch for which an assumption of the kernel does not hold",
+        text: r#"
+A kernel says with `assume` what its launches have in common. Conditions on dimensions and scalar parameters are tested at every
+launch, with exact integers; promises about arrays (`all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`) only in runs with
+`--check`, because each takes a pass over the array. Proofs by `clk prove` rest on both.
+
+```clk fails
+kernel lasts(x: [f32; N, M], out y: [f32; N]) threads(i: N)
+    assume M > 0
+{
+    y[i] = x[i, M - 1]
+}
+print(lasts(zeros(3, 0)))
+```
+
+```clk
+kernel lasts(x: [f32; N, M], out y: [f32; N]) threads(i: N)
+    assume M > 0
+{
+    y[i] = x[i, M - 1]
+}
+print(lasts(zeros(3, 2)))
+```
+"#,
+    },
+    Page {
         code: "E0530",
         title: "an assertion does not hold",
         text: r#"

@@ -6,7 +6,7 @@
 //! The newline rule: a newline ends the statement if the token before it can end a line, the innermost bracket is not `(` or
 //! `[`, and the token after it does not continue the line. `.`, `else` and all binary operators but `-` continue it; `-` does
 //! not, because it also starts a statement (`-x`), and neither do `(`, `[` and `!`. A `{` continues it while a header
-//! (`kernel`, `fn`, `if`, `for`, …) awaits its body; so do `threads`, `grid` and `block` after a kernel's parameters. A line
+//! (`kernel`, `fn`, `if`, `for`, …) awaits its body; so do `threads`, `grid`, `block` and `assume` after a kernel's parameters. A line
 //! that starts with `let`, `for` or another statement keyword is a new statement even after an operator, so that a missing
 //! operand affects only one line.
 
@@ -146,7 +146,7 @@ impl<'t> Reader<'t> {
             return;
         }
         let header = self.header || kind == Tok::LBrace && before.kind == Tok::RParen && self.in_foreign_header();
-        if header && (kind == Tok::LBrace || kind == Tok::Name && is_geometry(self.text.get(start..end))) {
+        if header && (kind == Tok::LBrace || kind == Tok::Name && is_clause(self.text.get(start..end))) {
             return;
         }
         self.header = false;
@@ -212,8 +212,9 @@ fn begins_header(kind: Tok) -> bool {
     matches!(kind, Kernel | Fn | Struct | Test | Bench | If | Else | For | While | Loop)
 }
 
-fn is_geometry(word: Option<&str>) -> bool {
-    matches!(word, Some("threads" | "grid" | "block"))
+/// Whether a line that begins with this word belongs to the header of a kernel above it.
+fn is_clause(word: Option<&str>) -> bool {
+    matches!(word, Some("threads" | "grid" | "block" | "assume"))
 }
 
 #[cfg(test)]

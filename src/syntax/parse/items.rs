@@ -179,12 +179,31 @@ fn function(inp: &mut Input<'_, '_>) -> Parsed<Fn> {
     Ok(Fn { name, generics, params, result, body: block(inp)? })
 }
 
-/// Parses `kernel name<generics>(params) geometry { … }`.
+/// Parses `kernel name<generics>(params) geometry contracts { … }`.
 fn kernel(inp: &mut Input<'_, '_>) -> Parsed<Kernel> {
     let header = tok(Tok::Kernel).ignore_then(custom(name)).then(custom(generics)).then(custom(params));
     let ((name, generics), params) = inp.parse(header)?;
     let geometry = geometry(inp, &name)?;
-    Ok(Kernel { name, generics, params, geometry, body: block(inp)? })
+    let assumes = assumes(inp)?;
+    Ok(Kernel { name, generics, params, geometry, assumes, body: block(inp)? })
+}
+
+/// Parses `assume a, b` clauses.
+fn assumes(inp: &mut Input<'_, '_>) -> Parsed<Vec<Expr>> {
+    let mut all = vec![];
+    while begins_contract(inp) {
+        bump(inp);
+        all.push(head(inp)?);
+        while peek(inp) == Tok::Comma {
+            bump(inp);
+            all.push(head(inp)?);
+        }
+    }
+    Ok(all)
+}
+
+fn begins_contract(inp: &mut Input<'_, '_>) -> bool {
+    peek(inp) == Tok::Name && peek_text(inp) == "assume"
 }
 
 /// The geometry clauses of a kernel, in source order.
@@ -215,7 +234,7 @@ fn geometry(inp: &mut Input<'_, '_>, kernel: &Name) -> Parsed<Geometry> {
             _ => break,
         }
     }
-    if peek(inp) != Tok::LBrace {
+    if peek(inp) != Tok::LBrace && !begins_contract(inp) {
         return missing(inp, Label::Geometry);
     }
     let span = span_from(inp, start);

@@ -1,0 +1,184 @@
+//! Checks the `assume` clauses of a kernel.
+//!
+//! Input: their expressions, in the kernel's scope. Output: conditions that the host tests at every launch, and promises about
+//! the elements of integer arrays: `all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`.
+
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::cx::Cx;
+use crate::check::infer::Kind;
+use crate::check::make::{BOOL, I32, bare};
+use crate::check::typed::*;
+use crate::check::{finish as finished, suggest};
+use crate::lang::ops::BinaryOp;
+use crate::syntax::ast;
+
+/// The names of promises.
+const PROMISES: [&str; 4] = ["all", "ascending", "distinct", "permutation"];
+
+/// Checks all clauses.
+pub(crate) fn assumes(cx: &mut Cx<'_>, clauses: &[ast::Expr]) -> Vec<Assume> {
+    let reads = cx.early_reads.len();
+    let mut all = vec![];
+    for clause in clauses {
+        one(cx, clause, &mut all);
+    }
+    cx.early_reads.truncate(reads);
+    all
+}
+
+/// Substitutes the types that were inferred.
+pub(crate) fn finish(cx: &mut Cx<'_>, assumes: &mut [Assume]) {
+    for assume in assumes {
+        match &mut assume.kind {
+            AssumeKind::Condition(expr) | AssumeKind::Array { promise: Promise::All { bound: expr, .. }, .. } => {
+                finished::expr(cx, expr);
+            }
+            AssumeKind::Array { .. } => {}
+        }
+    }
+}
+
+fn one(cx: &mut Cx<'_>, clause: &ast::Expr, all: &mut Vec<Assume>) {
+    if let ast::ExprKind::Call { callee, args } = &bare(clause).kind
+        && let ast::ExprKind::Name(name) = &callee.kind
+    {
+        if PROMISES.contains(&name.text.as_str()) {
+            return match &args[..] {
+                [ast::Arg { name: None, value, .. }] => promises(cx, &name.text, value, clause.span, all),
+                _ => refuse(cx, clause.span, &format!("`{}` is about one array", name.text)),
+            };
+        }
+        if let Some(near) = suggest::nearest(&name.text, PROMISES.into_iter())
+            && cx.lookup(&name.text).is_none()
+        {
+            let d = malformed(&format!("`{}` is no promise about an array", name.text));
+            cx.report(d.at(name.span, format!("did you mean `{near}`?")));
+            return;
+        }
+    }
+    if let ast::ExprKind::Binary { op, left, right, .. } = &bare(clause).kind
+        && op.is_comparison()
+        && (names_array(cx, left) || names_array(cx, right))
+    {
+        let d = malformed("an assumption about the elements of an array says `all`");
+        let d = d.at(clause.span, "this compares a whole array");
+        let start = Span { end: clause.span.start, ..clause.span };
+        let edits = vec![(start, "all(".to_string()), (clause.span.after(), ")".to_string())];
+        cx.report(d.fix_all("write `all(…)`", edits, Applicability::MachineApplicable));
+        return;
+    }
+    let before = cx.diagnostics.len();
+    let condition = cx.expr(clause, Some(&BOOL));
+    if cx.diagnostics.len() == before
+        && cx.uniform(&condition, "an assumption", "E0415")
+        && cx.coerce(&condition, &BOOL, None)
+    {
+        all.push(Assume { kind: AssumeKind::Condition(condition), span: clause.span });
+    }
+}
+
+/// Checks the argument of a promise: an array, or a comparison of one, several of them with `&&`.
+fn promises(cx: &mut Cx<'_>, word: &str, value: &ast::Expr, span: Span, all: &mut Vec<Assume>) {
+    if word != "all" {
+        let promise = match word {
+            "ascending" => Promise::Ascending,
+            "distinct" => Promise::Distinct,
+            _ => Promise::Permutation,
+        };
+        if let Some((param, rank)) = array(cx, value) {
+            if rank != 1 {
+                return refuse(cx, value.span, &format!("`{word}` is about arrays with one axis"));
+            }
+            all.push(Assume { kind: AssumeKind::Array { param, promise }, span });
+        }
+        return;
+    }
+    match &bare(value).kind {
+        ast::ExprKind::Binary { op: BinaryOp::And, left, right, .. } => {
+            promises(cx, word, left, span, all);
+            promises(cx, word, right, span, all);
+        }
+        ast::ExprKind::Binary { op, left, right, .. } if op.is_comparison() => {
+            let (elements, bound, op) = match names_array(cx, left) {
+                true => (left, right, *op),
+                false => (right, left, mirrored(*op)),
+            };
+            let Some((param, _)) = array(cx, elements) else { return };
+            let before = cx.diagnostics.len();
+            let bound = cx.expr(bound, Some(&I32));
+            if cx.diagnostics.len() == before
+                && cx.uniform(&bound, "the bound of an assumption", "E0415")
+                && cx.require_kind(&bound, Kind::Int, "the bound of an assumption")
+            {
+                let promise = Promise::All { op, bound };
+                all.push(Assume { kind: AssumeKind::Array { param, promise }, span });
+            }
+        }
+        _ => refuse(cx, value.span, "`all` compares the elements of an array with a number: `all(x < N)`"),
+    }
+}
+
+/// Returns `b op a` for `a op b`.
+fn mirrored(op: BinaryOp) -> BinaryOp {
+    match op {
+        BinaryOp::Lt => BinaryOp::Gt,
+        BinaryOp::Le => BinaryOp::Ge,
+        BinaryOp::Gt => BinaryOp::Lt,
+        BinaryOp::Ge => BinaryOp::Le,
+        op => op,
+    }
+}
+
+fn names_array(cx: &mut Cx<'_>, e: &ast::Expr) -> bool {
+    let ast::ExprKind::Name(name) = &bare(e).kind else { return false };
+    cx.sig.params.iter().any(|p| p.name == name.text && matches!(p.ty, Type::Array(_)))
+}
+
+/// Returns the position of an array parameter of integers, and its number of axes.
+fn array(cx: &mut Cx<'_>, e: &ast::Expr) -> Option<(u32, usize)> {
+    let before = cx.diagnostics.len();
+    let value = cx.expr(e, None);
+    if cx.diagnostics.len() > before {
+        return None;
+    }
+    let (ExprKind::Local(id), Type::Array(array)) = (&value.kind, &value.ty) else {
+        refuse(cx, e.span, "an array is expected here, a parameter of the kernel");
+        return None;
+    };
+    let Some(LocalKind::Param(access)) = cx.locals.get(*id).map(|local| local.kind) else {
+        refuse(cx, e.span, "an array is expected here, a parameter of the kernel");
+        return None;
+    };
+    let whole = match &array.element {
+        Type::Scalar(scalar) => scalar.is_int(),
+        Type::Param(i) => cx
+            .sig
+            .generics
+            .get(*i as usize)
+            .is_some_and(|generic| matches!(generic.kind, GenericKind::Type { bound: Bound::Int })),
+        _ => false,
+    };
+    if !whole {
+        refuse(cx, e.span, "promises are about arrays of integers");
+        return None;
+    }
+    if access == Access::Out {
+        refuse(cx, e.span, "an `out` array has no elements before the launch");
+        return None;
+    }
+    Some((id.index() as u32, array.dims.len()))
+}
+
+fn malformed(title: &str) -> Diagnostic {
+    Diagnostic::error("E0415", title.to_string())
+}
+
+fn refuse(cx: &mut Cx<'_>, span: Span, title: &str) {
+    let d = malformed(title).at(span, "in this assumption");
+    cx.report(
+        d.help("write `assume N > 0` or another condition on dimensions and scalar parameters").help(
+            "or of an integer array `all(x >= 0)`, `all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`",
+        ),
+    );
+}

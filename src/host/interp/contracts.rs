@@ -1,0 +1,169 @@
+//! Tests of a kernel's `assume` clauses before a launch: conditions always, promises about arrays in runs with checks.
+//!
+//! Integers are computed exactly: `N * M < K` does not hold because a product was cut off.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Assume, AssumeKind, Expr, ExprKind, Kernel, Promise, Type};
+use crate::check::walk;
+use crate::host::array::Array;
+use crate::host::value::Value;
+use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::lang::promise::{self, Broken, broken};
+
+use super::frame::Frame;
+use super::machine::{Eval, Machine, Signal};
+
+impl Machine<'_> {
+    /// Tests the conditions on dimensions and scalar parameters.
+    pub(super) fn conditions(&mut self, frame: &mut Frame, kernel: &Kernel, span: Span) -> Eval<()> {
+        for assume in &kernel.assumes {
+            if let AssumeKind::Condition(condition) = &assume.kind
+                && !self.exactly(|machine| machine.holds(frame, condition))?
+            {
+                let values = self.values_in(frame, kernel, condition);
+                return Err(self.unmet(kernel, assume, values, span));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tests what is promised about arrays, in a run with checks.
+    pub(super) fn promises(
+        &mut self,
+        frame: &mut Frame,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        span: Span,
+    ) -> Eval<()> {
+        if !self.interp.options.control.checks.memory {
+            return Ok(());
+        }
+        for assume in &kernel.assumes {
+            let AssumeKind::Array { param, promise } = &assume.kind else { continue };
+            let Some(Some(Value::Array(array))) = values.get(*param as usize) else { continue };
+            let promise = match promise {
+                Promise::All { op, bound } => {
+                    promise::Promise::All(*op, self.exactly(|machine| machine.exact(frame, bound))?)
+                }
+                Promise::Ascending => promise::Promise::Ascending,
+                Promise::Distinct => promise::Promise::Distinct,
+                Promise::Permutation => promise::Promise::Permutation,
+            };
+            let Some(scalar) = array.scalar() else { continue };
+            let bytes = array.bytes().map_err(|problem| self.problem(problem, span))?;
+            if let Some(found) = broken(promise, scalar, bytes) {
+                let name = &kernel.sig.params[*param as usize].name;
+                let mut text = text(name, array, found);
+                for expr in assume.exprs() {
+                    let values = self.values_in(frame, kernel, expr);
+                    text = if values.is_empty() { text } else { format!("{text}, and {values}") };
+                }
+                return Err(self.unmet(kernel, assume, text, span));
+            }
+        }
+        Ok(())
+    }
+
+    /// Evaluates with all checks of arithmetic.
+    fn exactly<T>(&mut self, evaluate: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
+        let before = std::mem::replace(&mut self.interp.options.control.checks.arithmetic, true);
+        let result = evaluate(self);
+        self.interp.options.control.checks.arithmetic = before;
+        result
+    }
+
+    fn holds(&mut self, frame: &mut Frame, condition: &Expr) -> Eval<bool> {
+        match &condition.kind {
+            ExprKind::Binary { op: BinaryOp::And, left, right } => {
+                Ok(self.holds(frame, left)? && self.holds(frame, right)?)
+            }
+            ExprKind::Binary { op: BinaryOp::Or, left, right } => {
+                Ok(self.holds(frame, left)? || self.holds(frame, right)?)
+            }
+            ExprKind::Unary { op: UnaryOp::Not, expr } => Ok(!self.holds(frame, expr)?),
+            ExprKind::Binary { op, left, right } if op.is_comparison() && is_int(left) && is_int(right) => {
+                Ok(promise::compares(*op, self.exact(frame, left)?, self.exact(frame, right)?))
+            }
+            _ => self.truth(frame, condition),
+        }
+    }
+
+    /// Evaluates an integer; sums and products do not overflow.
+    fn exact(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<i128> {
+        if let ExprKind::Binary { op: op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul), left, right } = &expr.kind {
+            let (left, right) = (self.exact(frame, left)?, self.exact(frame, right)?);
+            let result = match op {
+                BinaryOp::Add => left.checked_add(right),
+                BinaryOp::Sub => left.checked_sub(right),
+                _ => left.checked_mul(right),
+            };
+            return result.ok_or_else(|| {
+                self.error(Diagnostic::error("E0525", "a number in an assumption is too large").at(expr.span, "this"))
+            });
+        }
+        let value = self.eval(frame, expr)?;
+        match value.as_int() {
+            Some(value) => Ok(value),
+            None => self.as_integer(&value, expr.span).map(i128::from),
+        }
+    }
+
+    /// Writes the dimensions and parameters of an expression as `N is 5, k is 7`.
+    fn values_in(&mut self, frame: &mut Frame, kernel: &Kernel, expr: &Expr) -> String {
+        let mut named: Vec<(String, Expr)> = vec![];
+        walk::expr(expr, &mut |e| {
+            let name = match &e.kind {
+                ExprKind::Dim(i) => kernel.sig.dims.get(*i as usize).map(|dim| dim.name.to_string()),
+                ExprKind::Local(id) => kernel.sig.params.get(id.index()).map(|param| param.name.to_string()),
+                ExprKind::ConstParam(i) => kernel.sig.generics.get(*i as usize).map(|generic| generic.name.to_string()),
+                _ => None,
+            };
+            if let Some(name) = name
+                && !named.iter().any(|(known, _)| *known == name)
+            {
+                named.push((name, e.clone()));
+            }
+        });
+        let mut shown = vec![];
+        for (name, expr) in named {
+            if let Ok(value) = self.eval(frame, &expr)
+                && let Some(value) = value.as_int()
+            {
+                shown.push(format!("`{name}` is {value}"));
+            }
+        }
+        shown.join(", ")
+    }
+
+    fn unmet(&self, kernel: &Kernel, assume: &Assume, values: String, span: Span) -> Signal {
+        let text = self.sources.slice(assume.span);
+        let title = format!("`{}` assumes `{text}`, which is not so", kernel.name);
+        let values = if values.is_empty() { "assumed here".to_string() } else { values };
+        self.error(Diagnostic::error("E0525", title).at(assume.span, values).because(span, "launched here"))
+    }
+}
+
+fn is_int(expr: &Expr) -> bool {
+    matches!(&expr.ty, Type::Scalar(scalar) if scalar.is_int())
+}
+
+/// Says which element breaks a promise.
+fn text(name: &str, array: &Array, found: Broken) -> String {
+    let at = |index: usize| {
+        let mut rest = index;
+        let mut place: Vec<String> = vec![];
+        for &extent in array.shape().iter().rev() {
+            place.insert(0, (rest % extent.max(1)).to_string());
+            rest /= extent.max(1);
+        }
+        format!("`{name}[{}]`", place.join(", "))
+    };
+    match found {
+        Broken::Alone { index, value } => format!("{} is {value}", at(index)),
+        Broken::Descends { index, value, before } => {
+            format!("{} is {value}, less than {}, which is {before}", at(index), at(index - 1))
+        }
+        Broken::Again { index, value, first } => format!("{} and {} are both {value}", at(first), at(index)),
+    }
+}
