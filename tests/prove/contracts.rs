@@ -183,7 +183,8 @@ fn verdicts_with_contracts() {
     let mut wrong = String::new();
     for (expected, kernel) in CASES {
         let report = report(&format!("kernel k{kernel}"));
-        let found = letters(&report).replace('P', "p");
+        // The order of threads is another matter.
+        let found = letters(&report)[..5].replace('P', "p");
         if found != *expected {
             let _ = writeln!(wrong, "{expected} expected, {found} found: {kernel}\n{:?}", report.verdicts);
         }
