@@ -72,8 +72,11 @@ impl Line {
     /// Breaks before the clauses of a kernel.
     fn clauses(&self, elements: &mut [Element]) -> bool {
         let outer = self.outer(elements);
-        let clauses = outer.into_iter().filter(|&i| elements[i].role == Role::Clause && i > self.start);
-        clauses.collect::<Vec<_>>().into_iter().fold(false, |done, clause| add(elements, clause) || done)
+        let mut done = false;
+        for index in outer.into_iter().filter(|&i| i > self.start) {
+            done |= elements[index].role == Role::Clause && add(elements, index);
+        }
+        done
     }
 
     fn geometry(&self, elements: &mut [Element]) -> bool {

@@ -238,6 +238,7 @@ pub fn kernel(
         module: ModuleId::new(0),
         sig: signature(&["N", "M"], generics, locals.params),
         geometry,
+        assumes: vec![],
         body: Some(Arc::new(Body { locals: locals.arena, root })),
         span: span(10),
         name_span: span(10),
