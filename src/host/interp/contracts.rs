@@ -15,8 +15,19 @@ use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
 
 impl Machine<'_> {
-    /// Tests the conditions on dimensions and scalar parameters.
-    pub(super) fn conditions(&mut self, frame: &mut Frame, kernel: &Kernel, span: Span) -> Eval<()> {
+    /// Tests conditions, and in a run with checks promises about arrays.
+    pub(super) fn contracts(
+        &mut self,
+        frame: &mut Frame,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        span: Span,
+    ) -> Eval<()> {
+        self.conditions(frame, kernel, span)?;
+        if self.interp.options.control.checks.memory { self.promises(frame, kernel, values, span) } else { Ok(()) }
+    }
+
+    fn conditions(&mut self, frame: &mut Frame, kernel: &Kernel, span: Span) -> Eval<()> {
         for assume in &kernel.assumes {
             if let AssumeKind::Condition(condition) = &assume.kind
                 && !self.exactly(|machine| machine.holds(frame, condition))?
@@ -28,17 +39,13 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Tests what is promised about arrays, in a run with checks.
-    pub(super) fn promises(
+    fn promises(
         &mut self,
         frame: &mut Frame,
         kernel: &Kernel,
         values: &[Option<Value>],
         span: Span,
     ) -> Eval<()> {
-        if !self.interp.options.control.checks.memory {
-            return Ok(());
-        }
         for assume in &kernel.assumes {
             let AssumeKind::Array { param, promise } = &assume.kind else { continue };
             let Some(Some(Value::Array(array))) = values.get(*param as usize) else { continue };

@@ -47,9 +47,9 @@ impl Machine<'_> {
                 values[*i] = Some(Value::Array(self.new_result(element.clone(), shape, span)?));
             }
             if !kernel.assumes.is_empty() {
-                // Conditions depend on dimensions alone, which are the same as before.
                 let mut inner = Frame::new(site.inner.generics.clone(), site.inner.dims.clone());
-                self.promises(&mut inner, kernel, &values, span)?;
+                place_scalars(&mut inner, kernel, &values);
+                self.contracts(&mut inner, kernel, &values, span)?;
             }
             let made = (&site.executable, site.extents, &site.hidden[..]);
             let passed = self.run_kernel(frame, launch, kernel, &site.inner, made, values, span)?;
@@ -58,8 +58,7 @@ impl Machine<'_> {
         let given = Kinds::of(launch, kernel, &values);
         let (arguments, dims) = self.bind_launch(frame, launch, kernel, &values, span)?;
         let mut inner = self.kernel_frame(kernel, arguments, dims, &values, span)?;
-        self.conditions(&mut inner, kernel, span)?;
-        self.promises(&mut inner, kernel, &values, span)?;
+        self.contracts(&mut inner, kernel, &values, span)?;
         self.allocate(kernel, launch, &mut inner, &mut values, span)?;
         let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
         let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
@@ -152,11 +151,7 @@ impl Machine<'_> {
         }
         let dims = dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect();
         let mut frame = Frame::new(arguments.into(), dims);
-        for (i, (value, param)) in values.iter().zip(&kernel.sig.params).enumerate() {
-            if !matches!(param.ty, Type::Array(_)) {
-                *frame.place(LocalId::new(i)) = value.clone();
-            }
-        }
+        place_scalars(&mut frame, kernel, values);
         Ok(frame)
     }
 
@@ -584,6 +579,15 @@ impl Machine<'_> {
             1 => results.remove(0),
             _ => Value::Tuple(results),
         })
+    }
+}
+
+/// Makes the arguments that are no arrays locals of a frame.
+fn place_scalars(frame: &mut Frame, kernel: &Kernel, values: &[Option<Value>]) {
+    for (i, (value, param)) in values.iter().zip(&kernel.sig.params).enumerate() {
+        if !matches!(param.ty, Type::Array(_)) {
+            *frame.place(LocalId::new(i)) = value.clone();
+        }
     }
 }
 

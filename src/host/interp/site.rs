@@ -139,9 +139,8 @@ fn depends_on_values(kernel: &Kernel) -> bool {
     };
     kernel.sig.dim_exprs.iter().for_each(|expr| look(expr));
     match &kernel.geometry {
-        Geometry::Threads { extents, .. } => extents.iter().for_each(&mut look),
-        Geometry::Grid { grid, block, .. } => grid.iter().chain(block).for_each(&mut look),
+        Geometry::Threads { extents, .. } => extents.iter().for_each(look),
+        Geometry::Grid { grid, block, .. } => grid.iter().chain(block).for_each(look),
     }
-    kernel.assumes.iter().flat_map(|assume| assume.exprs()).for_each(look);
     found
 }
