@@ -197,6 +197,21 @@ fn a_kernel_as_code() {
     assert!(ran.err.contains("`f` is a function"), "{}", ran.err);
 }
 
+#[test]
+fn what_is_proved_of_kernels() {
+    let ran = session(
+        "kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = 1 + x[i] / 2 }\n:prove inc\n:prove inx\n\
+         kernel next(x: [i32; N], out y: [i32; N]) threads(i: N) assume N > 0 { y[i] = x[i + 1] }\n:prove\n",
+    );
+    assert!(ran.out.starts_with("inc\n  in bounds       proved for all sizes\n"), "{}", ran.out);
+    assert!(ran.out.contains("next\n  assuming N > 0\n  in bounds       refuted by N = 1\n"), "{}", ran.out);
+    assert_eq!(ran.out.matches("inc\n  in bounds").count(), 2, "{}", ran.out);
+    assert!(ran.err.contains("`inx` is not a kernel; did you mean `inc`?"), "{}", ran.err);
+    assert!(ran.err.contains("E0601"), "{}", ran.err);
+    let ran = session(":prove\n");
+    assert!(ran.err.contains("there is nothing to prove: the session has no kernels yet"), "{}", ran.err);
+}
+
 /// PTX requires NVRTC, machine instructions also a disassembler; if one is missing, the session says so and how to get it.
 #[test]
 fn a_kernel_as_instructions() {

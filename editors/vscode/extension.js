@@ -20,6 +20,7 @@ async function startServer() {
     {
       documentSelector: [{ language: 'clk', scheme: 'file' }, { language: 'clk', scheme: 'untitled' }],
       revealOutputChannelOn: RevealOutputChannelOn.Never,
+      middleware: { executeCommand: proved },
     },
   );
   try {
@@ -31,6 +32,16 @@ async function startServer() {
       `The language server \`${command} lsp\` did not start: ${error.message}`, open);
     if (answer === open) vscode.commands.executeCommand('workbench.action.openSettings', 'clk.path');
   }
+}
+
+/** Has the server execute a command; what it says of a kernel is shown beside the program. */
+async function proved(command, args, next) {
+  const content = await next(command, args);
+  if (command === 'clk.prove' && typeof content === 'string') {
+    const document = await vscode.workspace.openTextDocument({ content, language: 'plaintext' });
+    await vscode.window.showTextDocument(document, { viewColumn: vscode.ViewColumn.Beside, preview: true });
+  }
+  return content;
 }
 
 async function stopServer() {

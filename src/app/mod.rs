@@ -28,6 +28,7 @@ mod perf;
 mod picture;
 mod private;
 mod progress;
+mod proof;
 mod repl;
 mod script;
 mod stack;

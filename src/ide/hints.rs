@@ -20,6 +20,8 @@ pub enum LensKind {
     Bench,
     /// Shows the generated code of a kernel.
     Emit,
+    /// Says what is proved of a kernel.
+    Prove,
 }
 
 /// An action on an item, shown above it.
@@ -74,6 +76,9 @@ impl Analysis {
                 ItemKind::Kernel(k) => (LensKind::Emit, k.name.text.to_string()),
                 _ => continue,
             };
+            if kind == LensKind::Emit {
+                out.push(Lens { range: item.span.range(), kind: LensKind::Prove, name: name.clone() });
+            }
             out.push(Lens { range: item.span.range(), kind, name });
         }
         out

@@ -6,9 +6,8 @@ use serde_json::json;
 
 use crate::app::context::Context;
 use crate::app::script::{self, Compiled};
-use crate::app::{exit, names};
+use crate::app::{exit, names, proof};
 use crate::base::escape;
-use crate::base::source::Span;
 use crate::check::typed::KernelId;
 use crate::compile::Session;
 use crate::prove::{Report, Verdict, examine};
@@ -52,7 +51,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
 
 fn show(report: &Report, session: &Session, certificates: bool, context: &mut Context) {
     let console = &mut context.console;
-    let assuming: Vec<&str> = report.assuming.iter().map(|clause| session.sources.slice(*clause)).collect();
+    let sources = &session.sources;
     if console.json {
         for (property, verdict) in &report.verdicts {
             let mut line = json!({
@@ -60,7 +59,7 @@ fn show(report: &Report, session: &Session, certificates: bool, context: &mut Co
                 "instance": report.instance,
                 "property": property.name(),
                 "verdict": verdict.word(),
-                "assuming": assuming,
+                "assuming": proof::assuming(report, sources),
             });
             match verdict {
                 Verdict::Proved { steps } => {
@@ -70,51 +69,18 @@ fn show(report: &Report, session: &Session, certificates: bool, context: &mut Co
                 Verdict::Refuted { sizes, .. } => line["sizes"] = json!(sizes),
                 Verdict::Unknown { why, place } => {
                     line["why"] = json!(why);
-                    line["at"] = json!(place.map(|place| position(place, session)));
+                    line["at"] = json!(place.map(|place| proof::position(place, sources)));
                 }
             }
             console.line(&escape::json(line.to_string()));
         }
     } else {
-        let instance = if report.instance.is_empty() { String::new() } else { format!("  ({})", report.instance) };
-        console.line(&format!("{}{}", escape::name(&report.kernel), escape::name(&instance)));
-        if !assuming.is_empty() {
-            console.line(&format!("  assuming {}", escape::name(&assuming.join(", "))));
-        }
-        for (property, verdict) in &report.verdicts {
-            let text = match verdict {
-                Verdict::Proved { .. } => {
-                    let sizes = match report.largest {
-                        None => "for all sizes".to_string(),
-                        Some(largest) => format!("for all arrays of up to {largest} elements"),
-                    };
-                    format!("{} {sizes}", console.paint("32", "proved"))
-                }
-                Verdict::Refuted { sizes, .. } if sizes.is_empty() => console.paint("31", "refuted"),
-                Verdict::Refuted { sizes, .. } => format!("{} by {sizes}", console.paint("31", "refuted")),
-                Verdict::Unknown { why, place } => {
-                    let at = place.map(|place| format!("{}: ", position(place, session))).unwrap_or_default();
-                    format!("{}: {at}{why}", console.paint("33", "unknown"))
-                }
-            };
-            console.line(&format!("  {:<14}  {text}", property.name()));
-        }
+        console.print(&proof::text(report, sources, console.style));
         if certificates && !report.certificates.is_empty() {
             console.print(&report.certificates);
         }
     }
-    let mut shown = vec![];
-    for (_, verdict) in &report.verdicts {
-        if let Verdict::Refuted { found, .. } = verdict
-            && !shown.contains(found)
-        {
-            console.report(found, &session.sources);
-            shown.push(found.clone());
-        }
+    for found in proof::counterexamples(report) {
+        console.report(&found, sources);
     }
-}
-
-fn position(place: Span, session: &Session) -> String {
-    let (line, column) = session.sources.line_column(place);
-    format!("{}:{line}:{column}", session.sources.name(place.file))
 }

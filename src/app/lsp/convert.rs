@@ -8,6 +8,9 @@ use crate::base::diag::{Applicability, Diagnostic, Fix, Severity};
 use crate::ide::{Analysis, Class, Completion, CompletionKind, Highlight, Place, Symbol, SymbolKind};
 use crate::syntax::ast::{ImportSource, ItemKind};
 
+/// The command that the server executes: says what is proved of a kernel.
+pub(super) const PROVE: &str = "clk.prove";
+
 /// Types of semantic tokens, in the order of their numbers.
 const TOKEN_TYPES: &[&str] = &[
     "keyword",
@@ -41,6 +44,7 @@ pub(crate) fn capabilities(encoding: Encoding) -> Value {
             "workspaceSymbolProvider": true,
             "codeActionProvider": { "codeActionKinds": ["quickfix", "source.fixAll"] },
             "codeLensProvider": { "resolveProvider": false },
+            "executeCommandProvider": { "commands": [PROVE] },
             "documentFormattingProvider": true,
             "documentRangeFormattingProvider": true,
             "renameProvider": { "prepareProvider": true },

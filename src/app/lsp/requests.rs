@@ -6,14 +6,18 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 
 use super::answer::{self, Failure};
-use super::convert;
+use super::convert::{self, PROVE};
 use super::document::Overlay;
 use super::server::Server;
 use super::text::Text;
+use crate::app::proof;
 use crate::base::diag::{Diagnostic, Fix};
+use crate::base::render::{self, Style};
 use crate::base::source::FileId;
+use crate::check::typed::{Kernel, KernelId};
 use crate::fmt::{self, Formatted};
 use crate::ide::{Analysis, Hint, Lens, LensKind};
+use crate::prove::examine;
 
 type Answer = Result<Value, Failure>;
 
@@ -33,6 +37,9 @@ impl Target {
 pub(crate) fn answer(server: &mut Server, method: &str, params: &Value) -> Answer {
     if method == "workspace/symbol" {
         return workspace_symbols(server, params);
+    }
+    if method == "workspace/executeCommand" {
+        return execute(server, params);
     }
     let known = method.starts_with("textDocument/") || method.starts_with("$/");
     let Some(target) = target(server, params) else {
@@ -68,6 +75,36 @@ pub(crate) fn answer(server: &mut Server, method: &str, params: &Value) -> Answe
         "textDocument/rangeFormatting" => Ok(formatting(&target, Some(range))),
         _ => Err(unknown(method)),
     }
+}
+
+/// Executes the one command that the server has: to say what is proved of a kernel. The answer is the text; the client is told a
+/// summary.
+fn execute(server: &mut Server, params: &Value) -> Answer {
+    if params.get("command").and_then(Value::as_str) != Some(PROVE) {
+        return Err(Failure { code: answer::INVALID_PARAMS, message: format!("the server has the command `{PROVE}`") });
+    }
+    let words: Vec<&str> =
+        params.get("arguments").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let [address, name, ..] = words[..] else {
+        return Err(Failure { code: answer::INVALID_PARAMS, message: "a document and a kernel are wanted".into() });
+    };
+    let Some(analysis) = server.analysis(address) else { return Ok(Value::Null) };
+    let session = &analysis.session;
+    let own = |(_, k): &(KernelId, &Kernel)| Some(k.module) == session.main && k.name == name;
+    let Some((kernel, _)) = session.program.kernels.iter().find(own) else {
+        return Err(Failure::refused(format!("there is no kernel `{name}`, or the program has errors")));
+    };
+    let report = examine(&session.program, kernel);
+    let style = Style::default();
+    let mut text = proof::text(&report, &session.sources, style);
+    for found in proof::counterexamples(&report) {
+        text += &format!("\n{}", render::text(&found, &session.sources, style));
+    }
+    // Warnings stand out as what is not proved should.
+    let kind = if report.is_refuted() { 2 } else { 3 };
+    server
+        .send(answer::notification("window/showMessage", json!({ "type": kind, "message": proof::summary(&report) })));
+    Ok(json!(text))
 }
 
 fn unknown(method: &str) -> Failure {
@@ -233,6 +270,7 @@ fn code_lens(target: &Target, lens: &Lens) -> Value {
         LensKind::Test => ("▶ test", "clk.test"),
         LensKind::Bench => ("▶ bench", "clk.bench"),
         LensKind::Emit => ("CUDA", "clk.emit"),
+        LensKind::Prove => ("prove", PROVE),
     };
     let mut arguments = vec![json!(target.address), json!(lens.name)];
     if lens.kind == LensKind::Emit {

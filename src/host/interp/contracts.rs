@@ -39,13 +39,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn promises(
-        &mut self,
-        frame: &mut Frame,
-        kernel: &Kernel,
-        values: &[Option<Value>],
-        span: Span,
-    ) -> Eval<()> {
+    fn promises(&mut self, frame: &mut Frame, kernel: &Kernel, values: &[Option<Value>], span: Span) -> Eval<()> {
         for assume in &kernel.assumes {
             let AssumeKind::Array { param, promise } = &assume.kind else { continue };
             let Some(Some(Value::Array(array))) = values.get(*param as usize) else { continue };

@@ -2,9 +2,10 @@
 
 use crate::app::generated::{Failure, Generator, Level};
 use crate::app::listing::{self, Language};
-use crate::app::names;
 use crate::app::repl::state::{Answer, Repl};
+use crate::app::{names, proof};
 use crate::check::typed::{Binding, Bound, GenericKind, KernelId};
+use crate::prove::examine;
 
 impl Repl<'_> {
     /// Returns the generated code of a kernel, in color, with the options used for launches. `command` is named in error messages.
@@ -32,6 +33,25 @@ impl Repl<'_> {
             }
             Err(Failure::Internal(why)) => Err(format!("internal error while `{name}` was prepared: {why}")),
         }
+    }
+
+    /// Says what is proved of a kernel, or of all kernels of the session, and reports counterexamples.
+    pub(super) fn prove(&mut self, name: &str) -> Answer {
+        let names: Vec<String> = match name {
+            "" => self.kernel_names().into_iter().map(str::to_string).collect(),
+            name => vec![name.to_string()],
+        };
+        if names.is_empty() {
+            return Err("there is nothing to prove: the session has no kernels yet".into());
+        }
+        for name in names {
+            let kernel = self.kernel("prove", &name)?;
+            let report = examine(&self.session.program, kernel);
+            let text = proof::text(&report, &self.session.sources, self.context.console.style);
+            self.context.console.print(&text);
+            self.report_all(&proof::counterexamples(&report));
+        }
+        Ok(String::new())
     }
 
     /// Describes the types assumed for type parameters.

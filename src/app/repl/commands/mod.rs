@@ -64,6 +64,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command { name: "cuda", usage: ":cuda KERNEL", about: "the CUDA C++ that GPUs are given", wants: Kernel, run: |repl, rest| repl.listing("cuda", rest, Level::Cuda) },
     Command { name: "ptx", usage: ":ptx KERNEL", about: "the PTX it is compiled to, and its registers", wants: Kernel, run: |repl, rest| repl.listing("ptx", rest, Level::Ptx) },
     Command { name: "sass", usage: ":sass KERNEL", about: "the instructions of the GPU itself", wants: Kernel, run: |repl, rest| repl.listing("sass", rest, Level::Sass) },
+    Command { name: "prove", usage: ":prove [KERNEL]", about: "what is proved of a kernel, or of all, for every size", wants: Kernel, run: |repl, rest| repl.prove(rest) },
     Command { name: "load", usage: ":load FILE", about: "run a file as if it were typed here", wants: File, run: |repl, rest| repl.load(rest) },
     Command { name: "reload", usage: ":reload", about: "read loaded and imported files again", wants: Nothing, run: |repl, _| repl.reload() },
     Command { name: "edit", usage: ":edit [NAME]", about: "a definition, or the last entry, in $EDITOR", wants: Program, run: |repl, rest| repl.edit(rest) },
