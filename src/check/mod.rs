@@ -41,7 +41,7 @@ mod ops;
 pub(crate) mod parts;
 pub(crate) mod passed;
 mod report;
-mod show;
+pub(crate) mod show;
 mod sigs;
 pub(crate) mod solve;
 mod stmt;

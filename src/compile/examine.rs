@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::exprs;
-use crate::check::typed::{Block, ExprKind, GenericArg, Launch, Program, Type};
+use crate::check::typed::{Block, ExprKind, GenericArg, Launch, ModuleId, Program, Type};
 use crate::lower::{Argument, Constants, Instance, function, lower};
 
 use super::{Session, default_instance};
@@ -37,34 +37,40 @@ impl Session {
     fn wanted(&self) -> Vec<Wanted> {
         let program = &self.program;
         let mut wanted: IndexMap<Instance, Option<Span>> = IndexMap::new();
-        let mut launches = |block: &Block| {
-            exprs(block, &mut |e| {
-                if let ExprKind::Launch(launch) = &e.kind
-                    && let Some(instance) = launched(program, launch)
-                {
-                    wanted.entry(instance).or_insert(Some(e.span));
-                }
-            });
-        };
-        let chunks = program.chunks.iter().filter(|chunk| Some(chunk.module) == self.main);
-        chunks.for_each(|chunk| launches(&chunk.body.root));
-        for (_, section) in program.tests.iter().chain(program.benches.iter()) {
-            if Some(section.module) == self.main {
-                launches(&section.body.root);
+        each_launch(program, self.main, &mut |launch, span| {
+            if let Some(instance) = launched(program, launch) {
+                wanted.entry(instance).or_insert(Some(span));
             }
-        }
-        for (_, f) in program.fns.iter() {
-            // In a function with compile-time parameters of its own, a launch may depend on those.
-            if let Some(body) = f.body.as_ref().filter(|_| Some(f.module) == self.main && f.sig.generics.is_empty()) {
-                launches(&body.root);
-            }
-        }
+        });
         for (id, _) in program.kernels.iter().filter(|(_, kernel)| Some(kernel.module) == self.main) {
             if let Some(instance) = default_instance(program, id) {
                 wanted.entry(instance).or_insert(None);
             }
         }
         wanted.into_iter().collect()
+    }
+}
+
+/// Calls `f` with the launches of a module, except those in functions with compile-time parameters: they may depend on those.
+pub(crate) fn each_launch(program: &Program, module: Option<ModuleId>, f: &mut dyn FnMut(&Launch, Span)) {
+    let mut launches = |block: &Block| {
+        exprs(block, &mut |e| {
+            if let ExprKind::Launch(launch) = &e.kind {
+                f(launch, e.span);
+            }
+        });
+    };
+    let chunks = program.chunks.iter().filter(|chunk| Some(chunk.module) == module);
+    chunks.for_each(|chunk| launches(&chunk.body.root));
+    for (_, section) in program.tests.iter().chain(program.benches.iter()) {
+        if Some(section.module) == module {
+            launches(&section.body.root);
+        }
+    }
+    for (_, f) in program.fns.iter() {
+        if let Some(body) = f.body.as_ref().filter(|_| Some(f.module) == module && f.sig.generics.is_empty()) {
+            launches(&body.root);
+        }
     }
 }
 
@@ -83,7 +89,7 @@ fn launched(program: &Program, launch: &Launch) -> Option<Instance> {
     Some(Instance { kernel: launch.kernel, arguments })
 }
 
-fn is_concrete(ty: &Type) -> bool {
+pub(crate) fn is_concrete(ty: &Type) -> bool {
     match ty {
         Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) => true,
         Type::Tuple(parts) => parts.iter().all(is_concrete),

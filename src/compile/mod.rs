@@ -17,6 +17,7 @@ pub mod library;
 mod session;
 
 pub use entry::Entered;
+pub(crate) use examine::{each_launch, is_concrete};
 pub use session::{Definitions, Files, Modules, NoFiles, Outcome, Session};
 
 impl Session {

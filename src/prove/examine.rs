@@ -4,24 +4,20 @@ use std::fmt::Write;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::orders;
 use super::replay::{Found, Runner, Try};
 use super::report::{Property, Report, Verdict};
 use super::sizes::{self, LARGEST, Launch, Sizes};
+use super::{instances, orders};
 use crate::base::linear::{Budget, Linear, Problem, Var, Verdict as Answer, decide, recheck};
 use crate::base::source::Span;
-use crate::check::typed::{FnType, Generic, GenericKind, Kernel, KernelId, Program, Type};
-use crate::compile;
+use crate::check::typed::{Kernel, KernelId, Program};
+use crate::ir::Prepared;
 use crate::ir::calls::resolve;
 use crate::ir::def::{Function as Body, Module};
 use crate::ir::footprint::claim;
 use crate::ir::footprint::question::Question;
 use crate::ir::footprint::{Footprint, Reached, Strictness, at_most, constant, footprint, number, single, variable};
-use crate::ir::{Checks, Prepared};
-use crate::lang::builtin::Builtin;
-use crate::lang::ops::MathFn;
-use crate::lang::scalar::Scalar;
-use crate::lower::{Argument, Function, Instance};
+use crate::lower::Instance;
 
 /// How often the walk is repeated because an operation turned out to be able to overflow.
 const MAX_ROUNDS: usize = 8;
@@ -37,72 +33,26 @@ const MAX_TRIES: usize = 4;
 /// Questions that are asked after one that is open.
 const MAX_AFTER: usize = 24;
 
-/// Examines a kernel.
+/// Examines a kernel: all its instances that the program tells of, of which the worst counts.
 pub fn examine(program: &Program, id: KernelId) -> Report {
     let Some(kernel) = program.kernels.get(id) else { return Report::default() };
+    let instances = instances::of(program, id, kernel);
+    let several = instances.len() > 1;
     let mut assuming: Vec<Span> = kernel.assumes.iter().map(|assume| assume.span).collect();
     assuming.dedup();
-    let mut report = Report { kernel: kernel.name.to_string(), assuming, ..Report::default() };
-    let prepared = instance(program, id, kernel).and_then(|(instance, text)| {
-        report.instance = text;
-        // No operation is moved or computed where the program does not compute it.
-        let checks = Checks { memory: true, arithmetic: true, nan: true };
-        let prepared = compile::kernel(program, &instance, checks);
-        let prepared = prepared.map_err(|found| found.first().map_or(String::new(), |d| d.title.clone()))?;
-        Ok((instance, prepared))
+    let mut reports = instances.into_iter().map(|named| {
+        let mut report = Report { kernel: kernel.name.to_string(), assuming: assuming.clone(), ..Report::default() };
+        match named.prepared {
+            Ok(prepared) => Examination::new(program, kernel, &named.instance, &prepared).run(&mut report),
+            Err(why) => report.all_unknown(&why, Some(kernel.name_span)),
+        }
+        report.instance = named.text;
+        report
     });
-    match prepared {
-        Ok((instance, prepared)) => Examination::new(program, kernel, &instance, &prepared).run(&mut report),
-        Err(why) => report.all_unknown(&why, Some(kernel.name_span)),
-    }
-    report
-}
-
-impl Report {
-    fn all_unknown(&mut self, why: &str, place: Option<Span>) {
-        self.verdicts = Property::ALL.map(|p| (p, Verdict::Unknown { why: why.into(), place })).into();
-    }
-}
-
-/// Returns compile-time arguments to examine a kernel with, and their text.
-fn instance(program: &Program, id: KernelId, kernel: &Kernel) -> Result<(Instance, String), String> {
-    let mut arguments: Vec<Argument> = vec![];
-    let mut text: Vec<String> = vec![];
-    for generic in &kernel.sig.generics {
-        let (argument, shown) = argument(program, generic, &arguments)
-            .ok_or_else(|| format!("the compile-time parameter `{}` has no default", generic.name))?;
-        arguments.push(argument);
-        text.extend(shown.map(|shown| format!("{} = {shown}", generic.name)));
-    }
-    Ok((Instance { kernel: id, arguments }, text.join(", ")))
-}
-
-fn argument(program: &Program, generic: &Generic, before: &[Argument]) -> Option<(Argument, Option<String>)> {
-    match &generic.kind {
-        GenericKind::Type { bound } => {
-            let scalar = if *bound == crate::check::typed::Bound::Int { Scalar::I32 } else { Scalar::F32 };
-            Some((Argument::Type(Type::Scalar(scalar)), Some(scalar.name().to_string())))
-        }
-        GenericKind::Const { default, .. } => {
-            let value = crate::lower::Constants::new(program, before).evaluate(default.as_deref()?).ok()?;
-            Some((Argument::Const(value), None))
-        }
-        GenericKind::Fn { default: Some(default), .. } => {
-            Some((Argument::Fn(crate::lower::function(program, default, before).ok()?), None))
-        }
-        GenericKind::Fn { default: None, ty } => {
-            let (function, name) = stand_in(ty)?;
-            Some((Argument::Fn(Function::Builtin(Builtin::Math(function))), Some(name.to_string())))
-        }
-    }
-}
-
-/// Returns a function of this type.
-fn stand_in(ty: &FnType) -> Option<(MathFn, &'static str)> {
-    match &ty.params[..] {
-        [a, b] if a == b && *a == ty.result => Some((MathFn::Max, "max")),
-        [a] if *a == ty.result => Some((MathFn::Abs, "abs")),
-        _ => None,
+    let first = reports.next().unwrap_or_default();
+    match several {
+        true => reports.fold(first.named(), |all, one| all.with(one.named())),
+        false => first,
     }
 }
 
@@ -344,7 +294,7 @@ impl<'a> Examination<'a> {
         let mut tries: Vec<Try> = proposed.to_vec();
         // Threads of one warp go in step, whatever the order.
         let sizes: &[(i128, i128)] = match property {
-            Property::Order => &[(5, 5), (100, 100), (700, 3)],
+            Property::Order => &[(5, 5), (100, 100), (300, 3), (3000, 3)],
             _ => &[(1, 1), (2, 2), (5, 0), (5, 5), (33, 1), (100, 100)],
         };
         for &(n, scalar) in sizes {

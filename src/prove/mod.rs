@@ -49,9 +49,10 @@
 //! elements relate (`ascending`, `distinct`, and that equal indices have equal elements) is stated for each pair of them in
 //! a question, where the question is open without.
 //!
-//! A kernel with compile-time parameters is examined with their defaults, `f32` or `i32` for a type, and `max` for a function of
-//! two numbers ([`Report::instance`]).
-
+//! A kernel with compile-time parameters is examined with their defaults and with the arguments of the launches in its module, of
+//! which four that differ in more than types are examined and the worst counts. Where neither is known, `f32` or `i32` stands for a
+//! type, and `max` for a function of two numbers ([`Report::instance`]).
+//!
 //! # From text to certificate
 //!
 //! ```text
@@ -87,6 +88,7 @@
 
 mod contents;
 mod examine;
+mod instances;
 mod orders;
 mod replay;
 mod report;

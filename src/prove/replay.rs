@@ -11,7 +11,7 @@ use crate::base::aligned::AlignedBytes;
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{AssumeKind, Kernel, Program};
 use crate::compile;
-use crate::device::sim::Simulator;
+use crate::device::sim::{Jit, Simulator};
 use crate::device::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, fault_diagnostic};
 use crate::ir::Checks;
 use crate::ir::def::{Access, KernelParam, Module, Ty};
@@ -122,7 +122,8 @@ impl<'a> Runner<'a> {
 
     pub(super) fn load(&self, checks: Checks) -> Option<Arc<dyn Executable>> {
         let prepared = compile::kernel(self.program, self.instance, checks).ok()?;
-        Some(Simulator::default().load(Arc::new(prepared)))
+        // When machine code is ready depends on time, and verdicts do not.
+        Some(Simulator::default().compiling(Jit::Off).load(Arc::new(prepared)))
     }
 
     /// `None`: such a launch is refused, or too large to be tried.

@@ -70,7 +70,8 @@ impl Verdict {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub kernel: String,
-    /// The compile-time arguments it was examined with: `T = f32`; empty without any.
+    /// The compile-time arguments it was examined with: `T = f32`, of several instances `T = f32, K = 1; T = f32, K = 2`; empty
+    /// without any.
     pub instance: String,
     /// The clauses of `assume`, on which all proofs rest.
     pub assuming: Vec<Span>,
@@ -83,7 +84,57 @@ pub struct Report {
     pub unconfirmed: usize,
 }
 
+impl Verdict {
+    fn rank(&self) -> u8 {
+        match self {
+            Verdict::Proved { .. } => 0,
+            Verdict::Unknown { .. } => 1,
+            Verdict::Refuted { .. } => 2,
+        }
+    }
+
+    /// Returns what holds of two instances of a kernel: the worse verdict.
+    fn with(self, other: Verdict) -> Verdict {
+        match (self, other) {
+            (Verdict::Proved { steps: a }, Verdict::Proved { steps: b }) => Verdict::Proved { steps: a + b },
+            (one, other) => {
+                if other.rank() > one.rank() {
+                    other
+                } else {
+                    one
+                }
+            }
+        }
+    }
+}
+
 impl Report {
+    pub(super) fn all_unknown(&mut self, why: &str, place: Option<Span>) {
+        self.verdicts = Property::ALL.map(|p| (p, Verdict::Unknown { why: why.into(), place })).into();
+    }
+
+    /// Says with the verdicts that are not "proved" which instance they are about.
+    pub(super) fn named(mut self) -> Report {
+        for (_, verdict) in &mut self.verdicts {
+            match verdict {
+                Verdict::Proved { .. } => {}
+                Verdict::Refuted { sizes, .. } => *sizes = format!("{sizes} with {}", self.instance),
+                Verdict::Unknown { why, .. } => *why = format!("{why} (with {})", self.instance),
+            }
+        }
+        self
+    }
+
+    /// Returns what holds of this instance and of another one.
+    pub(super) fn with(mut self, other: Report) -> Report {
+        self.instance = format!("{}; {}", self.instance, other.instance);
+        self.largest = self.largest.into_iter().chain(other.largest).min();
+        self.verdicts = self.verdicts.into_iter().zip(other.verdicts).map(|((p, a), (_, b))| (p, a.with(b))).collect();
+        self.certificates += &other.certificates;
+        self.unconfirmed += other.unconfirmed;
+        self
+    }
+
     pub fn verdict(&self, property: Property) -> Option<&Verdict> {
         self.verdicts.iter().find(|(known, _)| *known == property).map(|(_, verdict)| verdict)
     }

@@ -260,8 +260,12 @@ fn missing(function: &Function, given: &Given, found: &Footprint, id: MemId, lea
             let element = builder.natural(&format!("element {axis}"));
             let extent = builder.form(&first.extents[axis], 0);
             builder.fact(less(&element, &extent));
-            let index = builder.form(index, 0);
-            builder.fact(equal(&index, &element));
+            let here = equal(&builder.form(index, 0), &element);
+            // An index of coordinates is any number for some of them, one without is not.
+            match index.terms().is_empty() {
+                true => goal.push(here),
+                false => builder.fact(here),
+            }
         }
         // A thread that writes the element: its coordinates follow from the indices, or are 0.
         let mut coordinates: Vec<Var> = coordinates(given).filter_map(single).collect();
