@@ -4,7 +4,7 @@ use super::replay::{Arguments, Filling, Found, Runner, Try, control};
 use super::report::Property;
 use crate::base::diag::Diagnostic;
 use crate::device::both::{Difference, difference};
-use crate::device::{Control, Executable, FaultKind};
+use crate::device::{Control, Executable, Extents, FaultKind};
 use crate::ir::Checks;
 use crate::ir::def::{Access, KernelParam};
 
@@ -12,6 +12,8 @@ const UNCHECKED: Checks = Checks { memory: false, arithmetic: false, nan: false 
 
 /// Loop iterations of a lane group: threads that wait for each other are not run to their end.
 const MAX_STEPS: u64 = 20_000;
+/// Threads of a launch.
+const MAX_THREADS: u64 = 1 << 14;
 
 /// Returns a difference between the arrays after a run forward and one backward; `None` if there is none, or if launches are
 /// refused or stopped.
@@ -19,7 +21,7 @@ pub(super) fn compare(runner: &Runner<'_>, tries: &[Try]) -> Option<Found> {
     let executable = runner.load(UNCHECKED)?;
     for what in tries {
         for filling in [Filling::Digits, Filling::Numbers(0)] {
-            let Some(first) = runner.arguments(what, filling) else { continue };
+            let Some(first) = runner.arguments(what, filling).filter(is_small) else { continue };
             let Some(last) = runner.arguments(what, filling) else { continue };
             match twice(runner, &*executable, [first, last]) {
                 Ok(Some((array, found))) => return Some(shown(runner, what, &array, &found)),
@@ -29,6 +31,14 @@ pub(super) fn compare(runner: &Runner<'_>, tries: &[Try]) -> Option<Found> {
         }
     }
     None
+}
+
+fn is_small(arguments: &Arguments) -> bool {
+    let count = |n: [u32; 3]| n.iter().map(|&n| u64::from(n)).product::<u64>();
+    match arguments.extents {
+        Extents::Threads(n) => count(n) <= MAX_THREADS,
+        Extents::Grid { grid, block } => count(grid) * count(block) <= MAX_THREADS,
+    }
 }
 
 /// Runs forward and backward; returns the array that differs.
