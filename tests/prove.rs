@@ -6,6 +6,8 @@
 
 #[path = "prove/contracts.rs"]
 mod contracts;
+#[path = "prove/promised.rs"]
+mod promised;
 #[path = "prove/random.rs"]
 mod random;
 #[allow(dead_code)]
@@ -218,6 +220,22 @@ fn proofs_of_random_kernels_hold_at_all_small_sizes() {
     assert!(tally.proved > count / 6, "too little is proved: {tally:?}");
     assert!(tally.ordered > count / 20, "too few orders are proved: {tally:?}");
     assert!(tally.refuted > count / 10, "too little is refuted: {tally:?}");
+}
+
+/// The same of kernels with `assume` clauses, with arrays that keep them.
+#[test]
+fn proofs_that_rest_on_contracts_hold_with_small_arrays() {
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (first, count) = (number("CLK_PROVE_SEED", 1), number("CLK_PROVE_KERNELS", 100));
+    let mut tally = promised::Tally::default();
+    for seed in first..first + count {
+        promised::compare(seed, &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.proved > count / 20, "too little is proved: {tally:?}");
+    assert!(tally.refuted > count / 20, "too little is refuted: {tally:?}");
+    assert!(tally.unmet < tally.runs, "no launch keeps its assumptions: {tally:?}");
 }
 
 /// A certificate belongs to its question: it proves nothing about another.

@@ -34,7 +34,7 @@ pub struct Tally {
 }
 
 #[derive(Default)]
-struct Silent {
+pub struct Silent {
     printed: String,
 }
 

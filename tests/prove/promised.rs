@@ -1,0 +1,241 @@
+//! Random kernels with `assume` clauses, and their runs with small arrays that keep them.
+
+use std::sync::Arc;
+
+use clk_lang::compile::NoFiles;
+use clk_lang::device::Control;
+use clk_lang::device::sim::Simulator;
+use clk_lang::host::interp::{Interpreter, Options};
+use clk_lang::ir::Checks;
+use clk_lang::prove::{Property, Verdict, examine};
+
+use super::random::Silent;
+use super::stream::Random;
+use super::{compiled, contradicted, kernels};
+
+/// Counts of kernels and runs.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub kernels: u64,
+    /// In bounds and free of races.
+    pub proved: u64,
+    pub refuted: u64,
+    pub runs: u64,
+    /// Launches that do not keep an assumption.
+    pub unmet: u64,
+}
+
+const CLAUSES: &[&str] = &[
+    "all(a >= 0)",
+    "all(a >= 0), all(a < M)",
+    "all(a >= 0 && a <= M)",
+    "all(a < A)",
+    "all(a >= -1), all(a < k)",
+    "all(a != 1)",
+    "all(b < M)",
+    "all(b < A), all(b >= 0)",
+    "all(b <= k)",
+    "ascending(a)",
+    "ascending(b)",
+    "ascending(a), all(a >= 0 && a <= M)",
+    "distinct(a)",
+    "distinct(b)",
+    "permutation(a)",
+    "permutation(b)",
+    "A == N",
+    "A == N + 1",
+    "A > N",
+    "M == A",
+    "M >= N",
+    "M > 0",
+    "k >= 0",
+    "k > 0 && k <= M",
+    "k == 1 || k == 2",
+    "!(k < 0 || k >= A)",
+    "A % 2 == 0",
+    "M - N > 1",
+    "B == M, N <= B",
+    "max(A, 1) <= M",
+    "ceil_div(M, 2) == N",
+    "N * 2 <= M",
+];
+
+struct Writer {
+    random: Random,
+    names: Vec<String>,
+    text: String,
+    /// The type of elements of `b`.
+    narrow: bool,
+}
+
+impl Writer {
+    fn index(&mut self, depth: usize) -> String {
+        let name = self.names[self.random.below(self.names.len())].clone();
+        if depth == 0 {
+            return name;
+        }
+        let inner = self.index(depth - 1);
+        match self.random.below(14) {
+            0..=4 => format!("a[{inner}]"),
+            5..=6 if self.narrow => format!("i32(b[{inner}])"),
+            5..=6 => format!("b[{inner}]"),
+            7 => format!("{inner} + 1"),
+            8 => format!("{inner} - 1"),
+            9 => format!("{inner} / 2"),
+            10 => ["0", "1", "k", "A - 1"][self.random.below(4)].to_string(),
+            11 => format!("min({inner}, {name})"),
+            _ => name,
+        }
+    }
+
+    fn condition(&mut self) -> String {
+        let (left, right) = (self.index(1), self.index(1));
+        let limit = ["A", "M", "N", "0", "k"][self.random.below(5)].to_string();
+        match self.random.below(5) {
+            0 => format!("{left} < {right}"),
+            1 => format!("{left} == {right}"),
+            2 => format!("{left} >= 0 && {left} < {limit}"),
+            _ => format!("{left} < {limit}"),
+        }
+    }
+
+    fn statement(&mut self, depth: usize) {
+        let index = self.index(2);
+        match self.random.below(if depth == 0 { 4 } else { 8 }) {
+            0..=2 => self.text += &format!("y[{index}] = i\n"),
+            3 => {
+                let name = format!("v{}", self.text.len());
+                let condition = self.condition();
+                self.text += &format!("var {name} = 0\nif {condition} {{ {name} = {index} }}\n");
+                if depth > 1 {
+                    self.names.push(name);
+                }
+            }
+            4 | 5 => {
+                let condition = self.condition();
+                self.text += &format!("if {condition} {{\n");
+                self.statement(depth - 1);
+                self.text += "}\n";
+            }
+            6 => {
+                let end = self.index(2);
+                let name = format!("q{}", self.text.len());
+                self.text += &format!("for {name} in {index}..{end} {{\n");
+                self.names.push(name);
+                self.statement(depth - 1);
+                self.names.pop();
+                self.text += "}\n";
+            }
+            _ => {
+                let name = format!("v{}", self.text.len());
+                self.text += &format!("let {name} = {index}\n");
+                if depth > 1 {
+                    self.names.push(name);
+                }
+            }
+        }
+    }
+}
+
+fn kernel(seed: u64) -> String {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for _ in 0..4 {
+        random.next();
+    }
+    let clauses: Vec<&str> = (0..1 + random.below(5)).map(|_| random.of(CLAUSES)).collect();
+    let narrow = random.below(2) == 0;
+    let grid = random.below(3) == 0;
+    let steps = 1 + random.below(3);
+    let names = ["i", "i", "i + 1", "k"].iter().map(|name| (*name).to_string()).collect();
+    let mut w = Writer { random, names, text: String::new(), narrow };
+    for _ in 0..steps {
+        w.statement(2);
+    }
+    let element = if narrow { "u8" } else { "i32" };
+    let head = match grid {
+        true => "grid(ceil_div(N, 4)) block(4)",
+        false => "threads(i: N)",
+    };
+    let body = match grid {
+        true => format!("let i = global_idx.x\nif i < N {{\n{}}}\n", w.text),
+        false => w.text,
+    };
+    let clauses = clauses.join(", ");
+    format!(
+        "kernel k(a: [i32; A], b: [{element}; B], x: [i32; N], k: i32, inout y: [i32; M]) {head}\nassume {clauses}\n{{\n{body}}}\n"
+    )
+}
+
+/// Small contents of an array.
+fn contents(random: &mut Random, count: usize, m: usize, narrow: bool) -> String {
+    let mut items: Vec<i64> = match random.below(4) {
+        0 => (0..count).map(|_| random.below(m + 2) as i64 - 1).collect(),
+        1 => (0..count as i64).collect(),
+        _ => (0..count).map(|_| random.below(m + 1) as i64).collect(),
+    };
+    match random.below(3) {
+        0 => items.sort_unstable(),
+        1 => {
+            for i in (1..count).rev() {
+                items.swap(i, random.below(i + 1));
+            }
+        }
+        _ => {}
+    }
+    let suffix = if narrow { "u8" } else { "" };
+    let shown: Vec<String> =
+        items.iter().map(|item| format!("{}{suffix}", if narrow { (*item).max(0) } else { *item })).collect();
+    match count {
+        0 => format!("zeros(0, type = {})", if narrow { "u8" } else { "i32" }),
+        _ => format!("[{}]", shown.join(", ")),
+    }
+}
+
+/// Examines a random kernel, and runs it with small arrays if something is proved of it.
+pub fn compare(seed: u64, tally: &mut Tally) {
+    let text = kernel(seed);
+    let Some(mut session) = compiled("random.clk", &text) else { return };
+    let Some((id, _)) = kernels(&session).into_iter().next() else { return };
+    let report = examine(&session.program, id);
+    let has = |property| matches!(report.verdict(property), Some(Verdict::Proved { .. }));
+    tally.kernels += 1;
+    tally.proved += u64::from(has(Property::InBounds) && has(Property::RaceFree));
+    tally.refuted += u64::from(report.is_refuted());
+    let checks = Checks { memory: true, arithmetic: true, nan: false };
+    let control = Control { workers: 1, checks, max_steps: 100_000, ..Control::default() };
+    let device = Arc::new(Simulator::default());
+    let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    let narrow = text.contains("b: [u8");
+    let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1);
+    for serial in 0..60 {
+        let [n, m, long, other] = [5, 6, 6, 5].map(|most| random.below(most));
+        let a = contents(&mut random, long, m, false);
+        let b = contents(&mut random, other, m, narrow);
+        let k = random.below(6) as i64 - 1;
+        let script =
+            format!("var y{serial} = zeros({m}, type = i32)\nk({a}, {b}, zeros({n}, type = i32), {k}, y{serial})\n");
+        let outcome = session.add(&format!("<{serial}>"), &script, &NoFiles);
+        assert!(!outcome.failed(), "{script}{:?}", outcome.diagnostics);
+        let mut found = vec![];
+        for chunk in outcome.chunks.clone() {
+            if let Err(error) = interpreter.run_chunk(&session, chunk, &mut Silent::default()) {
+                found.push(*error);
+            }
+        }
+        found.extend(interpreter.take_warnings());
+        tally.runs += 1;
+        tally.unmet += u64::from(found.iter().any(|d| d.code == "E0525"));
+        for diagnostic in found {
+            let property = match diagnostic.code {
+                "E0612" => Some(Property::NoOverflow),
+                code => contradicted(code),
+            };
+            assert!(
+                !property.is_some_and(has),
+                "seed {seed}: {} {} contradicts a proof\n{text}{script}",
+                diagnostic.code,
+                diagnostic.title
+            );
+        }
+    }
+}
