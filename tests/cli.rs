@@ -410,6 +410,33 @@ fn mistakes_exit_with_1_and_leave_standard_output_alone() {
 }
 
 #[test]
+fn check_proves_what_is_expected() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kernel = |expect: &str, body: &str| {
+        let text = format!(
+            "kernel k(x: [f32; N], inout y: [f32; 8]) threads(i: N)\n    assume N == 8\n    expect {expect}\n{{\n    {body}\n}}\n"
+        );
+        fs::write(folder.path().join("k.clk"), text).expect("written");
+        run(folder.path(), &["check", "k.clk"])
+    };
+    let good = kernel("in_bounds, race_free, any_order", "y[i] = x[i]");
+    assert_eq!((good.code, good.out.contains("no mistakes found in 1 file")), (0, true), "{}{}", good.out, good.err);
+    let bad = kernel("race_free, in_bounds", "y[i + 1] = x[i]");
+    assert_eq!(bad.code, 1, "{}", bad.err);
+    assert!(
+        bad.err.contains("`k` is not what `expect in_bounds` says") && bad.err.contains("refuted by N = 8"),
+        "{}",
+        bad.err
+    );
+    assert!(bad.err.contains("index 8 is out of bounds") && !bad.err.contains("race_free` says"), "{}", bad.err);
+    let open = kernel("in_bounds", "if x[i] >= 0.0 { y[min(i32(x[i]), 7)] = 1.0 }");
+    assert_eq!(open.code, 0, "{}", open.err);
+    assert!(open.err.contains("W0606") && open.err.contains("k.clk:3:12"), "{}", open.err);
+    let silent = run(folder.path(), &["run", "k.clk"]);
+    assert_eq!((silent.code, silent.err.as_str()), (0, ""), "nothing but the check proves");
+}
+
+#[test]
 fn check_does_not_run() {
     let folder = folder_with(&[("good.clk", "print(1)\n"), ("bad.clk", "let x: i32 = 1.5\n")]);
     let good = run(folder.path(), &["check", "good.clk"]);

@@ -343,8 +343,9 @@ fn names_of_any_length() {
                     .into_iter()
                     .map(|(gap, token)| {
                         let name = lex(FileId(0), token).tokens.first().is_some_and(|t| t.kind == Tok::Name);
-                        let geometry = ["threads", "grid", "block", "step", "as", "on", "batch", "time", "assume"]
-                            .contains(&token);
+                        let geometry =
+                            ["threads", "grid", "block", "step", "as", "on", "batch", "time", "assume", "expect"]
+                                .contains(&token);
                         let more = if name && !geometry { "_".repeat(random.below(longest)) } else { String::new() };
                         let gap = if random.below(2) == 0 { gap.replace('\n', " ") } else { gap.to_owned() };
                         format!("{gap}{token}{more}")

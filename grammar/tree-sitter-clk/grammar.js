@@ -53,7 +53,7 @@ const KEYWORDS = [
   'kernel', 'fn', 'struct', 'const', 'let', 'var', 'shared', 'if', 'else', 'for', 'in', 'while', 'loop', 'break', 'continue',
   'return', 'import', 'test', 'bench', 'out', 'inout', 'true', 'false',
 ];
-const CONTEXTUAL = ['threads', 'grid', 'block', 'step', 'on', 'batch', 'time', 'as', 'assume'];
+const CONTEXTUAL = ['threads', 'grid', 'block', 'step', 'on', 'batch', 'time', 'as', 'assume', 'expect'];
 
 const listed = (rule) => optional(seq(rule, repeat(seq(',', rule)), optional(',')));
 const listed1 = (rule) => seq(rule, repeat(seq(',', rule)), optional(','));
@@ -198,8 +198,9 @@ module.exports = grammar({
 
     kernel_item: $ => seq(
       'kernel', field('name', $._name), optional(field('generics', $.generics)), field('parameters', $.parameters),
-      field('geometry', $.geometry), repeat($.assume_clause), field('body', $.block),
+      field('geometry', $.geometry), repeat(choice($.assume_clause, $.expect_clause)), field('body', $.block),
     ),
+    expect_clause: $ => seq('expect', $._name, repeat(seq(',', $._name))),
     assume_clause: $ => seq('assume', $._head_expression, repeat(seq(',', $._head_expression))),
     geometry: $ => repeat1(choice($.threads_clause, $.grid_clause, $.block_clause)),
     threads_clause: $ => seq('threads', '(', listed($.thread_index), ')'),

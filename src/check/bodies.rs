@@ -24,6 +24,7 @@ pub(crate) struct Checked {
     pub body: Body,
     pub geometry: Option<Geometry>,
     pub assumes: Vec<Assume>,
+    pub expects: Vec<Expect>,
     pub diagnostics: Vec<Diagnostic>,
     /// Span of an erroneous node.
     pub hole: Option<Span>,
@@ -120,6 +121,7 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
     declare_params(&mut cx, &k.sig, &def.params);
     let mut geometry = sigs::geometry(&mut cx, &def.geometry);
     let mut assumes = contracts::assumes(&mut cx, &def.assumes);
+    let expects = contracts::expects(&mut cx, &def.expects);
     let (root, _) = cx.block(&def.body, false, None);
     let lists: Vec<&mut Vec<Expr>> = match &mut geometry {
         Geometry::Threads { extents, block, .. } => std::iter::once(extents).chain(block).collect(),
@@ -131,7 +133,7 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
         }
     }
     contracts::finish(&mut cx, &mut assumes);
-    Checked { assumes, ..done(cx, root, Some(geometry)) }
+    Checked { assumes, expects, ..done(cx, root, Some(geometry)) }
 }
 
 /// Checks the statements of a script, in order.
@@ -179,6 +181,7 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked 
         body: Body { locals: cx.locals, root },
         geometry,
         assumes: vec![],
+        expects: vec![],
         diagnostics: cx.diagnostics,
         hole: cx.hole,
         needs: cx.needs,

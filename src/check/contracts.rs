@@ -1,4 +1,4 @@
-//! Checks the `assume` clauses of a kernel.
+//! Checks the `assume` and `expect` clauses of a kernel.
 //!
 //! Input: their expressions, in the kernel's scope. Output: conditions that the host tests at every launch, and promises about
 //! the elements of integer arrays: `all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`.
@@ -24,6 +24,34 @@ pub(crate) fn assumes(cx: &mut Cx<'_>, clauses: &[ast::Expr]) -> Vec<Assume> {
         one(cx, clause, &mut all);
     }
     cx.early_reads.truncate(reads);
+    all
+}
+
+/// Checks the words of `expect`.
+pub(crate) fn expects(cx: &mut Cx<'_>, words: &[ast::Expr]) -> Vec<Expect> {
+    let mut all: Vec<Expect> = vec![];
+    for word in words {
+        let name = if let ast::ExprKind::Name(name) = &word.kind { name.text.as_str() } else { "" };
+        let known = Expected::ALL.iter().find(|(known, _)| *known == name);
+        match known {
+            Some((_, what)) if all.iter().any(|other| other.what == *what) => {
+                let d = Diagnostic::error("E0416", format!("`{name}` is expected twice"));
+                cx.report(d.at(word.span, "again here"));
+            }
+            Some((_, what)) => all.push(Expect { what: *what, span: word.span }),
+            None => {
+                let d =
+                    Diagnostic::error("E0416", "this can't be expected of a kernel").at(word.span, "in this clause");
+                let d = match suggest::nearest(name, Expected::ALL.iter().map(|(known, _)| *known)) {
+                    Some(near) => d.fix(format!("write `{near}`"), word.span, near, Applicability::MaybeIncorrect),
+                    None => d,
+                };
+                cx.report(d.help(
+                    "`expect` takes `in_bounds`, `race_free`, `written`, `barriers`, `no_overflow` and `any_order`",
+                ));
+            }
+        }
+    }
     all
 }
 

@@ -207,6 +207,7 @@ impl<'f> Pass<'f> {
                         sig: Signature::default(),
                         geometry: Geometry::Grid { grid: vec![], block: vec![], span: def.name.span },
                         assumes: vec![],
+                        expects: vec![],
                         body: None,
                         span: item.span,
                         name_span: def.name.span,
@@ -301,6 +302,7 @@ impl<'f> Pass<'f> {
                     if let Some(geometry) = checked.geometry.take() {
                         program.kernels[*id].geometry = geometry;
                         program.kernels[*id].assumes = std::mem::take(&mut checked.assumes);
+                        program.kernels[*id].expects = std::mem::take(&mut checked.expects);
                     }
                 }
             }

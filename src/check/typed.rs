@@ -240,6 +240,7 @@ pub struct Kernel {
     pub sig: Signature,
     pub geometry: Geometry,
     pub assumes: Vec<Assume>,
+    pub expects: Vec<Expect>,
     pub body: Option<Arc<Body>>,
     pub span: Span,
     pub name_span: Span,
@@ -271,6 +272,34 @@ pub enum AssumeKind {
     Condition(Expr),
     /// Of the elements of an integer array, a parameter by position.
     Array { param: u32, promise: Promise },
+}
+
+/// What `clk check` has to prove of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Expect {
+    pub what: Expected,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    InBounds,
+    RaceFree,
+    Written,
+    Barriers,
+    NoOverflow,
+    AnyOrder,
+}
+
+impl Expected {
+    pub(crate) const ALL: [(&str, Expected); 6] = [
+        ("in_bounds", Expected::InBounds),
+        ("race_free", Expected::RaceFree),
+        ("written", Expected::Written),
+        ("barriers", Expected::Barriers),
+        ("no_overflow", Expected::NoOverflow),
+        ("any_order", Expected::AnyOrder),
+    ];
 }
 
 /// What is so of the elements of an array.

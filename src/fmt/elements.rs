@@ -33,7 +33,7 @@ pub enum Role {
     Word,
     /// `threads`, `grid` or `block` of a kernel.
     Geometry,
-    /// `assume` of a kernel.
+    /// `assume` or `expect` of a kernel.
     Clause,
     /// A binary operator with its precedence.
     Binary(u8),

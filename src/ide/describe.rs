@@ -263,6 +263,10 @@ pub(crate) fn keyword(word: &str) -> Option<&'static str> {
              integers also `ascending(x)`, `distinct(x)`, `permutation(x)`. Conditions are tested at every launch, promises about \
              arrays with `--check`; `clk prove` rests on both."
         }
+        "expect" => {
+            "What `clk check` has to prove of a kernel, behind its geometry: `expect in_bounds, race_free, written, barriers, no_overflow, \
+             any_order`. What is refuted is an error, what is not proved a warning."
+        }
         "batch" => "`batch { … }` groups launches: a GPU starts those that come again as one graph.",
         "time" => "`time { … }` measures: median and spread, in seconds.",
         _ => "A word of the language.",

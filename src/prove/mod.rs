@@ -43,6 +43,8 @@
 //! so a proof rests on them: [`Report::assuming`] names all clauses, and what is built on a proof in a run without checks must do
 //! without promises.
 //!
+//! `expect in_bounds` and the like are what `clk check` compares with a report ([`unexpected`]).
+//!
 //! An element of an array that the kernel does not write is a function of its indices
 //! ([`Element`](crate::ir::footprint::space::Element)), continued beyond the extents by any values. `all(x < N)` is a fact about
 //! each element that is read, if its indices are within the extents: an array without elements says nothing. How two
@@ -88,6 +90,7 @@
 
 mod contents;
 mod examine;
+mod expected;
 mod instances;
 mod orders;
 mod replay;
@@ -95,4 +98,5 @@ mod report;
 pub(crate) mod sizes;
 
 pub use examine::examine;
+pub(crate) use expected::unexpected;
 pub use report::{Property, Report, Verdict};

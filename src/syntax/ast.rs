@@ -128,6 +128,7 @@ pub struct Kernel {
     pub(crate) params: Vec<Param>,
     pub(crate) geometry: Geometry,
     pub(crate) assumes: Vec<Expr>,
+    pub(crate) expects: Vec<Expr>,
     pub(crate) body: Block,
 }
 

@@ -57,6 +57,9 @@ impl Printer {
                 if !k.assumes.is_empty() {
                     p.list("assume", &k.assumes);
                 }
+                if !k.expects.is_empty() {
+                    p.list("expect", &k.expects);
+                }
                 p.block("body", &k.body);
             }),
             ItemKind::Import(i) => self.line(format_args!("import {}{}", source(&i.source), what(&i.what))),

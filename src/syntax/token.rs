@@ -239,7 +239,7 @@ pub static KEYWORDS: &[(&str, Tok)] = &[
 ];
 
 /// Words that are keywords only in one context and names everywhere else.
-pub static CONTEXTUAL: &[&str] = &["threads", "grid", "block", "step", "on", "batch", "time", "as", "assume"];
+pub static CONTEXTUAL: &[&str] = &["threads", "grid", "block", "step", "on", "batch", "time", "as", "assume", "expect"];
 
 /// Operators and punctuation.
 pub static OPERATORS: &[(&str, Tok)] = &[

@@ -239,6 +239,7 @@ pub fn kernel(
         sig: signature(&["N", "M"], generics, locals.params),
         geometry,
         assumes: vec![],
+        expects: vec![],
         body: Some(Arc::new(Body { locals: locals.arena, root })),
         span: span(10),
         name_span: span(10),

@@ -1,9 +1,12 @@
-//! `clk check`: compiles without running and reports the diagnostics.
+//! `clk check`: compiles without running, proves what is expected of kernels, and reports the diagnostics.
 
 use std::path::PathBuf;
 
 use crate::app::context::Context;
 use crate::app::{disk, exit, script};
+use crate::base::diag::Diagnostic;
+use crate::compile::Session;
+use crate::prove::unexpected;
 
 pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
     let mut failed = false;
@@ -12,6 +15,12 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
         checked += 1;
         let compiled = script::compile_file(&path, &mut context.console);
         failed |= compiled.is_none();
+        if let Some(compiled) = &compiled {
+            failed |= expected(&compiled.session, context);
+            if let Some(code) = context.interrupt.exit_code() {
+                return code;
+            }
+        }
         // The process ends soon, so freeing a large tree node by node would be wasted time.
         std::mem::forget(compiled);
     }
@@ -20,6 +29,17 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
         context.console.line(&format!("no mistakes found in {checked} file{}", if checked == 1 { "" } else { "s" }));
     }
     if failed { exit::FAILURE } else { exit::OK }
+}
+
+/// Proves what is expected of the program's kernels; returns whether something of it does not hold.
+fn expected(session: &Session, context: &mut Context) -> bool {
+    let mut failed = false;
+    for (id, _) in session.program.kernels.iter().filter(|(_, kernel)| Some(kernel.module) == session.main) {
+        let found = unexpected(&session.program, id);
+        failed |= found.iter().any(Diagnostic::is_error);
+        context.console.report_all(&found, &session.sources);
+    }
+    failed
 }
 
 /// Expands files and directories to program files. Reports directories that cannot be listed and sets `failed`.

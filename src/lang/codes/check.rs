@@ -589,6 +589,22 @@ r"kernel pick(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M)
 "
     ),
     page!(
+        "E0416", "an expectation that does not exist",
+        r"`expect` names what `clk check` has to prove of a kernel: `in_bounds`, `race_free`, `written` (every element of every `out` array), `barriers` (all threads of a block reach them), `no_overflow` (of what an index or a condition depends on) and `any_order` (the result does not depend on the order of threads).",
+r"kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N)
+    expect fast
+{
+    y[i] = 2.0 * x[i]
+}
+",
+r"kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N)
+    expect in_bounds, race_free
+{
+    y[i] = 2.0 * x[i]
+}
+"
+    ),
+    page!(
         "W0001", "a variable that is never used",
         r"The variable is never read. A name that begins with `_` marks it as intentionally unused.",
 r"fn area(r: f32) -> f32 {

@@ -186,6 +186,30 @@ assert(n == [63])
 ",
     },
     Page {
+        code: "E0618",
+        title: "a kernel does not do what is expected of it",
+        text: r#"
+A kernel's `expect` clause names what has to hold for all sizes. `clk check` proves it, and here a run at small sizes shows that it
+does not hold; the report of that run follows. Mend the kernel, or say with `assume` what its callers never do.
+
+```clk fails check
+kernel shift(x: [f32; N], out y: [f32; N]) threads(i: N)
+    expect in_bounds
+{
+    y[i] = x[i + 1]
+}
+```
+
+```clk
+kernel shift(x: [f32; N], out y: [f32; N]) threads(i: N)
+    expect in_bounds
+{
+    y[i] = if i + 1 < N { x[i + 1] } else { 0.0 }
+}
+```
+"#,
+    },
+    Page {
         code: "W0601",
         title: "threads that write the same value to one place",
         text: "Nothing orders the writes, but since all of them write the same value, the result does not depend on the order. Let a single thread \
@@ -294,5 +318,32 @@ sum([0.5, 0.25], y)
 assert(f32(y[0]) / 65536.0 == 0.75)
 ```
 ",
+    },
+    Page {
+        code: "W0606",
+        title: "what is expected of a kernel is not proved",
+        text: r#"
+`clk check` neither proves what the kernel's `expect` clause names nor finds sizes at which it does not hold. The label says where the
+proof ends. Often an `assume` clause with what all callers have in common is missing, or a guard. Tests look for it at the sizes that they
+launch (`clk test`).
+
+```clk fails check
+kernel bins(x: [f32; N], inout count: [i32; 8]) threads(i: N)
+    expect in_bounds
+{
+    if x[i] >= 0.0 { atomic_add(count[min(i32(8.0 * x[i]), 7)], 1) }
+}
+```
+
+Proofs do not follow floats. Here the lower bound can be stated at no cost:
+
+```clk
+kernel bins(x: [f32; N], inout count: [i32; 8]) threads(i: N)
+    expect in_bounds
+{
+    if x[i] >= 0.0 { atomic_add(count[clamp(i32(8.0 * x[i]), 0, 7)], 1) }
+}
+```
+"#,
     },
 ];

@@ -184,14 +184,15 @@ fn kernel(inp: &mut Input<'_, '_>) -> Parsed<Kernel> {
     let header = tok(Tok::Kernel).ignore_then(custom(name)).then(custom(generics)).then(custom(params));
     let ((name, generics), params) = inp.parse(header)?;
     let geometry = geometry(inp, &name)?;
-    let assumes = assumes(inp)?;
-    Ok(Kernel { name, generics, params, geometry, assumes, body: block(inp)? })
+    let (assumes, expects) = contracts(inp)?;
+    Ok(Kernel { name, generics, params, geometry, assumes, expects, body: block(inp)? })
 }
 
-/// Parses `assume a, b` clauses.
-fn assumes(inp: &mut Input<'_, '_>) -> Parsed<Vec<Expr>> {
-    let mut all = vec![];
+/// Parses `assume a, b` and `expect a, b` clauses.
+fn contracts(inp: &mut Input<'_, '_>) -> Parsed<(Vec<Expr>, Vec<Expr>)> {
+    let (mut assumes, mut expects) = (vec![], vec![]);
     while begins_contract(inp) {
+        let all = if peek_text(inp) == "assume" { &mut assumes } else { &mut expects };
         bump(inp);
         all.push(head(inp)?);
         while peek(inp) == Tok::Comma {
@@ -199,11 +200,11 @@ fn assumes(inp: &mut Input<'_, '_>) -> Parsed<Vec<Expr>> {
             all.push(head(inp)?);
         }
     }
-    Ok(all)
+    Ok((assumes, expects))
 }
 
 fn begins_contract(inp: &mut Input<'_, '_>) -> bool {
-    peek(inp) == Tok::Name && peek_text(inp) == "assume"
+    peek(inp) == Tok::Name && matches!(peek_text(inp), "assume" | "expect")
 }
 
 /// The geometry clauses of a kernel, in source order.

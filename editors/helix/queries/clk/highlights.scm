@@ -97,7 +97,7 @@
 
 ; Keywords
 
-["let" "var" "test" "bench" "threads" "grid" "block" "on" "batch" "time" "as" "assume"] @keyword
+["let" "var" "test" "bench" "threads" "grid" "block" "on" "batch" "time" "as" "assume" "expect"] @keyword
 ["kernel" "fn"] @keyword.function
 "struct" @keyword.storage.type
 ["const" "shared" "out" "inout"] @keyword.storage.modifier

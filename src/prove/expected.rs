@@ -1,0 +1,51 @@
+//! Compares what is expected of a kernel (`expect in_bounds`) with what is proved of it.
+
+use super::examine::examine;
+use super::report::{Property, Verdict};
+use crate::base::diag::Diagnostic;
+use crate::check::typed::{Expected, KernelId, Program};
+
+/// Examines a kernel if something is expected of it. Returns an error with the report of a run for what is refuted, and a warning
+/// for what is not proved.
+pub(crate) fn unexpected(program: &Program, id: KernelId) -> Vec<Diagnostic> {
+    let Some(kernel) = program.kernels.get(id).filter(|kernel| !kernel.expects.is_empty()) else { return vec![] };
+    let report = examine(program, id);
+    let mut all: Vec<Diagnostic> = vec![];
+    for expect in &kernel.expects {
+        let property = property(expect.what);
+        let word = Expected::ALL.iter().find(|(_, what)| *what == expect.what).map_or("", |(word, _)| word);
+        match report.verdict(property) {
+            Some(Verdict::Proved { .. }) => {}
+            Some(Verdict::Refuted { sizes, found }) => {
+                let by = if sizes.is_empty() { "a run shows it".into() } else { format!("refuted by {sizes}") };
+                let title = format!("`{}` is not what `expect {word}` says", kernel.name);
+                let error = Diagnostic::error("E0618", title).at(expect.span, by);
+                all.push(error.because(kernel.name_span, "this kernel"));
+                if !all.contains(found) {
+                    all.push((**found).clone());
+                }
+            }
+            Some(Verdict::Unknown { why, place }) => {
+                let title = format!("`expect {word}` is not proved of `{}`", kernel.name);
+                let warning = Diagnostic::warning("W0606", title).at(expect.span, "expected here");
+                all.push(match place {
+                    Some(place) => warning.because(*place, why),
+                    None => warning.note(why),
+                });
+            }
+            None => {}
+        }
+    }
+    all
+}
+
+fn property(expected: Expected) -> Property {
+    match expected {
+        Expected::InBounds => Property::InBounds,
+        Expected::RaceFree => Property::RaceFree,
+        Expected::Written => Property::Written,
+        Expected::Barriers => Property::Barriers,
+        Expected::NoOverflow => Property::NoOverflow,
+        Expected::AnyOrder => Property::Order,
+    }
+}
