@@ -9,6 +9,8 @@ struct Writer {
     depth: usize,
     /// Most accesses are to the thread's own elements, and a barrier follows each statement.
     careful: bool,
+    /// The operation of atomics on elements that threads share.
+    shared_op: &'static str,
 }
 
 /// Returns the program of a seed.
@@ -17,7 +19,8 @@ pub fn program(seed: u64) -> String {
     for _ in 0..4 {
         random.next();
     }
-    let mut writer = Writer { random, text: String::new(), depth: 0, careful: seed % 2 == 1 };
+    let shared_op = ["max", "xor", "or", "min"][random.below(4)];
+    let mut writer = Writer { random, text: String::new(), depth: 0, careful: seed % 2 == 1, shared_op };
     writer.program();
     writer.text
 }
@@ -68,13 +71,7 @@ impl Writer {
 
     fn statement(&mut self) {
         if self.one_in(10) {
-            let op = ["max", "xor", "or", "exchange", "min"][self.random.below(5)];
-            let (place, value) = (self.place(), ["1", "t", "a & 7"][self.random.below(3)]);
-            let place = if place.starts_with('f') { "s[t]".into() } else { place };
-            return match self.one_in(2) {
-                true => self.line(&format!("atomic_{op}({place}, {value})")),
-                false => self.line(&format!("a += atomic_{op}({place}, {value}) & 3")),
-            };
+            return self.atomic();
         }
         match self.random.below(if self.depth < 2 { 12 } else { 8 }) {
             0..=2 => {
@@ -112,6 +109,20 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// An atomic whose outcome does not depend on the order of threads: any on the thread's own element of `o`, and on others
+    /// the one operation of this program, without its result.
+    fn atomic(&mut self) {
+        let value = ["1", "t", "a & 7"][self.random.below(3)];
+        if self.one_in(2) {
+            let (op, place) = (self.shared_op, self.place());
+            let place = if place.starts_with('f') { "s[t]".into() } else { place };
+            return self.line(&format!("atomic_{op}({place}, {value})"));
+        }
+        let op = ["max", "xor", "or", "exchange", "min"][self.random.below(5)];
+        let place = ["o[i]", "o[j]", "o[w - t + i]"][self.random.below(3)];
+        self.line(&format!("a += atomic_{op}({place}, {value}) & 3"));
     }
 
     fn block(&mut self) {

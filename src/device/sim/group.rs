@@ -56,11 +56,6 @@ impl OpFn {
         #[cfg(not(debug_assertions))]
         None
     }
-
-    /// Returns whether both are one function. (Functions with the same code may be one, too.)
-    pub(crate) fn is(self, other: OpFn) -> bool {
-        std::ptr::fn_addr_eq(self.call, other.call)
-    }
 }
 
 /// One instruction. The meaning of the fields depends on `run`.

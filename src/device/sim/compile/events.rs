@@ -1,7 +1,7 @@
 //! Code generation for checks: the event ops of `events` and `sanitizer::arithmetic`, and the tables that they refer to.
 
 use super::decide::{deciding, taking};
-use super::state::Affine;
+use super::state::{Affine, Sort};
 use super::*;
 use crate::device::sim::code::WaitDef;
 use crate::device::sim::events::{
@@ -169,6 +169,7 @@ impl<'a> Compiler<'a> {
         let pitch = scalar.size();
         self.notes.push(Note { touch, access, number, site, form, components, pitch, values, traits, atomic });
         self.emit(plain::<ReportTouch>(), Op { x, ..nothing() });
+        self.sort(Sort::Touch);
     }
 
     /// Returns whether some store has the same location expression as this load.

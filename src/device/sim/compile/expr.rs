@@ -109,6 +109,7 @@ impl<'a> Compiler<'a> {
     fn warp_ids(&mut self, which: u32) -> Val {
         let part = std::mem::replace(&mut self.part, Section::Prologue);
         let reg = self.alloc_permanent(false, Scalar::I32);
+        self.numbers.push((reg, None));
         self.emit(plain::<control::WarpIds>(), Op { d: reg, x: which, ..nothing() });
         self.part = part;
         Val::Reg(reg)

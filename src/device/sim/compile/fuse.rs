@@ -1,15 +1,14 @@
 //! Peephole fusion: frequent sequences of ops become one op. Each function looks at the last op written and replaces it if its
 //! result has no other use.
 
-use super::state::{Last, Role, Tree, What};
+use super::state::{Last, Role, Sort, Tree, What};
 use super::*;
 use crate::device::sim::compare;
 use crate::device::sim::dot::Dot;
-use crate::device::sim::events::{ReportDot, ReportTouch};
+use crate::device::sim::events::ReportDot;
 use crate::device::sim::lanes::fused::{self, Link, Maskable};
 use crate::device::sim::lanes::mask::{Keep, KeepBoth};
 use crate::device::sim::lanes::pick_wide;
-use crate::device::sim::memory::{LoadAffine, W4};
 use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
@@ -35,11 +34,6 @@ fn act_of_masked(function: Maskable) -> Act {
         Maskable::AddI => Act::AddI,
         Maskable::SubI => Act::SubI,
     }
-}
-
-/// Returns whether an op only reports an access to the sanitizer.
-pub(crate) fn is_touch(op: &Op) -> bool {
-    op.run.is(plain::<ReportTouch>())
 }
 
 impl<'a> Compiler<'a> {
@@ -246,9 +240,11 @@ impl<'a> Compiler<'a> {
     /// If the body that was just written is `acc = acc + a[…] * b[…]`, turns the reserved op into one that runs the whole loop.
     pub(crate) fn try_dot(&mut self, dot: usize, def: &ForDef) {
         let tells = self.is_observed();
-        let body: Vec<Op> = self.ops[dot + 1..].iter().filter(|o| !tells || !is_touch(o)).copied().collect();
+        let all = self.ops[dot + 1..].iter().zip(&self.marks[dot + 1..]);
+        let body: Vec<(Op, Sort)> =
+            all.filter(|(_, mark)| mark.sort != Sort::Touch).map(|(op, mark)| (*op, mark.sort)).collect();
         let told = self.ops.len() - dot - 1 - body.len();
-        let [first, second, sum] = body.as_slice() else {
+        let [(first, a), (second, b), (sum, _)] = body.as_slice() else {
             return self.drop_dot(dot);
         };
         let Some(Last { what: What::Chain { op: BinOp::Mul, links, regs }, d, .. }) = self.last_op() else {
@@ -259,7 +255,7 @@ impl<'a> Compiler<'a> {
         let [Some(p), Some(q)] = accesses else {
             return self.drop_dot(dot);
         };
-        let loads = [first, second].iter().all(|o| o.run.is(self.pick::<LoadAffine<W4>>()));
+        let loads = [a, b].iter().all(|sort| **sort == Sort::AffineLoad);
         let (regs, accumulates) =
             ([regs[0], regs[1]], regs.get(2) == Some(d) && sum.d == *d && !self.is_uniform_reg(*d));
         let operands = (p.regs == regs[..1] && q.regs == regs[1..]) || (q.regs == regs[..1] && p.regs == regs[1..]);
@@ -271,8 +267,7 @@ impl<'a> Compiler<'a> {
                 (op.a, op.b, op.c, op.d) = (a, b, 0, d);
                 if tells {
                     // Loads of memory that needs no checks have no events.
-                    let notes: Vec<u32> = self.ops[dot + 1..].iter().filter(|o| is_touch(o)).map(|o| o.x).collect();
-                    self.ops[dot - 1].x = notes.first().copied().unwrap_or(0);
+                    self.ops[dot - 1].x = self.touches(dot + 1).first().copied().unwrap_or(0);
                     self.ops[dot - 1].c = told as u16;
                 }
                 if let Some(region) = self.regions.last_mut() {

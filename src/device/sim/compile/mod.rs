@@ -88,6 +88,7 @@ impl<'a> Compiler<'a> {
             regions_of_lanes: vec![],
             part: Section::Body,
             prologue: vec![],
+            numbers: vec![],
             ops: vec![],
             marks: vec![],
             jumps: vec![],
@@ -294,13 +295,12 @@ impl<'a> Compiler<'a> {
     /// numbers of threads in their block.
     fn is_steady(&self, op: &Op) -> bool {
         let of_launch = |reg: Reg| self.launch.iter().any(|(set, _)| *set == reg);
-        if op.run.is(plain::<control::WarpIds>()) {
-            return true;
-        }
-        if !op.run.is(self.pick::<control::Spread>()) || self.held[op.d as usize] < PERMANENT {
-            return false;
-        }
-        let index = &self.accesses[op.x as usize].axes[0];
+        let form = match self.numbers.iter().find(|(reg, _)| *reg == op.d) {
+            Some((_, None)) => return true,
+            Some((reg, Some(form))) if self.held[*reg as usize] >= PERMANENT => *form,
+            _ => return false,
+        };
+        let index = &self.accesses[form as usize].axes[0];
         of_launch(index.base) && index.coef.iter().all(|coef| !matches!(coef, Coef::Reg(reg) if !of_launch(*reg)))
     }
 

@@ -1,6 +1,6 @@
 //! Code generation for loads, stores and atomics.
 
-use super::state::{Kind, Role};
+use super::state::{Kind, Role, Sort};
 use super::*;
 use crate::device::sim::events::{Form, Touch, Traits};
 use crate::device::sim::lanes::{is_wide, pick_wide};
@@ -135,6 +135,9 @@ impl<'a> Compiler<'a> {
         let own = self.is_stored(place);
         self.report_touch(Touch::Load, x, spread.into(), vec![], Traits { own, ..Traits::default() });
         self.emit(run, Op { x, ..nothing() });
+        if !is_local && spread == Spread::Affine {
+            self.sort(Sort::AffineLoad);
+        }
         if early {
             self.role(Role::Early { writes });
         }

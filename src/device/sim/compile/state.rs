@@ -109,10 +109,22 @@ pub(crate) enum Tree {
     Act(Act, Vec<Tree>),
 }
 
+/// What later passes look for among ops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sort {
+    #[default]
+    Other,
+    /// Reports an access to the sanitizer.
+    Touch,
+    /// Loads by affine indices, from memory that is not local.
+    AffineLoad,
+}
+
 /// Annotation of an op of the body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mark {
     pub role: Role,
+    pub sort: Sort,
     /// The number of statements begun when the op was written.
     pub number: Number,
     pub dies: Dies,
@@ -191,6 +203,9 @@ pub struct Compiler<'a> {
     pub(super) uses: Uses,
     pub(super) part: Section,
     pub(super) prologue: Vec<Op>,
+    /// Registers of lanes that the prologue computes from coordinates alone, with the access entry of their affine form; numbers
+    /// of warps have none.
+    pub(super) numbers: Vec<(Reg, Option<u32>)>,
     pub(super) ops: Vec<Op>,
     /// One for each op of the body.
     pub(super) marks: Vec<Mark>,

@@ -5,7 +5,7 @@
 //! no jump targets lie in between; a data flow analysis of the run finds temporaries that are dead after it, which need no
 //! register.
 
-use super::state::{Dies, Role, Tree};
+use super::state::{Dies, Role, Sort, Tree};
 use super::*;
 use crate::device::sim::lanes::pick_wide;
 use crate::device::sim::store::{Aim, StoreUnlessAimed};
@@ -87,6 +87,21 @@ impl<'a> Compiler<'a> {
         {
             mark.role = role;
         }
+    }
+
+    /// Says what the op written last is.
+    pub(crate) fn sort(&mut self, sort: Sort) {
+        if self.part == Section::Body
+            && let Some(mark) = self.marks.last_mut()
+        {
+            mark.sort = sort;
+        }
+    }
+
+    /// Returns the notes of the accesses that ops from `from` on report.
+    pub(crate) fn touches(&self, from: usize) -> Vec<u32> {
+        let reports = self.ops[from..].iter().zip(&self.marks[from..]).filter(|(_, mark)| mark.sort == Sort::Touch);
+        reports.map(|(op, _)| op.x).collect()
     }
 
     /// Declares that the only effect of the op written last is to compute the 4-byte register `d`.

@@ -1,6 +1,5 @@
 //! Recognizes tree reductions of shared arrays.
 
-use super::fuse::is_touch;
 use super::*;
 use crate::device::sim::events::ReportTree;
 use crate::device::sim::tree::{Joint, tree};
@@ -46,7 +45,7 @@ impl<'a> Compiler<'a> {
         if !self.is_observed() {
             return;
         }
-        let notes: Vec<u32> = self.ops[tree + 1..].iter().filter(|o| is_touch(o)).map(|o| o.x).collect();
+        let notes = self.touches(tree + 1);
         if let &[a, b, c] = notes.as_slice()
             && (b, c) == (a + 1, a + 2)
         {

@@ -224,6 +224,9 @@ impl<'a> Compiler<'a> {
     fn spread_into(&mut self, reg: Reg, affine: &Affine) {
         let index = self.affine_index(affine);
         let access = self.push_index(vec![index]);
+        if self.part == Section::Prologue {
+            self.numbers.push((reg, Some(access)));
+        }
         let run = self.pick::<control::Spread>();
         self.emit(run, Op { d: reg, x: access, ..nothing() });
         self.role(Role::Early { writes: vec![reg] });

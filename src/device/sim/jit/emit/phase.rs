@@ -24,7 +24,7 @@ fn skip_of_rest(body: &[Node], extents: [u32; 3]) -> Option<(When, Exit)> {
         let mut found = insts.iter().filter(|inst| inst.dst == value);
         found.next().copied().filter(|_| found.next().is_none())
     };
-    // The number of the thread in its row.
+    // The number of the thread in its row: the first of the batch, in all lanes, and what is the same in all batches.
     let is_number = |value: Value| {
         let Some(Inst { op: Op::Vector(Bin::Add, Elem::I32 | Elem::U32), args: [a, b, _], .. }) = definition(value)
         else {
@@ -34,7 +34,9 @@ fn skip_of_rest(body: &[Node], extents: [u32; 3]) -> Option<(When, Exit)> {
             let from = definition(v).filter(|inst| inst.op == Op::Broadcast).and_then(|inst| definition(inst.args[0]));
             from.is_some_and(|inst| inst.op == Op::Coord(0))
         };
-        first(*a) || first(*b)
+        let fixed =
+            |v: Value| insts.iter().find(|inst| inst.dst == v).is_none_or(|inst| matches!(inst.op, Op::Iota(_)));
+        first(*a) && fixed(*b) || first(*b) && fixed(*a)
     };
     let compare = definition(mask).filter(|inst| inst.mask == Value::NONE)?;
     let [number, limit, _] = compare.args;
