@@ -50,8 +50,9 @@ pub(crate) fn summary(report: &Report) -> String {
 }
 
 /// Returns the clauses that all proofs rest on.
-pub(crate) fn assuming<'a>(report: &Report, sources: &'a Sources) -> Vec<&'a str> {
-    report.assuming.iter().map(|clause| sources.slice(*clause)).collect()
+pub(crate) fn assuming(report: &Report, sources: &Sources) -> Vec<String> {
+    let text = |clause: &Span| sources.slice(*clause).split_whitespace().collect::<Vec<_>>().join(" ");
+    report.assuming.iter().map(text).collect()
 }
 
 /// Returns the reports of all counterexamples, each once.

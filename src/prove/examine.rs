@@ -98,6 +98,10 @@ impl<'a> Examination<'a> {
             Ok(walked) => walked,
             Err(why) => return report.all_unknown(&why, Some(self.kernel.name_span)),
         };
+        let launched = claim::launches(&walked.launch.given);
+        if let (Some(assume), Asked::Never) = (self.kernel.assumes.first(), self.ask(&launched, &mut String::new())) {
+            return report.all_unknown("no launch keeps all assumptions", Some(assume.span));
+        }
         if !walked.overflowing.is_empty()
             && let Ok(smaller) = self.walk(SMALLER)
             && smaller.overflowing.len() < walked.overflowing.len()

@@ -197,3 +197,13 @@ fn a_proof_names_what_it_rests_on() {
     let report = report("kernel k(x: [f32; N], out y: [f32; 1]) threads(i: 1) assume N > 0, N < 9 { y[i] = x[N - 1] }");
     assert_eq!(report.assuming.len(), 2);
 }
+
+#[test]
+fn contradictory_assumptions_prove_nothing() {
+    for clauses in ["N > 3, N < 3", "k > 0 && k < 0", "M == 2 * N, M % 2 == 1"] {
+        let report = report(&format!(
+            "kernel k(x: [f32; N], k: i32, out y: [f32; M]) threads(i: M) assume {clauses} {{ y[i] = x[i + 1] }}"
+        ));
+        assert_eq!(letters(&report), "......", "{clauses}");
+    }
+}

@@ -138,7 +138,7 @@ impl Machine<'_> {
     }
 
     fn unmet(&self, kernel: &Kernel, assume: &Assume, values: String, span: Span) -> Signal {
-        let text = self.sources.slice(assume.span);
+        let text = self.sources.slice(assume.span).split_whitespace().collect::<Vec<_>>().join(" ");
         let title = format!("`{}` assumes `{text}`, which is not so", kernel.name);
         let values = if values.is_empty() { "assumed here".to_string() } else { values };
         self.error(Diagnostic::error("E0525", title).at(assume.span, values).because(span, "launched here"))

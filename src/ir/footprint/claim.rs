@@ -34,6 +34,17 @@ pub(crate) fn overflow(found: &Footprint, obligation: &Obligation) -> Question {
     builder.question("the result does not fit its type".into(), obligation.span)
 }
 
+/// Asks whether there is a launch at all.
+pub(crate) fn launches(given: &Given) -> Question {
+    let mut builder = Builder::new(&given.variables, Common::default());
+    for (i, known) in given.variables.variables.iter().enumerate() {
+        if known.role == Role::Launch {
+            builder.form(&variable(Var(i as u32)), 0);
+        }
+    }
+    builder.question("the kernel is launched".into(), Span::default())
+}
+
 /// Asks whether an access may be out of bounds.
 pub(crate) fn bounds(function: &Function, given: &Given, found: &Footprint) -> Vec<Question> {
     let mut asked = vec![];
