@@ -9,7 +9,8 @@ use crate::check::cx::Cx;
 use crate::check::infer::Kind;
 use crate::check::make::{BOOL, I32, bare};
 use crate::check::typed::*;
-use crate::check::{finish as finished, suggest};
+use crate::check::{finish as finished, suggest, walk};
+use crate::lang::builtin::Builtin;
 use crate::lang::ops::BinaryOp;
 use crate::syntax::ast;
 
@@ -98,6 +99,11 @@ fn one(cx: &mut Cx<'_>, clause: &ast::Expr, all: &mut Vec<Assume>) {
     }
     let before = cx.diagnostics.len();
     let condition = cx.expr(clause, Some(&BOOL));
+    if measures(&condition) {
+        let d = malformed("an assumption names the dimensions of arrays").at(clause.span, "with `len` or `shape` here");
+        cx.report(d.help("the dimensions stand in the array's type: `x: [f32; N]` has `N`"));
+        return;
+    }
     if cx.diagnostics.len() == before
         && cx.uniform(&condition, "an assumption", "E0415")
         && cx.coerce(&condition, &BOOL, None)
@@ -135,6 +141,9 @@ fn promises(cx: &mut Cx<'_>, word: &str, value: &ast::Expr, span: Span, all: &mu
             let Some((param, _)) = array(cx, elements) else { return };
             let before = cx.diagnostics.len();
             let bound = cx.expr(bound, Some(&I32));
+            if measures(&bound) {
+                return refuse(cx, value.span, "the dimensions of arrays have names, which stand in their types");
+            }
             if cx.diagnostics.len() == before
                 && cx.uniform(&bound, "the bound of an assumption", "E0415")
                 && cx.require_kind(&bound, Kind::Int, "the bound of an assumption")
@@ -196,6 +205,15 @@ fn array(cx: &mut Cx<'_>, e: &ast::Expr) -> Option<(u32, usize)> {
         return None;
     }
     Some((id.index() as u32, array.dims.len()))
+}
+
+/// Whether an expression has the length or shape of something.
+fn measures(e: &Expr) -> bool {
+    let mut found = false;
+    walk::expr(e, &mut |e| {
+        found |= matches!(&e.kind, ExprKind::Builtin { builtin: Builtin::Len | Builtin::Shape, .. });
+    });
+    found
 }
 
 fn malformed(title: &str) -> Diagnostic {

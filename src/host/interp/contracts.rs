@@ -113,11 +113,15 @@ impl Machine<'_> {
     /// Writes the dimensions and parameters of an expression as `N is 5, k is 7`.
     fn values_in(&mut self, frame: &mut Frame, kernel: &Kernel, expr: &Expr) -> String {
         let mut named: Vec<(String, Expr)> = vec![];
+        let sources = self.sources;
         walk::expr(expr, &mut |e| {
             let name = match &e.kind {
                 ExprKind::Dim(i) => kernel.sig.dims.get(*i as usize).map(|dim| dim.name.to_string()),
                 ExprKind::Local(id) => kernel.sig.params.get(id.index()).map(|param| param.name.to_string()),
                 ExprKind::ConstParam(i) => kernel.sig.generics.get(*i as usize).map(|generic| generic.name.to_string()),
+                ExprKind::Field { .. } | ExprKind::TupleField { .. } | ExprKind::Swizzle { .. } => {
+                    Some(sources.slice(e.span).to_string())
+                }
                 _ => None,
             };
             if let Some(name) = name
