@@ -116,12 +116,16 @@ fn renames() {
     renamed(
         "kernel f(at: [i32; §N], k: i32, out y: [i32; N]) threads(i: N) assume all(at < N), k < N { y[i] = at[i] }\n",
         "M",
-        Ok("kernel f(at: [i32; M], k: i32, out y: [i32; M]) threads(i: M) assume all(at < M), k < M { y[i] = at[i] }\n"),
+        Ok(
+            "kernel f(at: [i32; M], k: i32, out y: [i32; M]) threads(i: M) assume all(at < M), k < M { y[i] = at[i] }\n",
+        ),
     );
     renamed(
         "kernel f(§at: [i32; N], out y: [i32; N]) threads(i: N) assume ascending(at), all(0 <= at) { y[i] = at[i] }\n",
         "to",
-        Ok("kernel f(to: [i32; N], out y: [i32; N]) threads(i: N) assume ascending(to), all(0 <= to) { y[i] = to[i] }\n"),
+        Ok(
+            "kernel f(to: [i32; N], out y: [i32; N]) threads(i: N) assume ascending(to), all(0 <= to) { y[i] = to[i] }\n",
+        ),
     );
     renamed("let a = 1\nlet b = §a\n", "b", Err("already"));
     renamed("let a = 1\nfn f(b: i32) -> i32 { §b }\n", "kernel", Err("keyword"));

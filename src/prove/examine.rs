@@ -218,6 +218,7 @@ impl<'a> Examination<'a> {
         let mut steps = 0;
         let mut certificates = String::new();
         let mut open: Option<(String, Span)> = None;
+        let mut offers: Vec<(Span, &String)> = vec![];
         let mut candidates: Vec<Try> = vec![];
         let mut left = MAX_AFTER;
         for question in &asked {
@@ -226,7 +227,11 @@ impl<'a> Examination<'a> {
             if left == 0 || candidates.len() >= MAX_TRIES {
                 break;
             }
-            match self.ask(question, &mut certificates) {
+            let asked = self.ask(question, &mut certificates);
+            if let (Some(offer), false) = (&question.offer, matches!(asked, Asked::Never)) {
+                offers.push((self.place(question.span), offer));
+            }
+            match asked {
                 Asked::Never => steps += 1,
                 Asked::Maybe => {
                     for what in self.candidates(question, walked) {
@@ -247,7 +252,15 @@ impl<'a> Examination<'a> {
         };
         let proposed = !candidates.is_empty();
         match self.search(property, &walked.launch, &candidates) {
-            Some(found) => refuted(found),
+            Some(mut found) => {
+                let labels = &found.diagnostic.labels;
+                let own = offers.iter().find(|(place, _)| labels.iter().any(|label| label.span == *place));
+                if let Some((_, offer)) = own {
+                    let help = format!("if no caller passes such elements, promise it: `assume {offer}`");
+                    found.diagnostic = found.diagnostic.help(help);
+                }
+                refuted(found)
+            }
             None => {
                 self.unconfirmed += usize::from(proposed);
                 Verdict::Unknown { why, place: Some(span) }
@@ -264,6 +277,10 @@ impl<'a> Examination<'a> {
 
     /// Returns why a question is open, and where.
     fn why(&self, question: &Question, otherwise: &str) -> (String, Span) {
+        if let Some(offer) = &question.offer {
+            let why = format!("perhaps {}, unless callers promise `assume {offer}`", question.what);
+            return (why, self.place(question.span));
+        }
         match question.unknowns.first() {
             Some((why, span)) => {
                 let place = self.place(*span);

@@ -207,3 +207,26 @@ fn contradictory_assumptions_prove_nothing() {
         assert_eq!(letters(&report), "......", "{clauses}");
     }
 }
+
+/// What a promise would prove is offered, where nothing is promised yet.
+#[test]
+fn promises_are_offered() {
+    let cases = [
+        ("all(at >= 0 && at < N)", "(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M) { y[i] = x[at[i]] }"),
+        (
+            "all(at >= 0 && at < N)",
+            "(x: [f32; N], at: [i8; M], out y: [f32; M]) threads(i: M) assume N > 127 { y[i] = x[i32(at[i])] }",
+        ),
+        (
+            "distinct(at)",
+            "(at: [i32; M], inout y: [f32; N]) threads(i: M) assume all(at >= 0), all(at < N) { y[at[i]] += 1.0 }",
+        ),
+    ];
+    for (offer, kernel) in cases {
+        let report = report(&format!("kernel k{kernel}"));
+        let text = format!("{:?}", report.verdicts);
+        assert!(text.contains(&format!("`assume {offer}`")), "{text}");
+    }
+    let report = report("kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i + 1] }");
+    assert!(!format!("{:?}", report.verdicts).contains("assume"));
+}

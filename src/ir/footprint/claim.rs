@@ -62,10 +62,32 @@ pub(crate) fn bounds(function: &Function, given: &Given, found: &Footprint) -> V
             // That there is a thread.
             coordinates(given).for_each(|form| drop(builder.form(form, 0)));
             let axis = if touch.indices.len() > 1 { format!(" along axis {axis}") } else { String::new() };
-            asked.push(builder.question(format!("an index of `{name}` is out of bounds{axis}"), touch.span));
+            let question = builder.question(format!("an index of `{name}` is out of bounds{axis}"), touch.span);
+            asked.push(Question { offer: in_range(&found.variables, index, extent), ..question });
         }
     }
     asked
+}
+
+/// Returns the promise that an element which is used as an index is within an extent, if nothing is promised of its array.
+fn in_range(space: &Variables, index: &Linear, extent: &Linear) -> Option<String> {
+    let var = single(index)?;
+    let (element, _) = space.elements.get(&var).filter(|(element, _)| !space.promised.contains_key(&element.param))?;
+    let limit = match (constant(extent), single(extent)) {
+        (Some(n), _) => n.to_string(),
+        (None, Some(extent)) if space.get(extent).role == Role::Launch => space.get(extent).name.clone(),
+        _ => return None,
+    };
+    let name = &space.get(var).name;
+    (element.leaf == 0).then(|| format!("all({name} >= 0 && {name} < {limit})"))
+}
+
+/// Returns the promise that an element which two threads use as an index is another one for each.
+fn told_apart(space: &Variables, a: &Touch, b: &Touch) -> Option<String> {
+    let var = a.indices.iter().zip(&b.indices).find_map(|(a, b)| single(a).filter(|_| a == b))?;
+    let (element, _) = space.elements.get(&var)?;
+    let known = space.promised.get(&element.param).is_some_and(|promised| promised.distinct);
+    (!known && element.leaf == 0 && element.indices.len() == 1).then(|| format!("distinct({})", space.get(var).name))
 }
 
 /// Returns the coordinates of a thread.
@@ -188,7 +210,8 @@ fn pair(
             builder.fact(fact);
         }
         builder.fact(distinct);
-        let question = builder.question(what.to_string(), b.span);
+        let offer = if conflict(a.deed, b.deed) { told_apart(&found.variables, a, b) } else { None };
+        let question = Question { offer, ..builder.question(what.to_string(), b.span) };
         if !asked.iter().any(|known| known.problem == question.problem) {
             asked.push(question);
         }

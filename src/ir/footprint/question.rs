@@ -46,6 +46,8 @@ pub(crate) struct Question {
     pub what: String,
     pub span: Span,
     pub problem: Problem,
+    /// A promise about an array that would answer the question.
+    pub offer: Option<String>,
     /// The problem with how elements of arrays relate to each other, if there are several.
     pub related: Option<Problem>,
     /// The variables of the launch, by those of the problem.
@@ -169,7 +171,7 @@ impl<'a> Builder<'a> {
         let mut launch: Vec<(Var, Var)> = launch.collect();
         launch.sort();
         let related = (known > 0 && !self.partial).then_some(related);
-        Question { what, span, problem: self.problem, related, launch, unknowns }
+        Question { what, span, offer: None, problem: self.problem, related, launch, unknowns }
     }
 
     /// Adds the facts about all variables that were copied.
