@@ -13,7 +13,7 @@ use common::{diagnostics, run};
 const WITHOUT_EXAMPLES: &[&str] = &[
     "E0111", "E0292", "E0486", "E0488", "E0489", "E0547", "E0599", "E0605", "E0607", "E0615", "E0620", "E0621",
     "E0622", "E0623", "E0703", "E0711", "E0713", "E0801", "E0802", "E0803", "E0804", "E0805", "E0806", "E0807",
-    "E0808", "E0999", "W0010", "W0604",
+    "E0808", "E0999", "W0010", "W0604", "W0607",
 ];
 
 /// Returns the ```` ```clk ```` blocks of a page with the flags after `clk`.

@@ -288,6 +288,10 @@ impl Device for Auto {
         self.device().mark()
     }
 
+    fn spilled(&self) -> u64 {
+        self.found.get().map_or(0, |device| device.spilled())
+    }
+
     fn statistics(&self) -> Statistics {
         self.found.get().map_or_else(Statistics::default, |device| device.statistics())
     }

@@ -147,6 +147,11 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Returns the bytes of arrays so far that were moved to the host as the device's memory was full.
+    fn spilled(&self) -> u64 {
+        0
+    }
+
     /// Returns statistics of the device so far.
     fn statistics(&self) -> Statistics {
         Statistics::default()

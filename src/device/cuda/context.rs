@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::arrays::Arrays;
 use super::batch::Batch;
 use super::cache::{self, Store};
 use super::driver::{Address, Answer, Driver, Event, Module, Properties, Refusal};
@@ -51,6 +52,8 @@ pub(crate) struct Context {
     pub properties: Properties,
     pub settings: Settings,
     driver: Late<Answer<Arc<dyn Driver>>>,
+    /// Arrays in its memory.
+    pub arrays: Arrays,
     compiler: Late<Result<Arc<dyn Compiler>, Vec<String>>>,
     counts: Counts,
     /// Pairs of events around launches whose time was not read yet.
@@ -114,6 +117,7 @@ impl Context {
             compiler: Late::start("nvrtc", compiler),
             properties,
             settings,
+            arrays: Arrays::default(),
             counts: Counts::default(),
             timings: Mutex::default(),
             records: Mutex::default(),

@@ -1,29 +1,54 @@
 //! Arrays in GPU memory.
+//!
+//! Where there is no more of it, arrays that no launch has in hand are moved to the host, those first that were used longest ago. They
+//! stay [`Remote`] to everybody else: a launch that needs one has it brought back, and a read is one of the bytes on the host.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::arrays::Resident;
 use super::context::Context;
 use super::driver::Address;
+use crate::base::aligned::AlignedBytes;
 use crate::device::DeviceError;
 use crate::device::storage::{Remote, RemoteCopy, Storage};
 
 /// The memory of one array, freed with its last owner.
 pub(crate) struct Buffer {
     context: Arc<Context>,
-    address: Address,
+    place: Mutex<Place>,
     bytes: u64,
+    /// When a launch needed it last, counted in such uses.
+    used: AtomicU64,
+}
+
+enum Place {
+    Here(Address),
+    /// Moved to the host.
+    Spilled(AlignedBytes),
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.context.free(self.address, self.bytes);
+        if let Place::Here(address) = *self.place() {
+            self.context.free(address, self.bytes);
+        }
     }
 }
 
 impl Remote for Buffer {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.context.download(Address(self.address.0 + offset), into)
+        match &*self.place() {
+            Place::Here(address) => self.context.download(Address(address.0 + offset), into),
+            Place::Spilled(bytes) => {
+                let start = offset as usize;
+                if let Some(from) = bytes.get(start..start + into.len()) {
+                    into.copy_from_slice(from);
+                }
+                Ok(())
+            }
+        }
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -31,29 +56,85 @@ impl Remote for Buffer {
     }
 }
 
+impl Resident for Buffer {
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn spill(self: Arc<Self>) -> Result<u64, DeviceError> {
+        // One that is brought back at this moment is held by who does that.
+        let Ok(mut place) = self.place.try_lock() else { return Ok(0) };
+        let Place::Here(address) = *place else { return Ok(0) };
+        if self.bytes == 0 || Arc::strong_count(&self) > 2 {
+            return Ok(0);
+        }
+        let Some(mut bytes) = AlignedBytes::unset(self.bytes as usize) else { return Ok(0) };
+        self.context.download(address, &mut bytes)?;
+        self.context.free(address, self.bytes);
+        *place = Place::Spilled(bytes);
+        Ok(self.bytes)
+    }
+}
+
 impl Buffer {
     /// Allocates uninitialized memory.
     pub fn new(context: &Arc<Context>, bytes: u64) -> Result<Buffer, DeviceError> {
-        let address = context.allocate(bytes)?;
-        Ok(Buffer { context: context.clone(), address, bytes })
+        let address = room(context, bytes)?;
+        Ok(Buffer { context: context.clone(), place: Mutex::new(Place::Here(address)), bytes, used: AtomicU64::new(0) })
     }
 
     pub fn zeroed(context: &Arc<Context>, bytes: u64) -> Result<Buffer, DeviceError> {
         let buffer = Self::new(context, bytes)?;
         if bytes > 0 {
-            context.call(|driver| driver.zero(buffer.address, bytes))?;
+            context.call(|driver| driver.zero(buffer.address(), bytes))?;
         }
         Ok(buffer)
     }
 
     pub fn of_bytes(context: &Arc<Context>, bytes: &[u8]) -> Result<Buffer, DeviceError> {
         let buffer = Self::new(context, bytes.len() as u64)?;
-        context.upload(buffer.address, bytes)?;
+        context.upload(buffer.address(), bytes)?;
         Ok(buffer)
     }
 
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the address; only of one that is held since it was made, or brought back, as others may be on the host.
     pub fn address(&self) -> Address {
-        self.address
+        match *self.place() {
+            Place::Here(address) => address,
+            Place::Spilled(_) => Address::default(),
+        }
+    }
+
+    /// Makes it one that may be moved to the host.
+    fn listed(self) -> Arc<Buffer> {
+        self.use_now();
+        let buffer = Arc::new(self);
+        let listed: Arc<dyn Resident> = buffer.clone();
+        buffer.context.arrays.add(Arc::downgrade(&listed));
+        buffer
+    }
+
+    fn use_now(&self) {
+        self.used.store(self.context.arrays.use_one(), Ordering::Relaxed);
+    }
+
+    /// Brings an array back that was moved to the host. The caller holds it, so that it stays.
+    fn bring_back(&self) -> Result<(), DeviceError> {
+        self.use_now();
+        let mut place = self.place();
+        if let Place::Spilled(bytes) = &*place {
+            let address = room(&self.context, self.bytes)?;
+            if let Err(error) = self.context.upload(address, bytes) {
+                self.context.free(address, self.bytes);
+                return Err(error);
+            }
+            *place = Place::Here(address);
+        }
+        Ok(())
     }
 
     /// Returns the size in bytes.
@@ -62,7 +143,7 @@ impl Buffer {
     }
 
     pub fn download(&self, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.context.download(self.address, into)
+        self.read(0, into)
     }
 
     /// Copies the bytes to new memory of `context`, which may be another GPU's.
@@ -71,27 +152,52 @@ impl Buffer {
         if self.bytes == 0 {
             return Ok(copy);
         }
+        if let Place::Spilled(bytes) = &*self.place() {
+            context.upload(copy.address(), bytes)?;
+            return Ok(copy);
+        }
         self.context.flush()?;
         if Arc::ptr_eq(&self.context, context) {
-            context.call(|driver| driver.copy(copy.address, self.address, self.bytes))?;
+            context.call(|driver| driver.copy(copy.address(), self.address(), self.bytes))?;
         } else if self.context.is_isolated() || context.is_isolated() {
             // One of the two GPUs is driven by another process: copies through the host.
             context.flush()?;
             let mut bytes = vec![0; self.bytes as usize];
             self.download(&mut bytes)?;
-            context.upload(copy.address, &bytes)?;
+            context.upload(copy.address(), &bytes)?;
         } else {
             context.flush()?;
             self.context.finish()?;
             let peer = self.context.properties.ordinal;
-            if context.call(|driver| driver.copy_from_peer(copy.address, peer, self.address, self.bytes)).is_err() {
+            if context.call(|driver| driver.copy_from_peer(copy.address(), peer, self.address(), self.bytes)).is_err() {
                 // The GPUs have no peer access.
                 let mut bytes = vec![0; self.bytes as usize];
                 self.download(&mut bytes)?;
-                context.upload(copy.address, &bytes)?;
+                context.upload(copy.address(), &bytes)?;
             }
         }
         Ok(copy)
+    }
+}
+
+/// Allocates memory, for which other arrays are moved to the host if there is no more of it.
+fn room(context: &Arc<Context>, bytes: u64) -> Result<Address, DeviceError> {
+    loop {
+        match context.allocate(bytes) {
+            Err(full @ DeviceError::OutOfMemory { .. }) => {
+                // Launches that are held back have addresses of arrays.
+                context.flush()?;
+                let mut freed = 0;
+                while freed < bytes {
+                    match context.arrays.spill()? {
+                        0 if freed == 0 => return Err(full),
+                        0 => break,
+                        more => freed += more,
+                    }
+                }
+            }
+            answer => return answer,
+        }
     }
 }
 
@@ -109,9 +215,10 @@ fn own(remote: &RemoteCopy, context: &Arc<Context>) -> Option<Arc<Buffer>> {
 pub(crate) fn for_reading(storage: &Storage, context: &Arc<Context>) -> Result<Arc<Buffer>, DeviceError> {
     let mut remote = storage.remote();
     if let Some(buffer) = own(&remote, context) {
+        buffer.bring_back()?;
         return Ok(buffer);
     }
-    let buffer = Arc::new(brought(storage, &remote, context)?);
+    let buffer = brought(storage, &remote, context)?.listed();
     *remote = Some(buffer.clone());
     Ok(buffer)
 }
@@ -125,15 +232,20 @@ pub(crate) fn for_writing(
 ) -> Result<Arc<Buffer>, DeviceError> {
     let found = own(&storage.remote(), context);
     // One reference is this one, the second the storage's; more belong to arrays that share the memory.
-    let buffer = match found {
-        Some(buffer) if Arc::strong_count(&buffer) <= 2 => buffer,
-        _ if whole => Arc::new(Buffer::new(context, storage.len() as u64)?),
-        Some(shared) => Arc::new(shared.copied_to(context)?),
+    let new = match found {
+        Some(buffer) if Arc::strong_count(&buffer) <= 2 => {
+            buffer.bring_back()?;
+            storage.written_remotely(buffer.clone());
+            return Ok(buffer);
+        }
+        _ if whole => Buffer::new(context, storage.len() as u64)?,
+        Some(shared) => shared.copied_to(context)?,
         None => {
             let remote = storage.remote().clone();
-            Arc::new(brought(storage, &remote, context)?)
+            brought(storage, &remote, context)?
         }
     };
+    let buffer = new.listed();
     storage.written_remotely(buffer.clone());
     Ok(buffer)
 }

@@ -9,6 +9,7 @@
 //! With [`isolate`] the driver lives in another process, so that a kernel that kills its context costs only that process;
 //! `replay` then runs the launch again on another device to find the reason.
 
+mod arrays;
 mod batch;
 pub(crate) mod cache;
 mod context;
@@ -180,6 +181,10 @@ impl Device for Gpu {
 
     fn statistics(&self) -> Statistics {
         self.context.statistics()
+    }
+
+    fn spilled(&self) -> u64 {
+        self.context.arrays.spilled()
     }
 }
 

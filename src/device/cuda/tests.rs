@@ -409,17 +409,47 @@ fn a_launch_of_nothing_starts_nothing() {
 }
 
 #[test]
+fn arrays_are_moved_to_the_host_where_memory_is_full() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, false), 100, copy);
+    let made: Vec<Storage> = (1..=5u8)
+        .map(|v| {
+            let (x, mut y) = (storage(&[f32::from(v); 10]), Storage::zeros(40));
+            run(&kernel, &x, &mut y).unwrap();
+            y
+        })
+        .collect();
+    assert_eq!(gpu.spilled(), 4 * 40, "two arrays have room");
+    assert!(fake.count("trim") > 0, "what the pool kept was given back first");
+    // One is read on the host, another one is brought back, for which the one that was used last has to go.
+    assert_eq!(floats(&made[1]), [2.0; 10]);
+    let (downloads, mut z) = (fake.count("download"), Storage::zeros(40));
+    run(&kernel, &made[0], &mut z).unwrap();
+    assert_eq!((gpu.spilled(), fake.count("download")), (5 * 40, downloads + 1));
+    let found: Vec<f32> = made.iter().chain([&z]).map(|y| floats(y)[9]).collect();
+    assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 5.0, 1.0]);
+    // A copy of one that was moved, and a write in place, do not change the other.
+    let mut twin = made[2].duplicate().unwrap();
+    run(&kernel, &made[0], &mut twin).unwrap();
+    assert_eq!((floats(&twin)[0], floats(&made[2])[0]), (1.0, 3.0));
+    drop((made, z, twin));
+    assert!(fake.state.lock().unwrap().memory.keys().all(|&at| at == FLAG), "nothing is left there");
+}
+
+#[test]
 fn full_memory_is_an_error_with_its_numbers_and_loses_nothing() {
     let (_gpu, kernel, fake) = gpu(shifted(Access::Out, false), 100, copy);
     let (x, mut y) = (storage(&[1.0; 10]), Storage::zeros(40));
     run(&kernel, &x, &mut y).unwrap();
+    drop(x);
+    // Another program's.
+    fake.state.lock().unwrap().memory.insert(1 << 60, vec![0; 40]);
     let mut z = Storage::zeros(40);
     let fault = run(&kernel, &y, &mut z).unwrap_err();
-    let expected = DeviceError::OutOfMemory { device: "gpu:0".into(), wanted: 40, free: 20, total: 100, arrays: 80 };
+    let expected = DeviceError::OutOfMemory { device: "gpu:0".into(), wanted: 40, free: 20, total: 100, arrays: 40 };
     assert_eq!(fault.kind, FaultKind::Device(expected));
     assert_eq!(fake.count("trim"), 1, "what the pool kept was given back first");
     assert_eq!(floats(&y), [1.0; 10]);
-    drop(x);
+    fake.state.lock().unwrap().memory.remove(&(1 << 60));
     run(&kernel, &y, &mut z).unwrap();
     assert_eq!(floats(&z), [1.0; 10]);
     // A launch that can never fit is rejected up front.

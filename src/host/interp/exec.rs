@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::base::diag::Diagnostic;
+use crate::base::diag::{Diagnostic, Severity};
 use crate::base::source::Span;
 use crate::check::typed::{Expr, OnDevice, Pattern};
-use crate::device::{Device, DeviceError, Wanted, device_diagnostic};
+use crate::device::{Device, DeviceError, Wanted, device_diagnostic, size};
 use crate::host::value::Value;
 
 use super::code::{Code, Node, NodeKind};
@@ -40,6 +40,9 @@ impl Machine<'_> {
         self.interp.at = node.at;
         let value = self.node_value(frame, node);
         self.count_copies(node.at);
+        if !self.interp.spilled {
+            self.note_spilled(node.at);
+        }
         value
     }
 
@@ -48,6 +51,22 @@ impl Machine<'_> {
         if let Some(copies) = &mut self.interp.copies {
             copies.look(&*self.interp.options.device, at);
         }
+    }
+
+    /// Notes, once, that arrays were moved to the host.
+    fn note_spilled(&mut self, at: Span) {
+        let device = &self.interp.options.device;
+        let bytes = device.spilled();
+        if bytes == 0 {
+            return;
+        }
+        self.interp.spilled = true;
+        let title = format!("the memory of {} is full: arrays are moved to the host", device.name());
+        let mut note = Diagnostic::new(Severity::Note, "W0607", title).at(at, "there was no room for an array of this");
+        note.notes.push(format!("{} were moved so far; they are brought back when a kernel needs them", size(bytes)));
+        note.notes.extend(self.largest_arrays(1));
+        self.interp
+            .warn(note.help("let go of what is not needed any more (`x = zeros(0)`), or work on a part at a time"));
     }
 
     fn node_value(&mut self, frame: &mut Frame, node: &Node) -> Eval {

@@ -93,6 +93,8 @@ pub struct Interpreter {
     pub(crate) frames: Vec<Box<Frame>>,
     /// Copies of arrays by statement, if they are to be counted.
     pub(crate) copies: Option<Copies>,
+    /// Whether it was noted that arrays were moved to the host.
+    pub(crate) spilled: bool,
     /// Kernels of array expressions.
     pub(crate) expressions: Arc<graph::Kernels>,
     /// Kernels of devices not currently in use, by device name.

@@ -91,6 +91,7 @@ impl Interpreter {
             codes: Codes::default(),
             frames: Vec::new(),
             copies: None,
+            spilled: false,
             expressions: Arc::default(),
             parked: Vec::new(),
             visited: Vec::new(),

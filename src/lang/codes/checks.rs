@@ -346,4 +346,13 @@ kernel bins(x: [f32; N], inout count: [i32; 8]) threads(i: N)
 ```
 "#,
     },
+    Page {
+        code: "W0607",
+        title: "arrays that a full GPU has given to the host",
+        text: "An array must be in the GPU's memory while a kernel uses it. Where there is no more memory for one, arrays that were used longest \
+ago are moved to the host, and brought back when a kernel needs them. The results are the same, but each way takes a hundred times as long as \
+a kernel takes to read the array. This is a note, once per run or session. Free arrays that are no longer needed (`x = zeros(0)`), \
+or process the data in parts. If moving arrays is not enough, the launch is an error (`E0620`).
+",
+    },
 ];
