@@ -2,10 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::device::storage::Storage;
 use crate::host::problem::{Outcome, Problem};
+use crate::lang::scalar::Scalar;
 
 /// Pending work whose result is the bytes of an array.
 pub(crate) trait Work: Send + Sync {
@@ -27,6 +29,7 @@ pub(crate) trait Work: Send + Sync {
 }
 
 /// The bytes of an array, computed or not.
+#[derive(Default)]
 pub(crate) struct Data {
     len: usize,
     storage: OnceLock<Storage>,
@@ -36,6 +39,8 @@ pub(crate) struct Data {
     work: Mutex<Option<Arc<dyn Work>>>,
     /// Work that reads a part of these bytes, and could do so before they change.
     readers: Mutex<Vec<Weak<dyn Work>>>,
+    /// A type, and the length of an axis of which all elements, as such integers, are known to be positions; 0 if none is.
+    positions: AtomicU64,
 }
 
 impl Data {
@@ -44,7 +49,7 @@ impl Data {
     }
 
     fn with(len: usize, storage: OnceLock<Storage>) -> Data {
-        Data { len, storage, computing: Mutex::default(), work: Mutex::default(), readers: Mutex::default() }
+        Data { len, storage, ..Data::default() }
     }
 
     /// Returns the number of bytes.
@@ -61,6 +66,7 @@ impl Data {
     /// Returns the storage for writing if it has been computed.
     #[inline]
     pub fn computed_mut(&mut self) -> Option<&mut Storage> {
+        *self.positions.get_mut() = 0;
         self.storage.get_mut()
     }
 
@@ -86,6 +92,17 @@ impl Data {
             *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         self.storage.get().ok_or_else(|| Problem::new("E0999", "internal error: an array without bytes"))
+    }
+
+    /// Notes that all elements, as integers of this type, are positions along an axis of this length.
+    pub fn note_below(&self, scalar: Scalar, len: usize) {
+        self.positions.store((scalar as u64) << 48 | len as u64, Ordering::Relaxed);
+    }
+
+    /// Returns whether that is known.
+    pub fn is_known_below(&self, scalar: Scalar, len: usize) -> bool {
+        let known = self.positions.load(Ordering::Relaxed);
+        known != 0 && known >> 48 == scalar as u64 && known & 0xffff_ffff_ffff <= len as u64
     }
 
     /// Notes work that reads a part of these bytes.
@@ -115,6 +132,7 @@ impl Data {
     /// Returns the storage for writing, computed now if necessary.
     pub fn storage_mut(&mut self) -> Outcome<&mut Storage> {
         self.storage()?;
+        *self.positions.get_mut() = 0;
         self.storage.get_mut().ok_or_else(|| Problem::new("E0999", "internal error: an array without bytes"))
     }
 }

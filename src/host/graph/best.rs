@@ -43,7 +43,7 @@ pub(crate) fn best(largest: bool, array: &Array, shape: &[usize], groups: &[u8],
         }
         let values = Array::with_storage(Element::Scalar(scalar), &shape, values)?;
         let strides = vec![(results * inner) as isize, inner as isize, 1];
-        let input = |array: Array, scalar| Input { array, scalar, strides: strides.clone(), view: None };
+        let input = |array: Array, scalar| Input { array, scalar, strides: strides.clone(), view: None, picks: vec![] };
         plan = Plan {
             axes: shape.to_vec(),
             inputs: vec![input(values, scalar), input(positions, Scalar::I32)],
@@ -64,7 +64,7 @@ fn launch(plan: &Plan, round: &Best, (len, results): (usize, usize), site: &Site
         });
     }
     key.extend([254, round.axis as u8, round.index as u8, round.scalar as u8, round.largest.into()]);
-    let executable = site.kernels().get(site.name(), key, || run::load(site, emit::best(plan, round)))?;
+    let executable = site.kernels().get(site.name(), key, || run::load(site, emit::best(plan, round), plan.guards))?;
     let mut axes = plan.axes.clone();
     axes[round.axis] = results;
     let count = axes.iter().product::<usize>();

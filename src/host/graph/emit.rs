@@ -2,8 +2,8 @@
 //! reduction.
 //!
 //! An array that is read in order is a parameter with the axes along which it advances. One that is read as a view is a parameter
-//! with a single axis, followed by the position of the first element and by the strides that are not 1. So is the result, if it goes
-//! into a part of an array.
+//! with a single axis, followed by the position of the first element and by the strides that are not 1, also those of positions that
+//! the kernel computes. So is the result, if it goes into a part of an array.
 //!
 //! The parameters of an expression are the inputs, the result, the scalars and, if the plan has more axes than an index space, the extents of the
 //! outer ones, which then share the first index.
@@ -37,13 +37,14 @@ pub(super) fn kernel(plan: &Plan, wanted: Source, result: Scalar) -> Option<Modu
         }
         Some(part) => {
             let memory = b.array("result", Access::InOut, layout, 1);
-            Memory { memory, axes: advancing(&part.strides), view: Some(Steps::new(&mut b, "result", &part.strides)) }
+            let view = Some(Steps::new(&mut b, "result", &part.strides));
+            Memory { view, ..Memory::in_order(memory, advancing(&part.strides)) }
         }
     };
     let scalars = scalars(&mut b, &plan.scalars);
     let indices = indices(&mut b, plan.axes.len());
     let value = element(&mut b, plan, (&inputs, &scalars), &indices, wanted)?;
-    let at = result.at(&mut b, &indices);
+    let at = result.at(&mut b, &indices, &[]);
     b.store(result.memory, &at, value);
     Some(module(Default::default(), b, Form::Threads { rank: plan.axes.len().min(AXES) as u8 }))
 }
@@ -54,6 +55,8 @@ struct Memory {
     /// The axes along which it advances.
     axes: Vec<usize>,
     view: Option<Steps>,
+    /// Where positions that are added come from, with their strides; `None` for a stride of 1.
+    picks: Vec<(Source, Option<ExprId>)>,
 }
 
 /// The parameters of a view.
@@ -74,11 +77,11 @@ impl Steps {
 
 impl Memory {
     fn in_order(memory: MemId, axes: Vec<usize>) -> Memory {
-        Memory { memory, axes, view: None }
+        Memory { memory, axes, view: None, picks: Vec::new() }
     }
 
-    /// Returns the indices of the array for those of the axes.
-    fn at(&self, b: &mut FunctionBuilder, indices: &[ExprId]) -> Vec<ExprId> {
+    /// Returns the indices of the array for those of the axes, and for these positions.
+    fn at(&self, b: &mut FunctionBuilder, indices: &[ExprId], picked: &[ExprId]) -> Vec<ExprId> {
         let mut own: Vec<ExprId> = self.axes.iter().map(|&axis| indices[axis]).collect();
         let Some(view) = &self.view else {
             if own.is_empty() {
@@ -87,7 +90,8 @@ impl Memory {
             return own;
         };
         let mut position = view.offset;
-        for (index, stride) in own.into_iter().zip(&view.strides) {
+        let picked = picked.iter().copied().zip(self.picks.iter().map(|(_, stride)| stride));
+        for (index, stride) in own.into_iter().zip(&view.strides).chain(picked) {
             // A view lies in an array whose positions have 32 bits.
             let index = b.convert(index, Scalar::I32);
             let ahead = stride.map_or(index, |stride| b.binary(BinOp::Mul, index, stride));
@@ -109,7 +113,12 @@ fn inputs(b: &mut FunctionBuilder, plan: &Plan) -> Vec<Memory> {
             None => Memory::in_order(b.array(name, Access::In, layout, axes.len().max(1)), axes),
             Some(_) => {
                 let memory = b.array(name.clone(), Access::In, layout, 1);
-                Memory { memory, axes, view: Some(Steps::new(b, &name, &input.strides)) }
+                let view = Some(Steps::new(b, &name, &input.strides));
+                let pick = |(k, (source, stride)): (usize, &(Source, usize))| {
+                    (*source, (*stride != 1).then(|| b.value(format!("{name}_pick{k}"), I32)))
+                };
+                let picks = input.picks.iter().enumerate().map(pick).collect();
+                Memory { memory, axes, view, picks }
             }
         }
     };
@@ -130,30 +139,45 @@ fn element(
     indices: &[ExprId],
     wanted: Source,
 ) -> Option<ExprId> {
-    let mut loaded: Vec<Option<ExprId>> = vec![None; inputs.len()];
-    let mut steps: Vec<ExprId> = Vec::with_capacity(plan.steps.len());
-    let mut value = |b: &mut FunctionBuilder, source: Source, steps: &[ExprId]| {
+    let loaded = vec![None; inputs.len()];
+    let mut values = Values { inputs, scalars, indices, loaded, steps: Vec::with_capacity(plan.steps.len()) };
+    for step in &plan.steps {
+        let operands: Option<Vec<ExprId>> = step.sources.iter().map(|&source| values.get(b, source)).collect();
+        values.steps.push(operation(b, step.op, &operands?)?);
+    }
+    values.get(b, wanted)
+}
+
+/// What a kernel has computed for an element.
+struct Values<'k> {
+    inputs: &'k [Memory],
+    scalars: &'k [ExprId],
+    indices: &'k [ExprId],
+    loaded: Vec<Option<ExprId>>,
+    steps: Vec<ExprId>,
+}
+
+impl Values<'_> {
+    fn get(&mut self, b: &mut FunctionBuilder, source: Source) -> Option<ExprId> {
         Some(match source {
-            Source::Scalar(i) => *scalars.get(i)?,
-            Source::Step(i) => *steps.get(i)?,
+            Source::Scalar(i) => *self.scalars.get(i)?,
+            Source::Step(i) => *self.steps.get(i)?,
             Source::Constant(value) => b.constant(value),
-            Source::Input(i) => match *loaded.get(i)? {
+            Source::Input(i) => match *self.loaded.get(i)? {
                 Some(value) => value,
                 None => {
-                    let input = inputs.get(i)?;
-                    let at = input.at(b, indices);
+                    let input = self.inputs.get(i)?;
+                    // Positions come from inputs and steps that were planned before the input.
+                    let picked: Option<Vec<ExprId>> =
+                        input.picks.iter().map(|(source, _)| self.get(b, *source)).collect();
+                    let at = input.at(b, self.indices, &picked?);
                     let value = b.load(input.memory, &at);
-                    loaded[i] = Some(value);
+                    self.loaded[i] = Some(value);
                     value
                 }
             },
         })
-    };
-    for step in &plan.steps {
-        let operands: Option<Vec<ExprId>> = step.sources.iter().map(|&source| value(b, source, &steps)).collect();
-        steps.push(operation(b, step.op, &operands?)?);
     }
-    value(b, wanted, &steps)
 }
 
 /// Visits the elements `own + step`, `own + 2·step`, … below `len`, of which there are `each - 1` or one more.

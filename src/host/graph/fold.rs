@@ -207,7 +207,7 @@ fn launch(
         Op::Math(function) => [1, function as u8],
         _ => return Err(broken("a reduction by no operator")),
     });
-    let executable = site.kernels().get(site.name(), key, || run::load(site, emit::round(plan, round)))?;
+    let executable = site.kernels().get(site.name(), key, || run::load(site, emit::round(plan, round), plan.guards))?;
     let mut axes = plan.axes.clone();
     axes[round.axis] = results;
     let mut storage = Storage::unset(axes.iter().product::<usize>() * round.result.size());

@@ -18,7 +18,7 @@ use crate::lang::scalar::{Scalar, Value};
 use crate::lower::{Argument, Function, Instance};
 
 /// The modules whose kernels are used.
-const TEXT: &str = "import std.linalg\nimport std.scan\n";
+const TEXT: &str = "import std.linalg\nimport std.scan\nimport std.sort\n";
 
 /// A compile-time argument.
 #[derive(Clone, Copy, Debug)]

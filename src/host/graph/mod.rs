@@ -18,7 +18,10 @@
 //! - [`emit`]: the kernel of a plan;
 //! - [`run`] and [`compute`]: deferring, and launching a kernel when its result is needed;
 //! - [`mod@view`]: arrays that are parts of others, or others in another order;
+//! - [`mod@pick`] and [`picked`]: elements of an array at positions that are an array;
 //! - [`mod@write`]: writing into a part of an array;
+//! - [`mask`] and [`put`]: selections by masks, and writing to positions that are an array, on a GPU;
+//! - [`mod@sort`]: sorting on a GPU;
 //! - [`mod@fold`]: reductions, whose order it defines;
 //! - [`rows`]: expressions with reductions of their rows, by one kernel;
 //! - [`mod@best`]: positions of the least and the largest elements;
@@ -38,16 +41,17 @@
 //!   kernel needs it, it is stored for all others.
 //! - A graph has at most [`node::MOST`] operations and [`node::MOST_INPUTS`] inputs: what would exceed that is computed before.
 //! - Scalars are parameters, so that a kernel is found again by the structure of its plan whatever their values.
+//! - The positions of a selection have been checked when it was deferred. Those that are computed again by its kernel are guarded.
 //! - Arithmetic is that of kernels, which is `lang::scalar`'s: a result does not depend on what is fused, nor on where it runs.
 //!
 //! # Where an expression runs
 //! On the device in use where it was entered (`--device`, `on …`), to which operands elsewhere are copied, as for kernels. Two
 //! exceptions save copies: a result of a few elements is computed on the host, scalar by scalar, at once if its operands are there; and if
 //! the device in use is a GPU that has none of the operands, a result of less than [`run::WORTH_MOVING`] bytes is computed on the
-//! processor.
+//! processor. Selections by masks, writing to positions and sorting are done on a GPU that has the array, else on the host.
 //!
 //! # What is not deferred
-//! Texts, ranges, literals, single values, and arrays of structs.
+//! Texts, ranges, literals, single values, and arrays of structs, of which only selections are.
 
 pub(crate) mod best;
 mod compute;
@@ -55,15 +59,21 @@ mod emit;
 pub(crate) mod fold;
 pub(crate) mod integers;
 mod library;
+pub(crate) mod mask;
 pub(crate) mod node;
+mod pick;
+mod picked;
+mod place;
 mod plan;
 pub(crate) mod product;
+pub(crate) mod put;
 mod row_kernel;
 mod row_plan;
 mod rows;
 mod run;
 pub(crate) mod scan;
 pub(crate) mod site;
+pub(crate) mod sort;
 #[cfg(test)]
 mod tests;
 pub(crate) mod view;
@@ -71,10 +81,13 @@ mod write;
 
 pub(crate) use fold::fold;
 pub(crate) use node::{Fold, Op, Operand, Rows};
+pub(crate) use pick::pick;
+pub(crate) use picked::List;
+pub(crate) use place::words;
 pub(crate) use run::{ZERO, defer, each, failed};
 pub(crate) use site::{Held, Kernels, Site};
-pub(crate) use view::{Along, component, view};
-pub(crate) use write::{joined, write_part};
+pub(crate) use view::{Along, column, component, view};
+pub(crate) use write::{joined, write_column, write_part};
 
 #[cfg(doc)]
 use crate::host::array::Array;

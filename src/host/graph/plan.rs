@@ -6,6 +6,7 @@
 //!
 //! An operand that is a view is read in the array that it looks at, and the operations below a view that nobody else reads are
 //! computed at the indices of the view: on the way down, the planner knows along which axes of the result each operand is read.
+//! An operand that is selected by positions is read at positions that the kernel computes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::device::storage::Storage;
 use crate::host::array::{Array, Data, MAX_EXTENT, Work};
 use crate::host::graph::node::{Node, Op, Operand, essential, node_of};
+use crate::host::graph::picked::{Parts, Picked, picked_of};
 use crate::host::graph::site::Site;
 use crate::host::graph::view::{Along, View, align, lattice, spread, view_of};
 use crate::host::problem::{Outcome, Problem};
@@ -63,6 +65,9 @@ pub(super) struct Input {
     pub strides: Vec<isize>,
     /// The first element that is read, if not all elements are read in order along the axes that have a stride.
     pub view: Option<usize>,
+    /// Positions that the kernel computes, which are added: where each comes from, and the elements from one to the next. With any,
+    /// there is a first element.
+    pub picks: Vec<(Source, usize)>,
 }
 
 impl Input {
@@ -71,6 +76,7 @@ impl Input {
         Arc::ptr_eq(self.array.data(), other.array.data())
             && (self.scalar, self.view) == (other.scalar, other.view)
             && self.strides == other.strides
+            && self.picks == other.picks
     }
 }
 
@@ -92,6 +98,8 @@ pub(super) struct Plan {
     pub steps: Vec<Step>,
     /// Where the results go, if they are written into a part of an array.
     pub part: Option<Part>,
+    /// Whether loads are guarded: positions are computed anew, and that they are the ones which have been checked rests on all operations.
+    pub guards: bool,
 }
 
 struct Planner<'r> {
@@ -99,8 +107,8 @@ struct Planner<'r> {
     shape: &'r [usize],
     site: &'r Site,
     plan: Plan,
-    /// Steps of nodes, by the data that they compute and the positions at which they do.
-    steps: FxHashMap<(*const Data, usize, Vec<isize>), usize>,
+    /// Where nodes and selections are computed, by their data and the positions at which they are.
+    steps: FxHashMap<(*const Data, usize, Vec<isize>), Source>,
     /// Keeps the data alive whose addresses are keys.
     works: Vec<(Array, Arc<dyn Work>)>,
 }
@@ -117,6 +125,13 @@ impl Plan {
     pub fn of_view(view: &View, source: &Array, alone: bool) -> Outcome<(Plan, Source)> {
         let mut planner = Planner::new(&view.shape, &view.site);
         let element = planner.look(view, source, alone, &view.axes)?;
+        Ok((planner.finish(None), element))
+    }
+
+    /// Plans the computation of a selection. Returns where its elements come from.
+    pub fn of_picked(picked: &Picked, parts: &Parts) -> Outcome<(Plan, Source)> {
+        let mut planner = Planner::new(&picked.shape, &picked.site);
+        let element = planner.pick(picked, parts, &planner.whole())?;
         Ok((planner.finish(None), element))
     }
 
@@ -186,10 +201,15 @@ impl Plan {
     /// Returns a text of bytes that is equal for plans with the same kernel.
     pub fn key(&self) -> Vec<u8> {
         let mut key = Vec::with_capacity(16 + 8 * (self.inputs.len() + self.steps.len()));
-        key.extend([self.axes.len() as u8, self.inputs.len() as u8, self.scalars.len() as u8]);
+        key.extend([self.axes.len() as u8, self.inputs.len() as u8, self.scalars.len() as u8, self.guards.into()]);
         for input in &self.inputs {
             key.extend([input.scalar as u8, input.view.is_some().into()]);
             key.extend(input.strides.iter().map(|&stride| advance(stride, input.view.is_some())));
+            key.push(input.picks.len() as u8);
+            for (source, stride) in &input.picks {
+                source.key(&mut key);
+                key.push(advance(*stride as isize, true));
+            }
         }
         if let Some(part) = &self.part {
             key.extend(part.strides.iter().map(|&stride| 16 + advance(stride, true)));
@@ -246,6 +266,11 @@ impl<'r> Planner<'r> {
             {
                 return Ok(found);
             }
+            if let Some(picked) = picked_of(&*work)
+                && let Some(found) = self.picked(picked, &work, (array, shape, axes))?
+            {
+                return Ok(found);
+            }
             if let Some(view) = view_of(&*work)
                 && array.scalar() == Some(view.scalar)
                 && let Some(axes) = align(&view.shape, shape, axes)
@@ -284,7 +309,7 @@ impl<'r> Planner<'r> {
             let node = node_of(&*work)?;
             let axes = self.belongs(node, source, &view.from, axes)?;
             let at = lattice(&node.shape, &axes, self.shape);
-            return self.steps.get(&(Arc::as_ptr(source.data()), at.offset, at.strides)).copied().map(Source::Step);
+            return self.steps.get(&(Arc::as_ptr(source.data()), at.offset, at.strides)).copied();
         }
         let input = self.as_input(source, &view.from, axes)?;
         self.plan.inputs.iter().position(|known| known.is(&input)).map(Source::Input)
@@ -310,34 +335,80 @@ impl<'r> Planner<'r> {
         let Some(axes) = self.belongs(node, array, shape, axes) else { return Ok(None) };
         let at = lattice(&node.shape, &axes, self.shape);
         let id = (Arc::as_ptr(array.data()), at.offset, at.strides);
-        if let Some(&step) = self.steps.get(&id) {
-            return Ok(Some(Source::Step(step)));
+        if let Some(&known) = self.steps.get(&id) {
+            return Ok(Some(known));
         }
         if node.seen.swap(true, Ordering::Relaxed) && Arc::strong_count(array.data()) > others {
             return Ok(None);
         }
-        let step = self.step(node, &axes)?;
+        let step = Source::Step(self.step(node, &axes)?);
         self.steps.insert(id, step);
         self.works.push((array.clone(), work.clone()));
-        Ok(Some(Source::Step(step)))
+        Ok(Some(step))
+    }
+
+    /// Returns where the elements of a selection come from, which this work computes; `None` if it is not part of the kernel.
+    fn picked(
+        &mut self,
+        picked: &Picked,
+        work: &Arc<dyn Work>,
+        (array, shape, axes): (&Array, &[usize], &[Along]),
+    ) -> Outcome<Option<Source>> {
+        let fits = picked.site.is(self.site) && array.scalar() == Some(picked.scalar);
+        let Some(axes) = (if fits { self.inside(&picked.shape, shape, axes) } else { None }) else { return Ok(None) };
+        let at = lattice(&picked.shape, &axes, self.shape);
+        let id = (Arc::as_ptr(array.data()), at.offset, at.strides);
+        if let Some(&known) = self.steps.get(&id) {
+            return Ok(Some(known));
+        }
+        let Some(parts) = picked.parts() else { return Ok(None) };
+        if picked.seen.swap(true, Ordering::Relaxed) && Arc::strong_count(array.data()) > 1 {
+            return Ok(None);
+        }
+        let input = self.pick(picked, &parts, &axes)?;
+        self.steps.insert(id, input);
+        self.works.push((array.clone(), work.clone()));
+        Ok(Some(input))
+    }
+
+    /// Adds the input of a selection that is read at these indices, behind the computation of its positions.
+    fn pick(&mut self, picked: &Picked, parts: &Parts, axes: &[Along]) -> Outcome<Source> {
+        let mut picks = Vec::with_capacity(parts.lists.len());
+        for list in &parts.lists {
+            let own = axes.get(list.first..list.first + list.at.rank()).unwrap_or(&[]);
+            let source = self.array(&list.at, list.at.shape(), own)?;
+            self.plan.guards |= list.is_deferred || !matches!(source, Source::Input(_));
+            picks.push((source, picked.from[list.axis + 1..].iter().product()));
+        }
+        parts.source.storage()?;
+        let axes: Vec<Along> = picked.axes.iter().map(|along| along.within(axes)).collect();
+        let input = self.as_input(&parts.source, &picked.from, &axes).ok_or_else(structs)?;
+        Ok(self.add(Input { view: input.view.or(Some(0)), picks, ..input }))
     }
 
     /// Returns the indices at which the kernel can compute an operand where it is needed: nothing but its shape is looked at in
     /// another way, and the kernel computes no more elements than the operand has.
     fn belongs(&self, node: &Node, array: &Array, shape: &[usize], axes: &[Along]) -> Option<Vec<Along>> {
-        let count = |shape: &[usize]| shape.iter().product::<usize>();
         let fits = node.site.is(self.site) && array.scalar() == Some(node.scalar);
-        if fits && count(self.shape) <= count(&node.shape) { align(&node.shape, shape, axes) } else { None }
+        if fits { self.inside(&node.shape, shape, axes) } else { None }
+    }
+
+    fn inside(&self, own: &[usize], shape: &[usize], axes: &[Along]) -> Option<Vec<Along>> {
+        let count = |shape: &[usize]| shape.iter().product::<usize>();
+        if count(self.shape) <= count(own) { align(own, shape, axes) } else { None }
     }
 
     fn input(&mut self, array: &Array, shape: &[usize], axes: &[Along]) -> Outcome<Source> {
-        let structs = || Problem::new("E0999", "internal error: an array of structs in an expression");
         let input = self.as_input(array, shape, axes).ok_or_else(structs)?;
-        if let Some(known) = self.plan.inputs.iter().position(|known| known.is(&input)) {
-            return Ok(Source::Input(known));
-        }
-        self.plan.inputs.push(input);
-        Ok(Source::Input(self.plan.inputs.len() - 1))
+        Ok(self.add(input))
+    }
+
+    fn add(&mut self, input: Input) -> Source {
+        let known = self.plan.inputs.iter().position(|known| known.is(&input));
+        Source::Input(known.unwrap_or_else(|| {
+            self.plan.inputs.push(input);
+            self.plan.inputs.len() - 1
+        }))
     }
 
     /// Returns an array as an input that is read at these indices; `None` if it has structs.
@@ -352,8 +423,12 @@ impl<'r> Planner<'r> {
         let is_whole = in_order && next as usize == shape.iter().product::<usize>();
         let strides = kept.map(|(stride, _)| *stride).collect();
         let view = (!is_whole).then_some(at.offset);
-        Some(Input { array: array.clone(), scalar: array.scalar()?, strides, view })
+        Some(Input { array: array.clone(), scalar: array.scalar()?, strides, view, picks: Vec::new() })
     }
+}
+
+fn structs() -> Problem {
+    Problem::new("E0999", "internal error: an array of structs in an expression")
 }
 
 /// How an array advances along an axis, as far as it is part of the kernel: by a stride that is a parameter in a view.

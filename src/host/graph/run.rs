@@ -11,6 +11,7 @@ use crate::host::array::broadcast::{Walk, strides};
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory, shape_text};
 use crate::host::graph::emit::{self, AXES};
 use crate::host::graph::node::{Below, MOST, MOST_INPUTS, MOST_PINNED, Node, Op, Operand};
+use crate::host::graph::picked::{Picked, picked_of};
 use crate::host::graph::plan::{Plan, Source};
 use crate::host::graph::site::{Held, Site};
 use crate::host::graph::view::{View, lattice, view_of};
@@ -90,7 +91,8 @@ pub(crate) fn defer(
 /// Returns what is deferred below an array.
 pub(super) fn below(array: &Array) -> Below {
     let Some(work) = array.data().work() else { return Below::STORED };
-    Below::of(&*work).or_else(|| view_of(&*work).map(View::below)).unwrap_or(Below::STORED)
+    let view = || view_of(&*work).map(View::below).or_else(|| picked_of(&*work).map(Picked::below));
+    Below::of(&*work).or_else(view).unwrap_or(Below::STORED)
 }
 
 pub(super) fn array_of(operand: &Operand) -> Option<&Array> {
@@ -254,7 +256,8 @@ pub(super) fn fill(
         Source::Scalar(i) => [252, i as u8],
         Source::Constant(_) => return Err(broken("an expression that is a constant")),
     });
-    let executable = site.kernels().get(site.name(), key, || load(site, emit::kernel(plan, element, scalar)))?;
+    let executable =
+        site.kernels().get(site.name(), key, || load(site, emit::kernel(plan, element, scalar), plan.guards))?;
     let control = Control { wait, ..site.control().clone() };
     launch(plan, &*executable, into, &control)?.map_err(|fault| match fault.kind {
         FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(&Element::Scalar(scalar), shape),
@@ -276,12 +279,12 @@ pub(super) fn nearest<'s, 'a>(site: &'s Site, mut operands: impl Iterator<Item =
     }
 }
 
-/// Loads a kernel on a site's device.
-pub(super) fn load(site: &Site, kernel: Option<Module>) -> Outcome<Arc<dyn Executable>> {
+/// Loads the kernel of a plan on a site's device; `guards` says whether its loads are guarded.
+pub(super) fn load(site: &Site, kernel: Option<Module>, guards: bool) -> Outcome<Arc<dyn Executable>> {
     let module = kernel.ok_or_else(|| broken("an operation without a kernel"))?;
     let mut prepared = pass::prepare(module).map_err(|why| broken(&why))?;
     // A plan's kernels have their indices from its shapes. Guards would end loops early, which keeps loads from being in flight together.
-    prepared.in_bounds = true;
+    prepared.in_bounds = !guards;
     Ok(site.device().load(Arc::new(prepared)))
 }
 
@@ -293,6 +296,8 @@ pub(super) fn inputs(plan: &Plan) -> Outcome<Vec<Arg<'_>>> {
             let storage = input.array.storage()?;
             args.push(Arg::Array { storage, shape: vec![(storage.len() / input.scalar.size().max(1)) as u32] });
             args.extend(steps(offset, &input.strides));
+            let strides = input.picks.iter().map(|(_, stride)| *stride).filter(|stride| *stride != 1);
+            args.extend(strides.map(|n| Arg::Value(vec![Value::of(n as i32)])));
             continue;
         }
         let axes = plan.axes.iter().zip(&input.strides);

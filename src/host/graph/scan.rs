@@ -51,7 +51,7 @@ pub(crate) fn scan(array: &Array, rows: Rows, adds: Adds) -> Outcome<Array> {
 }
 
 /// Scans the rows of an array; if `behind`, the results are the sums before each element.
-fn level(site: &Site, array: &Array, rows: Rows, adds: Adds, behind: bool) -> Outcome<Array> {
+pub(super) fn level(site: &Site, array: &Array, rows: Rows, adds: Adds, behind: bool) -> Outcome<Array> {
     let Rows { outer, len, inner } = rows;
     let scalar = array.scalar().ok_or_else(|| broken("sums of structs"))?;
     let tiles = len.div_ceil(TILE);

@@ -161,6 +161,12 @@ impl Held {
         Held(HELD.replace(Some(Vec::new())))
     }
 
+    /// Keeps no results of what this evaluates.
+    pub fn aside<R>(evaluate: impl FnOnce() -> R) -> R {
+        let _kept = Held(HELD.replace(None));
+        evaluate()
+    }
+
     /// Computes what has been kept.
     pub fn finish(self) -> Outcome<()> {
         let kept = HELD.with_borrow_mut(|held| held.as_mut().map(std::mem::take)).unwrap_or_default();

@@ -1,6 +1,8 @@
 //! Random array expressions: computed fused, operation by operation, and by the most obvious code, on the interpreted and the
 //! compiled simulator.
 
+mod far;
+mod picks;
 mod views;
 
 use super::*;
@@ -254,14 +256,23 @@ impl Builder {
     }
 }
 
-/// Runs one random program; results are looked at in random order.
 fn program(seed: u64, now: bool) {
+    program_of(seed, now, Value::clone);
+}
+
+/// Runs one random program, of some arrays that are moved; results are looked at in random order.
+fn program_of(seed: u64, now: bool, mut moved: impl FnMut(&Value) -> Value) {
     let mut random = Random(seed);
     let mut pool: Vec<Known> = Vec::new();
     for _ in 0..4 {
         let scalar = if random.below(6) == 0 { Scalar::Bool } else { random.pick(&NUMBERS) };
         let count = 1 + random.below(2);
         pool.extend((0..count).map(|_| leaf(&mut random, scalar)));
+    }
+    for known in &mut pool {
+        if matches!(known.value, Value::Array(_)) && random.below(4) > 0 {
+            known.value = moved(&known.value);
+        }
     }
     let mut builder = Builder { random, now, text: format!("seed {seed}\n") };
     for _ in 0..12 {

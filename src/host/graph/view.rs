@@ -12,6 +12,7 @@ use crate::device::storage::Storage;
 use crate::host::array::strided::Lattice;
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory};
 use crate::host::graph::node::Below;
+use crate::host::graph::place::{in_scalars, is_there};
 use crate::host::graph::site::{Held, Site};
 use crate::host::problem::Outcome;
 use crate::lang::scalar::Scalar;
@@ -20,7 +21,7 @@ use crate::lang::scalar::Scalar;
 const SMALL: usize = 1 << 10;
 
 /// A view of an array that is larger by this factor should not keep it in memory: it is copied at once, if the bytes are on the host.
-const MUCH: usize = 16;
+pub(super) const MUCH: usize = 16;
 /// Elements from which a processor copies a scattered view block by block, rather than to read each element from a cache line of its own.
 const BLOCKED: usize = 1 << 12;
 
@@ -133,10 +134,50 @@ pub(crate) fn view(array: &Array, axes: Vec<Along>, shape: &[usize]) -> Outcome<
     if shape == array.shape() && axes.iter().enumerate().all(is_whole) {
         return Ok(array.clone());
     }
+    if element.scalar().is_none() && is_there(array) {
+        let Some((source, last)) = in_scalars(array)? else { return Array::zeros(element, shape) };
+        let axes = axes.into_iter().chain(last.map(|_| Along::all(shape.len()))).collect();
+        return make(&source, element, axes, (shape, shape.iter().copied().chain(last).collect()));
+    }
     let lanes = element.lanes() > 1;
     let mut axes = axes;
     axes.extend(lanes.then(|| Along::all(shape.len())));
-    make(array, element, axes, shape)
+    let whole = with_lanes(&element, shape);
+    make(array, element, axes, (shape, whole))
+}
+
+/// Returns the elements of this type that begin at a byte of each element of an array; they are whole numbers of these scalars, as are
+/// the array's. `None` if they are to be copied, as the array is on the host.
+pub(crate) fn column(array: &Array, element: &Element, unit: Scalar, first: usize) -> Outcome<Option<Array>> {
+    if !is_there(array) || array.is_empty() {
+        return Ok(None);
+    }
+    let (source, axes, whole) = in_units(array, element, unit, first)?;
+    make(&source, element.clone(), axes, (array.shape(), whole)).map(Some)
+}
+
+/// Returns an array as one of scalars, where a column of it is, and the column's shape in scalars.
+pub(super) fn in_units(
+    array: &Array,
+    element: &Element,
+    unit: Scalar,
+    first: usize,
+) -> Outcome<(Array, Vec<Along>, Vec<usize>)> {
+    let units = |bytes: usize| bytes / unit.size();
+    let of = |last: usize| [array.shape(), &[last]].concat();
+    let source = array.seen_as(Element::Scalar(unit), &of(units(array.element().size())))?;
+    let rank = array.rank();
+    let mut axes: Vec<Along> = (0..rank).map(Along::all).collect();
+    Ok(match units(element.size()) {
+        1 => {
+            axes.push(Along::at(units(first)));
+            (source, axes, array.shape().to_vec())
+        }
+        several => {
+            axes.push(Along { start: units(first), step: 1, axis: rank });
+            (source, axes, of(several))
+        }
+    })
 }
 
 /// Returns the array of one component of an array of vectors.
@@ -146,15 +187,14 @@ pub(crate) fn component(array: &Array, scalar: Scalar, lane: usize) -> Outcome<A
     if array.is_empty() {
         return Array::zeros(scalar, array.shape());
     }
-    make(array, Element::Scalar(scalar), axes, array.shape())
+    make(array, Element::Scalar(scalar), axes, (array.shape(), array.shape().to_vec()))
 }
 
-/// Makes a view with these elements; `axes` has an entry for the components of vectors, too.
-fn make(array: &Array, element: Element, axes: Vec<Along>, shape: &[usize]) -> Outcome<Array> {
+/// Makes a view with these elements; `axes` has an entry for the components of vectors, too, and `whole` is the shape in scalars.
+fn make(array: &Array, element: Element, axes: Vec<Along>, (shape, whole): (&[usize], Vec<usize>)) -> Outcome<Array> {
     let bytes = byte_count(&element, shape)?;
     let from = with_lanes(array.element(), array.shape());
-    let whole = with_lanes(&element, shape);
-    let scalar = match element.scalar() {
+    let scalar = match array.scalar() {
         Some(scalar) if !is_copied_at_once(array, bytes) && from.iter().product::<usize>() <= MAX_EXTENT => scalar,
         scalar => {
             let size = scalar.map_or(element.size(), Scalar::size);

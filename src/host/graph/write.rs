@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use crate::device::storage::Storage;
-use crate::host::array::{Array, MAX_EXTENT, byte_count};
+use crate::host::array::{Array, Element, MAX_EXTENT, byte_count};
 use crate::host::graph::node::Operand;
+use crate::host::graph::place::{in_scalars, is_there};
 use crate::host::graph::plan::{Part, Plan};
 use crate::host::graph::run::{array_of, fill};
 use crate::host::graph::site::Site;
-use crate::host::graph::view::{Along, lattice, with_lanes};
+use crate::host::graph::view::{Along, in_units, lattice, with_lanes};
 use crate::host::problem::Outcome;
+use crate::lang::scalar::Scalar;
 
 /// Bytes from which a part that has yet to be computed is computed where it belongs, rather than by itself and copied.
 const WORTH_A_KERNEL: usize = 1 << 12;
@@ -17,7 +19,11 @@ const WORTH_A_KERNEL: usize = 1 << 12;
 /// Writes an operand of an array's element type, which broadcasts to `shape`, into the part of the array that a view of this shape
 /// would show. Returns false if it has done nothing, as the bytes are on the host anyway: the caller copies them.
 pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], operand: &Operand) -> Outcome<bool> {
-    let Some(scalar) = array.scalar() else { return Ok(false) };
+    let Some(scalar) = array.scalar() else { return write_structs(array, axes, shape, operand) };
+    if array.data().computed().is_none() && Site::current().device().is_remote() {
+        // It is written where it is, not on the host.
+        array.storage()?;
+    }
     let far = array.data().computed().is_some_and(|storage| storage.here().is_none() && storage.remote().is_some());
     let lanes = array.element().lanes();
     let bytes = shape.iter().product::<usize>() * array.element().size();
@@ -53,9 +59,55 @@ pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], ope
     Ok(true)
 }
 
+/// As [`write_part`], for structs, which are written as words.
+fn write_structs(array: &mut Array, axes: &[Along], shape: &[usize], operand: &Operand) -> Outcome<bool> {
+    let Some(value) = array_of(operand).filter(|_| is_there(array)) else { return Ok(false) };
+    let (Some((source, Some(words))), Some((value, _))) = (in_scalars(array)?, in_scalars(value)?) else {
+        return Ok(false);
+    };
+    let axes = [axes, &[Along::all(shape.len())]].concat();
+    let own = value.shape().to_vec();
+    written_as(array, source, &axes, &[shape, &[words]].concat(), &Operand::Array(value, own))
+}
+
+/// Writes a column of an array, whose elements begin at a byte of its elements, where the array is: both consist of whole numbers of
+/// these scalars. Returns false as [`write_part`] does.
+pub(crate) fn write_column(array: &mut Array, column: &Array, unit: Scalar, first: usize) -> Outcome<bool> {
+    if !is_there(array) || array.is_empty() {
+        return Ok(false);
+    }
+    let (source, axes, whole) = in_units(array, column.element(), unit, first)?;
+    let value = column.seen_as(Element::Scalar(unit), &whole)?;
+    written_as(array, source, &axes, &whole, &Operand::Array(value, whole.clone()))
+}
+
+/// Writes into an array as one of scalars, which is the only one that has its bytes meanwhile.
+fn written_as(
+    array: &mut Array,
+    mut source: Array,
+    axes: &[Along],
+    shape: &[usize],
+    operand: &Operand,
+) -> Outcome<bool> {
+    let (own, outer) = (array.element().clone(), array.shape().to_vec());
+    *array = Array::unplaced(own.clone(), &[0])?;
+    let written = write_part(&mut source, axes, shape, operand);
+    *array = source.seen_as(own, &outer)?;
+    written
+}
+
 /// Joins arrays along an axis to one of this shape; `None` if their bytes are on the host anyway: the caller copies them.
 pub(crate) fn joined(parts: &[&Array], axis: usize, shape: &[usize]) -> Outcome<Option<Array>> {
     let Some(first) = parts.first() else { return Ok(None) };
+    if first.scalar().is_none() && parts.iter().any(|part| is_there(part)) {
+        let all = parts.iter().map(|part| in_scalars(part)).collect::<Outcome<Option<Vec<_>>>>()?;
+        let Some((words, Some(last))) = all.and_then(|all| Some((all.clone(), all.first()?.1))) else {
+            return Ok(None);
+        };
+        let words: Vec<&Array> = words.iter().map(|(part, _)| part).collect();
+        let joined = joined(&words, axis, &[shape, &[last]].concat())?;
+        return joined.map(|joined| joined.seen_as(first.element().clone(), shape)).transpose();
+    }
     let here = |part: &&Array| part.data().computed().is_some_and(|storage| storage.here().is_some());
     let Some(scalar) = first.scalar().filter(|_| !parts.iter().all(here)) else { return Ok(None) };
     let bytes = byte_count(first.element(), shape)?;

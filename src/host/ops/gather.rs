@@ -3,9 +3,14 @@
 //! A selection is a list of runs, which are the elements behind one position of the indexed axes. Positions are checked before anything
 //! is read or written.
 
+use std::borrow::Cow;
+
 use crate::base::stop;
+use crate::host::array::broadcast::repeats_to;
 use crate::host::array::slice::{Picked, SliceSpec, fit, foreign_element, out_of_range, positions, too_many_indices};
-use crate::host::array::{AlignedBytes, Array, Item, byte_count, leaf, no_memory, shape_text};
+use crate::host::array::{AlignedBytes, Array, Element, Item, byte_count, leaf, no_memory, shape_text};
+use crate::host::graph::put::Values;
+use crate::host::graph::{self, Along, List};
 use crate::host::ops::binary::index_text;
 use crate::host::ops::operand::array;
 use crate::host::problem::{Outcome, Problem};
@@ -231,9 +236,72 @@ fn positions_below<T: Item>(at: &Array, len: usize) -> Outcome<Result<Vec<usize>
     Ok(Ok(found))
 }
 
-/// Evaluates an access of which some indices are arrays.
+/// Returns how a kernel reads a selection by arrays of positions, and its shape; `None` if it is one by a mask, or none.
+fn as_lists(array: &Array, picks: &[Pick]) -> Option<(Vec<Along>, Vec<List>, Vec<usize>)> {
+    let is_list = |at: &Array| at.scalar().is_some_and(Scalar::is_int) && at.element().lanes() == 1;
+    let all: Vec<&Array> = picks.iter().filter_map(list).collect();
+    let first = all.first()?.shape();
+    let pairs = all.len() == picks.len() && all.iter().all(|list| list.shape() == first);
+    if !(all.len() == 1 || pairs) || !all.iter().all(|at| is_list(at)) || picks.len() > array.rank() {
+        return None;
+    }
+    let (mut axes, mut lists, mut shape) = (Vec::new(), Vec::new(), Vec::new());
+    for (axis, &len) in array.shape().iter().enumerate() {
+        axes.push(match picks.get(axis) {
+            Some(Pick::Array(at)) => {
+                let own = if pairs { 0 } else { shape.len() };
+                lists.push(List::new(axis, at, own));
+                if !pairs || axis == 0 {
+                    shape.extend(at.shape());
+                }
+                Along::at(0)
+            }
+            Some(Pick::Spec(SliceSpec::At(index))) => {
+                Along::at(usize::try_from(*index).ok().filter(|index| *index < len)?)
+            }
+            Some(Pick::Spec(spec)) => {
+                let Picked { start, count, step, .. } = positions(*spec, len).ok()?;
+                shape.push(count);
+                Along { start, step: if count > 1 { step as isize } else { 1 }, axis: shape.len() - 1 }
+            }
+            None => {
+                shape.push(len);
+                Along::all(shape.len() - 1)
+            }
+        });
+    }
+    Some((axes, lists, shape))
+}
+
+/// Returns the indices with positions instead of a mask, if that is on a GPU, and the array with the axes of the mask as one, if they
+/// are several.
+fn with_positions<'p>(x: &Array, picks: &'p [Pick]) -> Outcome<(Option<Array>, Cow<'p, [Pick]>)> {
+    let is_mask = |pick: &Pick| list(pick).is_some_and(|list| list.scalar() == Some(Scalar::Bool));
+    let unchanged = Ok((None, Cow::Borrowed(picks)));
+    let (Some(axis), true) = (picks.iter().position(is_mask), picks.len() <= x.rank()) else { return unchanged };
+    let Some(mask) = picks.get(axis).and_then(list) else { return unchanged };
+    let (rank, shape) = (mask.rank(), x.shape());
+    let is_alone = picks.iter().filter(|pick| list(pick).is_some()).count() == 1 && (rank == 1 || picks.len() == 1);
+    if !is_alone || rank == 0 || shape.get(axis..axis + rank) != Some(mask.shape()) || mask.element().lanes() != 1 {
+        return unchanged;
+    }
+    let Some(at) = graph::mask::marked(mask, x)? else { return unchanged };
+    let mut picks = picks.to_vec();
+    picks[axis] = Pick::Array(at);
+    let flat = || x.with_shape(&[&[mask.count()], &shape[rank..]].concat());
+    Ok(((rank > 1).then(flat).transpose()?, Cow::Owned(picks)))
+}
+
+/// Evaluates an access of which some indices are arrays: by a kernel, or where that is not worth it, on the host.
 pub(crate) fn gather(value: &Value, picks: &[Pick]) -> Outcome<Value> {
     let x = array(value, "indexing by an array")?;
+    let (seen, picks) = with_positions(x, picks)?;
+    let (x, picks) = (seen.as_ref().unwrap_or(x), &*picks);
+    if let Some((axes, lists, shape)) = as_lists(x, picks)
+        && let Some(picked) = graph::pick(x, axes, lists, &shape)?
+    {
+        return Ok(Value::Array(picked));
+    }
     let selection = Selection::new(x, picks)?;
     let element = x.element().clone();
     let run = selection.run * element.size();
@@ -271,6 +339,9 @@ fn copy_elements<const SIZE: usize>(source: &[u8], starts: &[usize], result: &mu
 /// Executes an assignment to such an access: of one value, or of an array that broadcasts to the selection. Of several values for one
 /// element, the last one stays.
 pub(crate) fn scatter(x: &mut Array, picks: &[Pick], value: &Value) -> Outcome<()> {
+    if there(x, picks, value)? {
+        return Ok(());
+    }
     let selection = Selection::new(x, picks)?;
     let size = x.element().size();
     let run = selection.run * size;
@@ -296,6 +367,64 @@ pub(crate) fn scatter(x: &mut Array, picks: &[Pick], value: &Value) -> Outcome<(
         }
     }
     Ok(())
+}
+
+/// Executes the assignment on the device that has the array: of one number by a mask, or to positions along the first axes. Returns
+/// false if the host has to do it, or to report what is wrong.
+fn there(x: &mut Array, picks: &[Pick], value: &Value) -> Outcome<bool> {
+    if let ([Pick::Array(mask)], Element::Scalar(own)) = (picks, x.element().clone())
+        && mask.element() == &Element::Scalar(Scalar::Bool)
+        && x.shape().get(..mask.rank()) == Some(mask.shape())
+        && let Some(number) = value.adapt(own).filter(|number| number.ty == own)
+        && let Some(chosen) = graph::mask::chosen(x, mask, number)?
+    {
+        *x = chosen;
+        return Ok(true);
+    }
+    if !graph::put::takes(x) {
+        return Ok(false);
+    }
+    let marks = picks.iter().filter_map(list).any(|list| list.scalar() == Some(Scalar::Bool));
+    let (seen, picks) = with_positions(x, picks)?;
+    let shape = x.shape().to_vec();
+    let mut flat = seen.unwrap_or_else(|| x.clone());
+    let Some((_, lists, selected)) = as_lists(&flat, &picks) else { return Ok(false) };
+    let at: Vec<&Array> = lists.iter().map(|list| &list.at).collect();
+    if at.len() != picks.len() {
+        return Ok(false);
+    }
+    let mut one = vec![0; x.element().size()];
+    let given = match value {
+        Value::Array(array) if array.element() == x.element() && repeats_to(array.shape(), &selected) => {
+            Some(repeated(array, &selected)?)
+        }
+        Value::Array(_) => return Ok(false),
+        _ if leaf::write(&x.element().clone(), &mut one, value).is_err() => return Ok(false),
+        _ => None,
+    };
+    let values = match &given {
+        Some(rows) if marks => Values::Each(rows),
+        Some(rows) => Values::Rows(rows),
+        None => Values::One(&one),
+    };
+    if at.iter().any(|list| list.is_empty()) {
+        return Ok(true);
+    }
+    // Nobody else may have it while it is written, not even this function.
+    *x = Array::zeros(x.element().clone(), &[0])?;
+    let done = graph::put::put(&mut flat, &at, &values);
+    *x = flat.with_shape(&shape)?;
+    done
+}
+
+/// Returns an array in a shape that it broadcasts to, as a view of it.
+fn repeated(array: &Array, shape: &[usize]) -> Outcome<Array> {
+    if array.shape() == shape {
+        return Ok(array.clone());
+    }
+    let ahead = shape.len() - array.rank();
+    let along = |(axis, &len): (usize, &usize)| if len == 1 { Along::at(0) } else { Along::all(ahead + axis) };
+    graph::view(array, array.shape().iter().enumerate().map(along).collect(), shape)
 }
 
 #[cfg(test)]

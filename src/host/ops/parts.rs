@@ -100,8 +100,34 @@ impl Column {
         }
     }
 
-    /// Extracts the column as an array.
+    /// Returns where the column begins in an element, and the scalars that both consist of, if it is without gaps.
+    fn run(&self, array: &Array) -> Option<(Scalar, usize)> {
+        let (first, size) = (self.pieces.first()?.0, array.element().size());
+        let mut end = 0;
+        for &(from, to, len) in &self.pieces {
+            if from != first + to {
+                return None;
+            }
+            end = end.max(to + len);
+        }
+        let unit = match self.element.scalar() {
+            Some(scalar) => scalar,
+            None => {
+                let fits = |unit: &usize| [first, size, self.element.size()].iter().all(|n| n.is_multiple_of(*unit));
+                graph::words([4, 2, 1].into_iter().find(fits)?)?.0
+            }
+        };
+        (end == self.element.size() && first.is_multiple_of(unit.size()) && size.is_multiple_of(unit.size()))
+            .then_some((unit, first))
+    }
+
+    /// Extracts the column as an array: where a GPU has the array, as a view of it.
     pub fn of(&self, array: &Array) -> Outcome<Array> {
+        if let Some((unit, first)) = self.run(array)
+            && let Some(column) = graph::column(array, &self.element, unit, first)?
+        {
+            return Ok(column);
+        }
         let (from_size, to_size) = (array.element().size().max(1), self.element.size().max(1));
         let mut column = Array::zeros(self.element.clone(), array.shape())?;
         let places = column.bytes_mut()?.chunks_exact_mut(to_size);
@@ -120,6 +146,11 @@ impl Column {
         if *column.element() != self.element || column.shape() != array.shape() {
             let (own, other) = (array.type_name(), column.type_name());
             return Err(Problem::new("E0504", format!("a column of type {other} does not fit an array of type {own}")));
+        }
+        if let Some((unit, first)) = self.run(array)
+            && graph::write_column(array, column, unit, first)?
+        {
+            return Ok(());
         }
         let (to_size, from_size) = (array.element().size().max(1), self.element.size().max(1));
         let places = array.bytes_mut()?.chunks_exact_mut(to_size);

@@ -1,16 +1,17 @@
 //! Sorting numbers: in, an array; out, its rows in ascending order, NaN last and -0 before 0.
 //!
 //! A number becomes a key, an unsigned integer with the same order: integers with their sign bit flipped, floats with the sign bit
-//! flipped if they are positive and with all bits flipped if not. Keys are sorted digit by digit, the lowest first (a radix sort), which
-//! takes the same time whatever the numbers are; few ones, and those for which there is no memory, are compared. NaN is set aside, so that it keeps its bits.
+//! flipped if they are positive and with all bits flipped if not, less the number of NaN with a sign, so that all NaN are last. Keys
+//! are sorted digit by digit, the lowest first (a radix sort); few ones, and those for which there is no memory, are compared.
 
 use crate::base::stop::{self, Ticks};
 use crate::host::array::{Array, Item};
+use crate::host::graph;
 use crate::host::ops::operand::{array, undefined};
 use crate::host::ops::text;
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
-use crate::lang::scalar::Number;
+use crate::lang::scalar::{self, Number};
 use crate::with_number;
 
 /// Bits of a digit: the counts of its values stay in the L1 cache.
@@ -27,6 +28,9 @@ pub fn sort(value: &Value) -> Outcome<Value> {
     let no_order = || undefined("`sort`", &[value]);
     let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;
     let row = x.shape().last().copied().unwrap_or(1).max(1);
+    if let Some(sorted) = graph::sort::sorted(x, scalar, row)? {
+        return Ok(Value::Array(sorted));
+    }
     let mut result = x.clone();
     with_number!(scalar, T => sort_rows::<T>(&mut result, row)?, bool => return Err(no_order()));
     Ok(Value::Array(result))
@@ -42,20 +46,8 @@ fn sort_rows<T: Item + Number>(array: &mut Array, row: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn sort_row<T: Item + Number, K: Copy + Ord + Default>(row: &mut [T], narrow: fn(u64) -> K, widen: fn(K) -> u64) {
-    let mut count = row.len();
-    if stop::parts(row).any(|(_, part)| part.iter().any(|x| x.op_ne(*x))) {
-        let ticks = Ticks::default();
-        count = 0;
-        for at in 0..row.len() {
-            ticks.pass(1);
-            if !row[at].op_ne(row[at]) {
-                row.swap(at, count);
-                count += 1;
-            }
-        }
-    }
-    let numbers = &mut row[..count];
+fn sort_row<T: Item + Number, K: Copy + Ord + Default>(numbers: &mut [T], narrow: fn(u64) -> K, widen: fn(K) -> u64) {
+    let count = numbers.len();
     let (mut keys, mut other) = (Vec::new(), Vec::new());
     let few = count <= FEW;
     if few || keys.try_reserve_exact(count).is_err() || other.try_reserve_exact(count).is_err() {
@@ -80,16 +72,24 @@ fn sort_row<T: Item + Number, K: Copy + Ord + Default>(row: &mut [T], narrow: fn
 /// Returns an unsigned integer of the number's width with the order of numbers.
 fn key<T: Number>(number: T) -> u64 {
     let (raw, sign) = (number.to_raw(), 1 << (size_of::<T>() * 8 - 1));
-    match () {
-        _ if T::SCALAR.is_float() && raw & sign != 0 => !raw & (sign | (sign - 1)),
+    let flipped = match () {
+        _ if T::SCALAR.is_float() && raw & sign != 0 => !raw,
         _ if T::SCALAR.is_float() || T::SCALAR.is_signed() => raw ^ sign,
         _ => raw,
-    }
+    };
+    flipped.wrapping_sub(negatives::<T>()) & (sign | (sign - 1))
+}
+
+/// Returns the number of NaN with a sign, whose keys would be the least.
+fn negatives<T: Number>() -> u64 {
+    let infinity = || scalar::Value::of(f64::INFINITY).to_type(T::SCALAR).bits;
+    if T::SCALAR.is_float() { (1 << (size_of::<T>() * 8 - 1)) - 1 - infinity() } else { 0 }
 }
 
 /// The inverse of [`key`].
 fn number_of<T: Number>(key: u64) -> T {
     let sign = 1 << (size_of::<T>() * 8 - 1);
+    let key = key.wrapping_add(negatives::<T>()) & (sign | (sign - 1));
     T::from_raw(match () {
         _ if T::SCALAR.is_float() && key & sign == 0 => !key & (sign | (sign - 1)),
         _ if T::SCALAR.is_float() || T::SCALAR.is_signed() => key ^ sign,
@@ -182,8 +182,12 @@ mod tests {
     fn nan_keeps_its_bits() {
         let mut row = vec![f32::from_bits(0xffc0_0123), 2.0, f32::from_bits(0x7fc0_0456), -1.0];
         sort_row::<f32, u32>(&mut row, |key| key as u32, u64::from);
-        let mut kept: Vec<u32> = row[2..].iter().map(|x| x.to_bits()).collect();
-        kept.sort_unstable();
+        let kept: Vec<u32> = row[2..].iter().map(|x| x.to_bits()).collect();
         assert_eq!((row[0], row[1], kept), (-1.0, 2.0, vec![0x7fc0_0456, 0xffc0_0123]));
+        let mut row = [0xffff_ffffu32, 0x7f80_0001, 0xff80_0000, 0x8000_0000, 0, 0x7fff_ffff, 0xff80_0001, 0x7f80_0000];
+        let mut floats = row.map(f32::from_bits);
+        sort_row::<f32, u32>(&mut floats, |key| key as u32, u64::from);
+        row = [0xff80_0000, 0x8000_0000, 0, 0x7f80_0000, 0x7f80_0001, 0x7fff_ffff, 0xffff_ffff, 0xff80_0001];
+        assert_eq!(floats.map(f32::to_bits), row);
     }
 }

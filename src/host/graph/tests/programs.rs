@@ -12,13 +12,15 @@ impl Builder {
         if !matches!(x.value, Value::Array(_)) || x.shape.is_empty() {
             return None;
         }
-        let (made, text) = match self.random.below(7) {
+        let (made, text) = match self.random.below(10) {
             0 | 1 => self.reduction(&x),
             2 => self.position(&x),
             3 => self.cumulative(&x),
             4 => self.product(pool, &x),
             5 => self.slice(&x),
-            _ => self.turned(&x),
+            6 => self.turned(&x),
+            7 => self.sorted(&x),
+            _ => self.picked(pool, &x),
         }?;
         self.text += &format!("{text}({}) {:?} -> {:?}\n", x.scalar(), x.shape, made.shape);
         if self.now {

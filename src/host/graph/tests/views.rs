@@ -8,10 +8,12 @@ use crate::host::array::SliceSpec;
 use crate::host::ops::Pick;
 
 /// A value and its elements as the reference has them.
-struct Fuzz {
+pub(super) struct Fuzz {
     random: Random,
     pool: Vec<Known>,
     text: String,
+    /// Moves an array to another device.
+    moved: Option<fn(&Value) -> Value>,
 }
 
 /// A selection along an axis: its spec and the indices that it selects; `true` if it keeps the axis.
@@ -41,7 +43,14 @@ impl Fuzz {
             Known { value: Value::Array(Array::from_bytes(scalar, &shape, &bytes).expect("memory")), shape, items }
         };
         let pool = (0..3).map(leaf).collect();
-        Fuzz { random, pool, text: format!("seed {seed}: {scalar}\n") }
+        Fuzz { random, pool, text: format!("seed {seed}: {scalar}\n"), moved: None }
+    }
+
+    /// A program of arrays that are moved.
+    pub(super) fn moved(seed: u64, moved: fn(&Value) -> Value) -> Fuzz {
+        let mut fuzz = Fuzz::new(seed);
+        fuzz.pool.iter_mut().for_each(|known| known.value = moved(&known.value));
+        Fuzz { moved: Some(moved), ..fuzz }
     }
 
     fn some(&mut self) -> usize {
@@ -266,7 +275,7 @@ impl Fuzz {
         let (picks, positions, kept): (Vec<Pick>, Vec<usize>, Vec<usize>) = match self.random.below(3) {
             0 => {
                 let axis = self.random.below(shape.len());
-                let own: Vec<usize> = (0..1 + self.random.below(5)).map(|_| self.random.below(shape[axis])).collect();
+                let own: Vec<usize> = (0..1 + self.random.below(20)).map(|_| self.random.below(shape[axis])).collect();
                 let mut picks = vec![Pick::Spec(SliceSpec::ALL); axis];
                 picks.push(list(&own.iter().map(|&i| i as i64).collect::<Vec<_>>()));
                 let mut kept = shape.clone();
@@ -279,7 +288,7 @@ impl Fuzz {
                 (picks, positions, kept)
             }
             1 => {
-                let count = self.random.below(6);
+                let count = self.random.below(60);
                 let mut positions = vec![0; count];
                 let mut picks = Vec::new();
                 for &len in &shape {
@@ -300,9 +309,24 @@ impl Fuzz {
         };
         let items: Vec<scalar::Value> = positions.iter().map(|&at| known.items[at]).collect();
         let selected = ops::gather(&known.value, &picks).expect("a selection");
-        let number = scalar::Value::of(self.random.below(100) as i32).to_type(known.scalar());
+        let scalar = known.scalar();
+        let number = |random: &mut Random| scalar::Value::of(random.below(100) as i32).to_type(scalar);
         drop(known);
-        if self.random.below(2) == 0 {
+        let how = self.random.below(4);
+        if how == 0 {
+            // Several values for one element may be among them: the last one stays.
+            let given: Vec<scalar::Value> = positions.iter().map(|_| number(&mut self.random)).collect();
+            let bytes: Vec<u8> = given.iter().flat_map(|item| item.to_bytes()[..scalar.size()].to_vec()).collect();
+            let mut rows = Value::Array(Array::from_bytes(scalar, &kept, &bytes).expect("memory"));
+            if let Some(moved) = &mut self.moved {
+                rows = moved(&rows);
+            }
+            let Value::Array(array) = &mut self.pool[from].value else { return };
+            ops::scatter(array, &picks, &rows).expect("an assignment");
+            positions.iter().zip(&given).for_each(|(&at, item)| self.pool[from].items[at] = *item);
+            self.text += &format!("{from}{picks:?} = {given:?}\n");
+        } else if how == 1 {
+            let number = number(&mut self.random);
             let Value::Array(array) = &mut self.pool[from].value else { return };
             ops::scatter(array, &picks, &Value::Scalar(number)).expect("an assignment");
             positions.iter().for_each(|&at| self.pool[from].items[at] = number);
@@ -311,7 +335,7 @@ impl Fuzz {
         self.push(format!("{from}{picks:?}"), selected, kept, items);
     }
 
-    fn run(mut self, steps: usize) {
+    pub(super) fn run(mut self, steps: usize) {
         for _ in 0..steps {
             match self.random.below(18) {
                 0..=3 => self.slice(),

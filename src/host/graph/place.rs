@@ -1,0 +1,38 @@
+//! Where the bytes of an array are, and arrays of vectors and structs as arrays of scalars.
+
+use crate::host::array::{Array, Element};
+use crate::host::problem::Outcome;
+use crate::lang::scalar::Scalar;
+
+/// Returns whether the host has the array.
+pub(super) fn is_here(array: &Array) -> bool {
+    array.data().computed().is_some_and(|storage| storage.here().is_some())
+}
+
+/// Returns whether a GPU has the array.
+pub(super) fn is_far(array: &Array) -> bool {
+    array.data().computed().is_some_and(|storage| storage.remote().is_some())
+}
+
+/// Returns whether a GPU has the array, or may compute it.
+pub(super) fn is_there(array: &Array) -> bool {
+    array.data().computed().is_none() || is_far(array)
+}
+
+/// Returns an array as one of scalars, and the extent of its last axis if that is one more: the components of vectors, or the words of
+/// structs. `None` for structs without a size.
+pub(super) fn in_scalars(array: &Array) -> Outcome<Option<(Array, Option<usize>)>> {
+    let element = array.element();
+    if element.scalar().is_some() {
+        return Ok(Some((array.clone(), Some(element.lanes()).filter(|&lanes| lanes > 1))));
+    }
+    let Some((word, words)) = words(element.size()) else { return Ok(None) };
+    let source = array.seen_as(Element::Scalar(word), &[array.shape(), &[words]].concat())?;
+    Ok(Some((source, Some(words))))
+}
+
+/// Returns the largest words that a struct of so many bytes consists of, and their number.
+pub(crate) fn words(size: usize) -> Option<(Scalar, usize)> {
+    let fits = [Scalar::U32, Scalar::U16, Scalar::U8].into_iter().find(|word| size.is_multiple_of(word.size()))?;
+    (size > 0).then(|| (fits, size / fits.size()))
+}

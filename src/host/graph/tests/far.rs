@@ -1,0 +1,217 @@
+//! A device with memory of its own, as a GPU has it, whose kernels a simulator runs: what is copied back, and when.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::device::storage::{Remote, Storage};
+use crate::device::{Arg, Device, DeviceError, Executable, Extents, Fault, Output};
+use crate::host::array::AlignedBytes;
+use crate::host::array::SliceSpec;
+use crate::host::ops::Pick;
+use crate::ir::Prepared;
+
+/// The device; counts the bytes that are copied to it and back.
+#[derive(Default)]
+pub(super) struct Far {
+    sim: Simulator,
+    copied: Arc<Copied>,
+}
+
+#[derive(Default)]
+pub(super) struct Copied {
+    pub to: AtomicUsize,
+    pub back: AtomicUsize,
+}
+
+/// Memory of the device.
+struct Bytes(AlignedBytes, Arc<Copied>);
+
+impl Remote for Bytes {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.1.back.fetch_add(into.len(), Ordering::Relaxed);
+        into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
+        Ok(())
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+struct Kernel(Arc<dyn Executable>, Arc<Copied>);
+
+impl Kernel {
+    /// Returns a copy of the device's bytes of an argument, which are copied there first.
+    fn own(&self, storage: &Storage) -> Storage {
+        let mut remote = storage.remote();
+        let there = remote.clone().map(|bytes| bytes.into_any().downcast::<Bytes>().expect("this device's memory"));
+        let bytes = there.unwrap_or_else(|| {
+            let own = storage.here().map(|here| AlignedBytes::copy_of(here).expect("memory"));
+            self.1.to.fetch_add(own.as_ref().map_or(0, |own| own.len()), Ordering::Relaxed);
+            let own = own.unwrap_or_else(|| AlignedBytes::zeroed(storage.len()).expect("memory"));
+            Arc::new(Bytes(own, self.1.clone()))
+        });
+        let copy = AlignedBytes::copy_of(&bytes.0).expect("memory");
+        *remote = Some(bytes);
+        Storage::of_bytes(copy)
+    }
+}
+
+impl Executable for Kernel {
+    fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+        let mut own: Vec<Option<Storage>> = args
+            .iter()
+            .map(|arg| match arg {
+                Arg::Array { storage, .. } => Some(self.own(storage)),
+                Arg::ArrayMut { storage, .. } => Some(self.own(storage)),
+                _ => None,
+            })
+            .collect();
+        let mut there: Vec<Arg<'_>> = Vec::new();
+        for (arg, own) in args.iter().zip(&mut own) {
+            there.push(match (arg, own) {
+                (Arg::Array { shape, .. }, Some(own)) => Arg::Array { storage: own, shape: shape.clone() },
+                (Arg::ArrayMut { shape, .. }, Some(own)) => Arg::ArrayMut { storage: own, shape: shape.clone() },
+                (Arg::Value(value), _) => Arg::Value(value.clone()),
+                _ => panic!("bytes of the host"),
+            });
+        }
+        let output = self.0.launch(extents, &mut there, control)?;
+        drop(there);
+        for (arg, own) in args.iter_mut().zip(own) {
+            if let (Arg::ArrayMut { storage, .. }, Some(own)) = (arg, own) {
+                let bytes = AlignedBytes::copy_of(own.bytes().expect("bytes")).expect("memory");
+                storage.written_remotely(Arc::new(Bytes(bytes, self.1.clone())));
+            }
+        }
+        Ok(output)
+    }
+}
+
+impl Device for Far {
+    fn name(&self) -> String {
+        "far".into()
+    }
+
+    fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
+        Arc::new(Kernel(self.sim.load(kernel), self.copied.clone()))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+}
+
+impl Far {
+    /// Moves an array there.
+    pub(super) fn take(&self, value: &Value) -> Value {
+        take(value, &self.copied)
+    }
+
+    /// Runs work there; returns the bytes that it copies back.
+    pub(super) fn run(self: &Arc<Far>, work: impl FnOnce()) -> usize {
+        let before = self.copied.back.load(Ordering::Relaxed);
+        let _standing = Site::new(self.clone(), &Control::default(), Default::default()).enter();
+        work();
+        self.copied.back.load(Ordering::Relaxed) - before
+    }
+}
+
+fn take(value: &Value, copied: &Arc<Copied>) -> Value {
+    let mut moved = array(value).clone();
+    let bytes = AlignedBytes::copy_of(moved.bytes().expect("bytes")).expect("memory");
+    moved.storage_mut().expect("memory").written_remotely(Arc::new(Bytes(bytes, copied.clone())));
+    Value::Array(moved)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of kernels")]
+fn random_views_agree_there() {
+    let far = Arc::new(Far::default());
+    far.run(|| seeds(1).for_each(|seed| views::Fuzz::moved(seed, |x| take(x, &Arc::default())).run(25)));
+}
+
+/// Returns an array there: `n` numbers in another order.
+fn mixed(far: &Far, n: usize) -> Value {
+    let items: Vec<i32> = (0..n as i64).map(|i| (i * 7919 % n as i64) as i32).collect();
+    far.take(&Value::Array(Array::from_items(&items).expect("memory")))
+}
+
+#[test]
+fn selections_masks_and_sorts_stay_there() {
+    let far = Arc::new(Far::default());
+    let (mut x, mut sorted) = (mixed(&far, 20_370), Value::Unit);
+    let ten = Value::Int(10);
+    let work = || {
+        let floats = ops::convert(Scalar::F64, &x).expect("floats");
+        let at = ops::math(MathFn::Abs, &[ops::unary(UnaryOp::Neg, &x).expect("numbers")]).expect("positions");
+        let Value::Array(picks) = &at else { panic!("no array") };
+        let back = ops::gather(&x, &[Pick::Array(picks.clone())]).expect("a selection");
+        let less = ops::binary(BinaryOp::Lt, &back, &ten).expect("a mask");
+        let few = ops::gather(&back, &[Pick::Array(array(&less).clone())]).expect("a selection");
+        assert_eq!(array(&few).shape(), [10]);
+        let Value::Array(target) = &mut x else { panic!("no array") };
+        ops::scatter(target, &[Pick::Array(array(&less).clone())], &Value::Int(-1)).expect("an assignment");
+        ops::scatter(target, &[Pick::Array(picks.clone())], &back).expect("an assignment");
+        let rows = ops::sort(&ops::reshape(&x, &[97, 210]).expect("rows")).expect("sorted");
+        array(&rows).storage().expect("computed");
+        sorted = ops::sort(&floats).expect("sorted");
+        array(&sorted).storage().expect("computed");
+    };
+    // The counts of marks, and whether positions are inside.
+    let copied = far.run(work);
+    assert!(copied <= 16, "{copied} bytes came back");
+    let expected: Vec<f64> = (0..20_370).map(f64::from).collect();
+    assert_eq!(array(&sorted).items::<f64>().expect("numbers"), expected);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of kernels")]
+fn random_programs_agree_there() {
+    let far = Arc::new(Far::default());
+    far.run(|| seeds(1).filter(|seed| seed % 4 == 3).for_each(|seed| program_of(seed, false, |x| far.take(x))));
+}
+
+/// Slices, columns, joined arrays and assignments of structs, and what is written to an expression that has yet to be computed.
+fn of_structs(particles: &Value, numbers: &Value) -> Vec<Array> {
+    let span = |start, end, step| SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step };
+    let part = ops::index(particles, &[span(100, 1900, Some(3))]).expect("a slice");
+    let turned = ops::flip(&part, 0).expect("a flip");
+    let joined = ops::concat(&[turned.clone(), particles.clone()], 0).expect("one array");
+    let [masses, places, kinds] = [0, 1, 2].map(|field| ops::field(&joined, field).expect("a column"));
+    let doubled = add(&masses, &masses);
+    let Value::Array(mut written) = particles.clone() else { panic!("no array") };
+    let heavy = ops::binary(BinaryOp::Mul, &ops::field(particles, 0).expect("a column"), &Value::Float(3.0));
+    let column = ops::Column::of_field(&written, 0).expect("a column");
+    column.put(&mut written, array(&heavy.expect("numbers"))).expect("written");
+    ops::assign(&mut written, &[span(50, 650, None)], &turned).expect("written");
+    let Value::Array(mut sum) = add(numbers, numbers) else { panic!("no array") };
+    ops::assign(&mut sum, &[span(3, 1500, Some(2))], &Value::Float(7.0)).expect("written");
+    let all = [&part, &turned, &joined, &masses, &places, &kinds, &doubled].map(|value| array(value).clone());
+    let all: Vec<Array> = all.into_iter().chain([written, sum]).collect();
+    all.iter().for_each(|array| assert!(array.storage().is_ok()));
+    all
+}
+
+#[test]
+fn structs_stay_there() {
+    use crate::host::array::RecordLayout;
+    let fields = [
+        ("mass".into(), Element::Scalar(Scalar::F32)),
+        ("at".into(), Element::Vector(Scalar::F64, 3)),
+        ("kind".into(), Element::Scalar(Scalar::U8)),
+    ];
+    let element = Element::Record(Arc::new(RecordLayout::new("Particle", fields)));
+    let mut random = Random(7);
+    let bytes: Vec<u8> = (0..2000 * element.size()).map(|_| (random.next() % 60) as u8).collect();
+    let particles = Value::Array(Array::from_bytes(element, &[2000], &bytes).expect("structs"));
+    let expected = of_structs(&particles, &numbers(2000));
+    let (far, mut found) = (Arc::new(Far::default()), Vec::new());
+    let (there, sums) = (far.take(&particles), far.take(&numbers(2000)));
+    assert_eq!(far.run(|| found = of_structs(&there, &sums)), 0, "nothing comes back");
+    for (k, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found, expected, "result {k}");
+    }
+}
