@@ -6,6 +6,8 @@
 
 #[path = "prove/contracts.rs"]
 mod contracts;
+#[path = "prove/cases.rs"]
+mod cases;
 #[path = "prove/promised.rs"]
 mod promised;
 #[path = "prove/random.rs"]

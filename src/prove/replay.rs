@@ -22,8 +22,9 @@ use crate::lower::Instance;
 /// Bytes of an array, and threads of a launch, at most.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_THREADS: u64 = 1 << 17;
-/// Loop iterations of a lane group.
+/// Loop iterations of a lane group at most, and of all of a launch together.
 const MAX_STEPS: u64 = 200_000;
+const ALL_STEPS: u64 = 2_000_000;
 
 const CHECKS: Checks = Checks { memory: true, arithmetic: true, nan: false };
 
