@@ -4,10 +4,10 @@
 //! `verdicts` prints the table of verdicts. `CLK_PROVE_KERNELS` is the number of random
 //! kernels, `CLK_PROVE_SEED` the first seed.
 
-#[path = "prove/contracts.rs"]
-mod contracts;
 #[path = "prove/cases.rs"]
 mod cases;
+#[path = "prove/contracts.rs"]
+mod contracts;
 #[path = "prove/promised.rs"]
 mod promised;
 #[path = "prove/random.rs"]

@@ -15,7 +15,7 @@ use crate::device::sim::{Jit, Simulator};
 use crate::device::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, fault_diagnostic};
 use crate::ir::Checks;
 use crate::ir::def::{Access, KernelParam, Module, Ty};
-use crate::ir::footprint::constant;
+use crate::ir::footprint::{constant, type_range};
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::Instance;
 
@@ -24,14 +24,18 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_THREADS: u64 = 1 << 17;
 /// Loop iterations of a lane group at most, and of all of a launch together.
 const MAX_STEPS: u64 = 200_000;
-const ALL_STEPS: u64 = 2_000_000;
+const ALL_STEPS: u64 = 500_000;
 
 const CHECKS: Checks = Checks { memory: true, arithmetic: true, nan: false };
+
+/// Contents of arrays that are tried, and the one with large numbers.
+const FILLINGS: u64 = 3;
+const LARGE: u64 = 2;
 
 /// What arrays that are read hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filling {
-    /// Zeros, or small integers.
+    /// Zeros, small integers, or some of the largest and the smallest of their type.
     Numbers(u64),
     /// As well, but floats of many digits, whose sums depend on the order.
     Digits,
@@ -97,17 +101,20 @@ impl<'a> Runner<'a> {
         Runner { program, kernel, instance, module, executable: None, known: vec![] }
     }
 
-    /// Runs the kernel; returns what the run reported of the examined properties.
+    /// Runs the kernel with several contents of its arrays; returns what the runs reported, first of each examined property.
     pub fn run(&mut self, what: &Try) -> Vec<Found> {
         if let Some((_, found)) = self.known.iter().find(|(known, _)| known == what) {
             return found.clone();
         }
-        let mut found = vec![];
+        let mut found: Vec<Found> = vec![];
         let promises = self.kernel.assumes.iter().any(|assume| matches!(assume.kind, AssumeKind::Array { .. }));
-        for seed in 0..if promises { 4 } else { 2 } {
-            found.extend(self.once(what, seed).unwrap_or_default());
-            if !found.is_empty() {
-                break;
+        for seed in 0..if promises { 4 } else { FILLINGS } {
+            for new in self.once(what, seed).unwrap_or_default() {
+                // Sums of large elements overflow, whatever indices do.
+                let is_asked = seed != LARGE || new.property != Property::NoOverflow;
+                if is_asked && found.iter().all(|known| known.property != new.property) {
+                    found.push(new);
+                }
             }
         }
         self.known.push((what.clone(), found.clone()));
@@ -130,7 +137,11 @@ impl<'a> Runner<'a> {
     /// `None`: such a launch is refused, or too large to be tried.
     fn once(&mut self, what: &Try, seed: u64) -> Option<Vec<Found>> {
         let mut arguments = self.arguments(what, Filling::Numbers(seed))?;
-        let control = control(CHECKS);
+        let groups = match arguments.extents {
+            Extents::Grid { grid, .. } => grid.iter().map(|&n| u64::from(n)).product(),
+            Extents::Threads(_) => 1,
+        };
+        let control = Control { max_steps: (ALL_STEPS / groups.max(1)).clamp(1, MAX_STEPS), ..control(CHECKS) };
         let result = self.executable()?.launch(arguments.extents, &mut arguments.all(self.module)?, &control);
         let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
         faults.extend(result.err().map(|fault| *fault));
@@ -232,6 +243,7 @@ fn fill(data: &mut [u8], types: &[Scalar], filling: Filling) {
         let number = match filling {
             Filling::Digits if scalar.is_float() => 1 + (i as i128 * 2_654_435_761) % 1021,
             _ if scalar == Scalar::Bool => (i * 7 + 3) as i128 % 5 % 2,
+            Filling::Numbers(LARGE) if scalar.is_int() => large(scalar, i),
             _ => (i * 7 + 3) as i128 % 5,
         };
         let value = Value::from_integer(scalar, number);
@@ -241,6 +253,12 @@ fn fill(data: &mut [u8], types: &[Scalar], filling: Filling) {
         let bytes = bits.to_le_bytes();
         chunk.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
     }
+}
+
+/// Returns an integer of a type, far from those of other elements nearby.
+fn large(scalar: Scalar, i: usize) -> i128 {
+    let (low, high) = type_range(scalar);
+    [high, 70, low, high / 2, 1000.min(high)][i % 5]
 }
 
 fn inverse(value: Value) -> Value {
