@@ -168,6 +168,10 @@ impl Fuzz {
             common_shape(&named).is_ok_and(|shape| shape.iter().product::<usize>() < 20_000)
         };
         let others: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k])).collect();
+        if others.is_empty() {
+            // It is larger than that itself.
+            return;
+        }
         let second = self.random.pick(&others);
         let (a, b) = (self.pool[first].clone(), self.pool[second].clone());
         let op = match a.scalar() {
