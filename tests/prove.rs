@@ -300,6 +300,99 @@ fn small_kernels() {
         ("pprpp", "(out y: [i32; 4]) threads(i: 1) { y[3] = 1 }"),
         ("pprpp", "(n: i32, out y: [i32; N, 4]) threads(i: N) { y[i, 3] = 1 }"),
         ("ppppp", "(out y: [i32; N, 1]) threads(i: N) { y[i, 0] = 1 }"),
+        // Both branches, an early return, the rim.
+        ("ppppp", "(x: [i32; N], out y: [i32; N]) threads(i: N) { if x[i] > 0 { y[i] = 1 } else { y[i] = 2 } }"),
+        (
+            "pprpp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) { if x[i] > 0 { y[i] = 1 } else if x[i] < 0 { y[i] = 2 } }",
+        ),
+        (
+            "ppppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            if x[i] > 0 {
+                y[i] = 1
+                return
+            }
+            y[i] = 2
+        }",
+        ),
+        ("ppppp", "(out y: [i32; N]) threads(i: N) { if i == 0 { y[0] = 1 } else { y[i] = 2 } }"),
+        ("pprpp", "(out y: [i32; N]) threads(i: N) { if i == 1 { y[0] = 1 } else if i > 0 { y[i] = 2 } }"),
+        // Backward.
+        ("ppppp", "(out y: [i32; N]) threads(i: N) { y[N - 1 - i] = i }"),
+        // What a loop has counted is no iteration of it.
+        (
+            ".rrpp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var n = 0
+            while n < N - 1 && x[n] > 0 { n += 1 }
+            y[n] = 1
+        }",
+        ),
+        (
+            "ppppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var n = 0
+            while n < N - 1 && x[n] > 0 { n += 1 }
+            y[i] = n
+        }",
+        ),
+        // Constant offsets: all of them, and one too few.
+        (
+            "ppppp",
+            "(out y: [i32; N, 3]) threads(i: N) {
+            y[i, 0] = 0
+            y[i, 1] = 1
+            y[i, 2] = 2
+        }",
+        ),
+        (
+            "pprpp",
+            "(out y: [i32; N, 3]) threads(i: N) {
+            y[i, 0] = 0
+            y[i, 2] = 2
+        }",
+        ),
+        (
+            "ppppp",
+            "(out y: [i32; N]) grid(1) block(32) {
+            assert(N <= 128)
+            for k in 0..4 { if k * 32 + thread_idx.x < N { y[k * 32 + thread_idx.x] = k } }
+        }",
+        ),
+        (
+            "pprpp",
+            "(out y: [i32; N]) grid(1) block(32) {
+            assert(N <= 129)
+            for k in 0..4 { if k * 32 + thread_idx.x < N { y[k * 32 + thread_idx.x] = k } }
+        }",
+        ),
+        // An assertion behind what it would excuse.
+        (
+            "pp.pp",
+            "(out y: [i32; N]) grid(1) block(32) {
+            if thread_idx.x < N { y[thread_idx.x] = 1 }
+            assert(N <= 32)
+        }",
+        ),
+        // Quotients and remainders.
+        (
+            "ppppp",
+            "(out y: [i32; M]) grid(ceil_div(M, 8)) block(256) {
+            let row = block_idx.x * 8 + warp_idx
+            if row < M && lane_idx == 0 { y[row] = 1 }
+        }",
+        ),
+        (
+            "pprpp",
+            "(out y: [i32; M]) grid(ceil_div(M, 8)) block(128) {
+            let row = block_idx.x * 8 + warp_idx
+            if row < M && lane_idx == 0 { y[row] = 1 }
+        }",
+        ),
+        ("ppppp", "(out y: [i32; A, B]) threads(k: A * B) { y[k / B, k % B] = k }"),
+        ("pprpp", "(out y: [i32; A, B]) threads(k: A * B) { if k % B > 0 { y[k / B, k % B] = k } }"),
+        ("pprpp", "(out y: [i32; A, B + 1]) threads(k: A * B) { y[k / B, k % B] = k }"),
         // So does a loop without iterations.
         (
             "pprpp",

@@ -14,9 +14,9 @@ use crate::check::typed::{Kernel, KernelId, Program};
 use crate::ir::Prepared;
 use crate::ir::calls::resolve;
 use crate::ir::def::{Function as Body, Module};
-use crate::ir::footprint::claim;
 use crate::ir::footprint::question::Question;
 use crate::ir::footprint::{Footprint, Reached, Strictness, at_most, constant, footprint, number, single, variable};
+use crate::ir::footprint::{claim, cover};
 use crate::lower::Instance;
 
 /// How often the walk is repeated because an operation turned out to be able to overflow.
@@ -361,16 +361,16 @@ impl<'a> Examination<'a> {
 
     fn written(&mut self, walked: &Walked) -> Verdict {
         let mut asked = vec![];
-        for (memory, questions) in claim::unwritten(self.body, &walked.launch.given, &walked.found) {
-            match questions {
-                Some(questions) => asked.extend(questions),
-                None => {
-                    let memory = &self.body.memories[memory];
-                    let why = format!("no single statement covers `{}`", memory.name);
-                    let place = self.place(memory.span);
-                    return self.open(Property::Written, &why, Some(place), walked);
-                }
+        for (memory, mut ways) in cover::unwritten(self.body, &walked.launch.given, &walked.found) {
+            if ways.is_empty() {
+                let memory = &self.body.memories[memory];
+                let why = format!("no statement is known to cover `{}`", memory.name);
+                let place = self.place(memory.span);
+                return self.open(Property::Written, &why, Some(place), walked);
             }
+            let is_proof = |question: &Question| matches!(self.ask(question, &mut String::new()), Asked::Never);
+            let best = if ways.len() == 1 { 0 } else { ways.iter().position(is_proof).unwrap_or(0) };
+            asked.push(ways.swap_remove(best));
         }
         self.property(Property::Written, asked, walked)
     }

@@ -24,6 +24,8 @@ pub struct Tally {
     pub unknown: u64,
     /// All properties are proved or refuted.
     pub decided: u64,
+    /// Each element is proved to be written, of a kernel with an `out` array.
+    pub covered: u64,
     /// The order of blocks and warps is proved not to matter, of a kernel with atomic operations.
     pub ordered: u64,
     /// Runs compared with one in the opposite order.
@@ -170,6 +172,65 @@ impl Writer {
         }
     }
 
+    /// Writes what may be all of `y`, in several statements, or with a mistake.
+    fn cover(&mut self, grid: bool) {
+        let off = |w: &mut Self, n: usize| if w.below(4) == 0 { w.below(n) } else { 0 };
+        let condition = self.condition();
+        let i = ["i", "t"][usize::from(grid && self.below(3) == 0)];
+        let (least, most) = (off(self, 2), off(self, 3));
+        let within = format!("{i} >= {least} && {i} < M");
+        match self.below(8) {
+            0 => {
+                self.line(&format!("if {condition} {{ if {within} {{ y[{i}] = 1 }} }}"));
+                self.line(&format!("else {{ if {i} < M {{ y[{i}] = 2 }} }}"));
+            }
+            1 => {
+                self.line(&format!("if {condition} {{"));
+                self.line(&format!("    if {within} {{ y[{i}] = 1 }}"));
+                self.line("    return");
+                self.line("}");
+                self.line(&format!("if {i} < M {{ y[{i}] = 2 }}"));
+            }
+            2 => {
+                let (at, edge) = (off(self, 2), off(self, 2));
+                self.line(&format!("if {i} == {at} {{ if M > {edge} {{ y[{edge}] = 1 }} }}"));
+                self.line(&format!("if {i} > {at} && {i} < M {{ y[{i}] = 2 }}"));
+            }
+            3 => {
+                let first = 1 + off(self, 2);
+                self.line(&format!("if {i} < M {{ y[M - {first} - {i}] = 1 }}"));
+            }
+            4 => {
+                let step = [2, 4, 8][self.below(3)];
+                self.line(&format!("for c in {i} + {least}..M step {step} {{"));
+                self.line(&format!("    if {condition} {{ y[c] = 1 }} else {{ y[c] = 2 }}"));
+                self.line("}");
+            }
+            5 => {
+                let (width, rows) = ([2, 4, 8][self.below(3)], 1 + self.below(4));
+                let all = width * rows + off(self, 2);
+                self.line(&format!("assert(M <= {all})"));
+                self.line(&format!("for c in {least}..{rows} {{"));
+                self.line(&format!("    let at = c * {width} + {i}"));
+                self.line(&format!("    if at < M && {i} < {width} {{ y[at] = c }}"));
+                self.line("}");
+            }
+            6 => {
+                let (a, b) = (1 + self.below(3), 1 + self.below(3));
+                let c = if self.below(4) == 0 { 1 + self.below(3) } else { a };
+                let at = format!("{i} / {a} * {c} + {i} % {}", if self.below(3) == 0 { b } else { a });
+                self.line(&format!("if {at} < M {{ y[{at}] = 1 }}"));
+            }
+            _ => {
+                let from = self.index(1);
+                self.line(&format!("var left = {from}"));
+                self.line(&format!("while left > {most} {{ left -= 1 }}"));
+                let at = ["left".to_string(), i.to_string(), i.to_string()][self.below(3)].clone();
+                self.line(&format!("if {at} >= 0 && {at} < M {{ y[{at}] = left }}"));
+            }
+        }
+    }
+
     fn statement(&mut self) {
         let deep = self.depth > 1;
         match self.below(14) {
@@ -262,7 +323,9 @@ fn kernel(seed: u64) -> String {
     for _ in 0..steps {
         w.statement();
     }
-    if w.flat && w.below(2) == 0 && w.names.iter().any(|name| name == "i") {
+    if (grid || w.flat) && w.below(3) == 0 {
+        w.cover(grid);
+    } else if w.flat && w.below(2) == 0 && w.names.iter().any(|name| name == "i") {
         w.line("if i < M { y[i] = 1 }");
     }
     w.text + "}\n"
@@ -301,6 +364,7 @@ pub fn compare(seed: u64, tally: &mut Tally) {
         Interpreter::new(Options { args: vec![], control, seed: None, device })
     };
     let mut pair = [backward(false), backward(true)];
+    tally.covered += u64::from(proved.contains(&Property::Written) && text.contains("out y"));
     let ordered = proved.contains(&Property::Order) && text.contains("atomic_");
     tally.ordered += u64::from(ordered);
     let mut serial = 0;

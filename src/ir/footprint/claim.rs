@@ -91,7 +91,7 @@ fn told_apart(space: &Variables, a: &Touch, b: &Touch) -> Option<String> {
 }
 
 /// Returns the coordinates of a thread.
-fn coordinates(given: &Given) -> impl Iterator<Item = &Linear> {
+pub(super) fn coordinates(given: &Given) -> impl Iterator<Item = &Linear> {
     given.grid.iter().flat_map(|grid| grid.thread.iter().chain(&grid.at)).chain(&given.indices)
 }
 
@@ -250,115 +250,4 @@ fn pair(
             ask(Common::default(), grid.at.to_vec(), conditions(x, y), met);
         }
     }
-}
-
-/// Asks, for each `out` array, whether an element is written by no thread. `None` for an array of which it cannot be asked.
-pub(crate) fn unwritten(function: &Function, given: &Given, found: &Footprint) -> Vec<(MemId, Option<Vec<Question>>)> {
-    let mut all = vec![];
-    for (id, memory) in function.memories.iter() {
-        if !matches!(memory.space, Space::Global { access: Access::Out, .. }) {
-            continue;
-        }
-        let leaves = 0..memory.layout.leaves.len() as u32;
-        let asked = leaves.map(|leaf| missing(function, given, found, id, leaf)).collect();
-        all.push((id, asked));
-    }
-    all
-}
-
-/// Asks whether an element is missed by the writes of one form that could cover the array.
-fn missing(function: &Function, given: &Given, found: &Footprint, id: MemId, leaf: u32) -> Option<Question> {
-    let memory = &function.memories[id];
-    let writes: Vec<&Touch> = found
-        .accesses
-        .iter()
-        .filter(|touch| {
-            touch.memory == id
-                && touch.leaf == leaf
-                && touch.deed == Deed::Writes
-                && touch.component.is_none()
-                && touch.exact
-        })
-        .collect();
-    let mut tried: Vec<&Vec<Linear>> = vec![];
-    for first in &writes {
-        if tried.contains(&&first.indices) {
-            continue;
-        }
-        tried.push(&first.indices);
-        let alike: Vec<&&Touch> = writes.iter().filter(|touch| touch.indices == first.indices).collect();
-        let mut builder = Builder::free(&found.variables);
-        let mut goal = vec![];
-        let mut placed: Vec<Var> = vec![];
-        for (axis, index) in first.indices.iter().enumerate() {
-            let element = builder.natural(&format!("element {axis}"));
-            let extent = builder.form(&first.extents[axis], 0);
-            builder.fact(less(&element, &extent));
-            let here = equal(&builder.form(index, 0), &element);
-            // An index of coordinates is any number for some of them, one without is not.
-            match index.terms().is_empty() {
-                true => goal.push(here),
-                false => builder.fact(here),
-            }
-        }
-        // A thread that writes the element: its coordinates follow from the indices, or are 0.
-        let mut coordinates: Vec<Var> = coordinates(given).filter_map(single).collect();
-        // Also an iteration: if the access is exact, each of which the condition of the loop holds takes place.
-        let counters = first.indices.iter().flat_map(|index| index.terms()).map(|&(var, _)| var);
-        coordinates.extend(counters.filter(|&var| found.variables.get(var).role == Role::Counter));
-        if !places(&found.variables, &first.indices, &coordinates, &mut builder, &mut placed) {
-            continue;
-        }
-        builder.placed.clone_from(&placed);
-        for &var in &coordinates {
-            if !placed.contains(&var) {
-                let own = builder.form(&variable(var), 0);
-                builder.fact(zero(own));
-            }
-            goal.push(builder.limits(var, 0));
-        }
-        let ways: Vec<Formula> = alike
-            .iter()
-            .map(|touch| and(touch.path.iter().map(|fact| builder.formula(fact, 0)).collect::<Vec<_>>()))
-            .collect();
-        goal.push(or(ways));
-        builder.fact(not(&and(goal)));
-        let question = builder.question(format!("an element of `{}` is not written", memory.name), first.span);
-        if !question.problem.facts.is_empty() {
-            return Some(question);
-        }
-    }
-    None
-}
-
-/// Returns whether there are integers for the coordinates at which the indices are any given numbers, and states which: each index
-/// has to be a number in digits that are coordinates of its own, such as `n * block + thread` with `0 <= thread < n`.
-fn places(
-    space: &Variables,
-    indices: &[Linear],
-    coordinates: &[Var],
-    builder: &mut Builder<'_>,
-    placed: &mut Vec<Var>,
-) -> bool {
-    for index in indices {
-        let mut digits = index.terms().to_vec();
-        digits.sort_by_key(|&(_, weight)| std::cmp::Reverse(weight));
-        let own = |var: &Var| coordinates.contains(var) && space.get(*var).role != Role::Launch;
-        if digits.iter().any(|(var, weight)| !own(var) || placed.contains(var) || *weight < 1) {
-            return false;
-        }
-        if digits.last().is_some_and(|&(_, weight)| weight != 1) {
-            return false;
-        }
-        for pair in digits.windows(2) {
-            let [(_, above), (var, weight)] = *pair else { return false };
-            if above % weight != 0 || above == weight {
-                return false;
-            }
-            let digit = builder.form(&variable(var), 0);
-            builder.fact(and([at_most(&number(0), &digit), less(&digit, &number(above / weight))]));
-        }
-        placed.extend(digits.iter().map(|(var, _)| *var));
-    }
-    true
 }

@@ -2,8 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
+use super::form::{and, not, or};
 use super::space::Space as Variables;
-use crate::base::linear::{Formula, Linear};
+use crate::base::linear::{Formula, Linear, Var};
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::lang::ops::AtomicOp;
@@ -105,9 +106,37 @@ pub(crate) struct Touch {
     pub extents: Vec<Linear>,
     pub path: Vec<Formula>,
     pub clocks: Clocks,
-    /// Every thread whose values satisfy the path makes this access.
-    pub exact: bool,
+    /// Every thread that goes this way makes the access; `None` where none is known.
+    pub sure: Option<Vec<Step>>,
+    /// The iterations of the loops around it.
+    pub counters: Vec<Var>,
     pub span: Span,
+}
+
+/// A part of a way that leads somewhere for sure.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Threads for which it holds go on.
+    If(Formula),
+    /// Threads for which it does not hold stop the launch.
+    Assert(Formula),
+}
+
+impl Step {
+    pub fn renamed(&self, with: &mut impl FnMut(&Formula) -> Formula) -> Step {
+        match self {
+            Step::If(condition) => Step::If(with(condition)),
+            Step::Assert(condition) => Step::Assert(with(condition)),
+        }
+    }
+}
+
+/// Returns what holds for a thread that goes all the way, where the rest holds, or stops the launch.
+pub(super) fn goes(way: &[Step], rest: Formula) -> Formula {
+    way.iter().rev().fold(rest, |rest, step| match step {
+        Step::If(condition) => and([condition.clone(), rest]),
+        Step::Assert(condition) => or([not(condition), rest]),
+    })
 }
 
 /// What the last barrier was: of the block (or the grid), and of the grid.

@@ -235,14 +235,17 @@ impl<'a> Walk<'a> {
         let (mut broken, led) = (shape.range.is_none(), leaves(shape.body, &mut vec![shape.label]));
         each_stmt(shape.body, &mut |stmt| broken |= own(stmt));
         // A step of unknown sign may lead nowhere.
-        head.exact &= !broken && !led && shape.range.as_ref().is_some_and(|range| range.up.is_some());
+        if broken || led || shape.range.as_ref().is_none_or(|range| range.up.is_none()) {
+            head.sure = None;
+        }
         let (at_head, ends) = self.iteration(shape, &head, &heads, &k);
         let mut left = ends.breaks;
         if let Some(range) = &shape.range {
             left.push(self.after(range, &entry, at_head, &heads, &k));
         }
         // Whether a `for` is broken out of or runs to its end, control is behind it.
-        left.iter_mut().for_each(|state| state.exact = entry.exact && !led);
+        let sure = entry.sure.filter(|_| !led);
+        left.iter_mut().for_each(|state| state.sure.clone_from(&sure));
         self.state = self.joined(left);
     }
 

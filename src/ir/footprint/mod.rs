@@ -20,6 +20,12 @@
 //! the footprint larger than what the kernel does, never smaller. So what is proved holds, and what is refuted has to be shown by
 //! a run.
 //!
+//! # Coverage
+//!
+//! That all elements of an array are written is the one question for which the footprint must not be too large. Each access knows
+//! a *sure* way ([`Step`]): conditions under which a thread makes it, unless a fault stops the launch. Behind a loop it is the way
+//! to the loop, as loops end. [`cover`] makes up the thread that should write an element.
+//!
 //! # Barriers
 //!
 //! Each access knows the barriers that may be the last one before it ([`Moment`]): a place in the program, and the
@@ -35,6 +41,7 @@
 //! values before it are exact.
 
 pub(crate) mod claim;
+pub(crate) mod cover;
 pub(crate) mod def;
 pub(crate) mod form;
 mod loops;

@@ -134,6 +134,19 @@ impl<'a> Builder<'a> {
         var
     }
 
+    /// A variable of the problem alone.
+    pub fn integer(&mut self, name: &str) -> Linear {
+        variable(self.problem.variable(name))
+    }
+
+    /// A variable of the problem that is the product of one of the problem and a variable of the launch.
+    pub fn times(&mut self, a: Var, b: &Linear) -> Linear {
+        let Some(b) = single(b).map(|b| self.copy(b, 0)) else { return number(0) };
+        let product = self.problem.variable("product");
+        self.problem.products.push((product, a, b));
+        variable(product)
+    }
+
     /// Returns the bounds and facts of a variable, copied.
     pub fn limits(&mut self, var: Var, side: u8) -> Formula {
         let at = self.space.get(var);

@@ -143,6 +143,16 @@ impl Space {
         }
     }
 
+    /// Returns what a quotient is the quotient of.
+    pub fn divided(&self, quotient: Var) -> Option<(&Linear, &Linear)> {
+        self.known_quotients.iter().find(|(_, var)| **var == quotient).map(|((a, b, _), _)| (a, b))
+    }
+
+    /// Returns the product of two variables, if it occurs.
+    pub fn known_product(&self, a: Var, b: Var) -> Option<Var> {
+        self.known_products.get(&(a.min(b), a.max(b))).copied()
+    }
+
     /// States that the facts about a derived value define it for all values of the others.
     pub fn define(&mut self, var: Var) {
         self.variables[var.index()].total = true;

@@ -24,8 +24,8 @@ pub(super) struct State {
     pub path: Vec<Formula>,
     pub locals: FxHashMap<LocalId, Value>,
     pub clocks: Clocks,
-    /// Every thread whose values satisfy the path is here: nothing that leads away was left out.
-    pub exact: bool,
+    /// What leads here for sure, if it is known: the path, without what is only known to hold.
+    pub sure: Option<Vec<Step>>,
 }
 
 /// A statement that jumps may lead to the end of.
@@ -91,7 +91,12 @@ impl<'a> Walk<'a> {
             given,
             space: given.variables.clone(),
             values: FxHashMap::default(),
-            state: Some(State { path: vec![], locals: FxHashMap::default(), clocks: [start(), start()], exact: true }),
+            state: Some(State {
+                path: vec![],
+                locals: FxHashMap::default(),
+                clocks: [start(), start()],
+                sure: Some(vec![]),
+            }),
             targets: vec![],
             around: vec![],
             found: Footprint::default(),

@@ -87,7 +87,7 @@ impl<'a> Walk<'a> {
             StmtKind::Return(_) => self.state = None,
             StmtKind::Assert { cond, .. } => {
                 let holds = self.condition(*cond);
-                self.assume(holds);
+                self.assume_as(holds, Step::Assert);
             }
             StmtKind::Call { .. } => self.stop("a call that is not inlined", stmt.span),
             StmtKind::Print { .. } | StmtKind::Fence(_) | StmtKind::Declare(_) => {}
@@ -121,9 +121,20 @@ impl<'a> Walk<'a> {
 
     /// Adds a condition to the path; the point is not reached if it is known to fail.
     pub(super) fn assume(&mut self, condition: Formula) {
+        self.assume_as(condition, Step::If);
+    }
+
+    fn assume_as(&mut self, condition: Formula, step: impl Fn(Formula) -> Step) {
         match &mut self.state {
             Some(_) if is_never(&condition) => self.state = None,
-            Some(state) if !is_always(&condition) && !state.path.contains(&condition) => state.path.push(condition),
+            Some(state) if !is_always(&condition) => {
+                if let Some(way) = &mut state.sure {
+                    way.push(step(condition.clone()));
+                }
+                if !state.path.contains(&condition) {
+                    state.path.push(condition);
+                }
+            }
             _ => {}
         }
     }
@@ -192,7 +203,7 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        State { path, locals, clocks, exact: a.exact && b.exact }
+        State { path, locals, clocks, sure: a.sure.zip(b.sure).map(|(a, b)| joined_ways(a, &b)) }
     }
 
     fn access(&mut self, deed: Deed, place: &Place, span: Span) {
@@ -233,7 +244,8 @@ impl<'a> Walk<'a> {
             extents,
             path: state.path.clone(),
             clocks: state.clocks.clone(),
-            exact: state.exact,
+            sure: state.sure.clone(),
+            counters: self.around.iter().filter_map(|around| single(around.counter.as_ref()?)).collect(),
             span,
         };
         self.found.accesses.push(touch);
@@ -289,6 +301,17 @@ impl<'a> Walk<'a> {
             state.clocks[0] = vec![moment];
         }
     }
+}
+
+/// Returns the way to where two ways meet.
+fn joined_ways(mut a: Vec<Step>, b: &[Step]) -> Vec<Step> {
+    let common = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (one, two) = (goes(&a[common..], always()), goes(&b[common..], always()));
+    a.truncate(common);
+    if !is_always(&one) && !is_always(&two) && !are_opposite(&one, &two) {
+        a.push(Step::If(or([one, two])));
+    }
+    a
 }
 
 /// The jumps of a kernel.

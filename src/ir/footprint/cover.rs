@@ -1,0 +1,325 @@
+//! Whether every element of an array is written: an element is turned into a thread that should write it.
+//!
+//! Input: the writes of a footprint. Output: questions, each of which says with the answer "no" that all elements are written.
+//! Idea: the indices of a write are read as numbers in mixed digits, which are coordinates of the thread and iterations. Any
+//! integers have such digits, so what they define exists; that this thread writes the element is then a question.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::claim::coordinates;
+use super::def::*;
+use super::form::*;
+use super::question::{Builder, Question};
+use super::space::{Role, Space as Variables};
+use crate::base::linear::{Linear, Var};
+use crate::ir::def::*;
+
+/// Writes whose indices are tried as the form of digits.
+const MAX_FORMS: usize = 6;
+/// The values of a coordinate that is a digit of its own: of a thread in its block, mostly.
+const MAX_COUNT: i128 = 1 << 12;
+
+/// Asks, for each leaf of an `out` array, whether an element is written by no thread: one negative answer of a list is enough. No
+/// question at all for an array of which it cannot be asked.
+pub(crate) fn unwritten(function: &Function, given: &Given, found: &Footprint) -> Vec<(MemId, Vec<Question>)> {
+    let mut all = vec![];
+    for (id, memory) in function.memories.iter() {
+        if !matches!(memory.space, Space::Global { access: Access::Out, .. }) {
+            continue;
+        }
+        for leaf in 0..memory.layout.leaves.len() as u32 {
+            all.push((id, missing(function, given, found, id, leaf)));
+        }
+    }
+    all
+}
+
+fn missing(function: &Function, given: &Given, found: &Footprint, id: MemId, leaf: u32) -> Vec<Question> {
+    let is_write = |touch: &&Touch| {
+        touch.memory == id && touch.leaf == leaf && touch.deed == Deed::Writes && touch.component.is_none()
+    };
+    let writes: Vec<&Touch> = found.accesses.iter().filter(is_write).filter(|touch| touch.sure.is_some()).collect();
+    let mut forms: Vec<&Touch> = vec![];
+    for touch in &writes {
+        if forms.len() < MAX_FORMS && forms.iter().all(|known| known.indices != touch.indices) {
+            forms.push(touch);
+        }
+    }
+    let name = &function.memories[id].name;
+    forms.into_iter().filter_map(|form| missed(given, &found.variables, form, &writes, name)).collect()
+}
+
+/// Asks whether an element is missed by the thread that the digits of its indices in this form make up.
+fn missed(given: &Given, space: &Variables, form: &Touch, writes: &[&Touch], name: &str) -> Option<Question> {
+    let mut coordinates: Vec<Var> = coordinates(given).filter_map(single).collect();
+    for counter in writes.iter().flat_map(|touch| &touch.counters) {
+        if !coordinates.contains(counter) {
+            coordinates.push(*counter);
+        }
+    }
+    let mut builder = Builder::free(space);
+    builder.placed.clone_from(&coordinates);
+    let mut elements = vec![];
+    for (axis, extent) in form.extents.iter().enumerate() {
+        let element = builder.natural(&format!("element {axis}"));
+        let extent = builder.form(extent, 0);
+        builder.fact(less(&element, &extent));
+        elements.push(element);
+    }
+    let splits = splits(space, &coordinates, &form.indices)?;
+    let mut values: Vec<Vec<(Part, Linear)>> = vec![vec![]; coordinates.len()];
+    // The elements as sums of their digits, and the coordinates.
+    let mut sums = vec![];
+    for (index, element) in form.indices.iter().zip(&elements) {
+        let digits = Digits::of(space, &coordinates, &splits, index)?;
+        sums.push(digits.place(&mut builder, index, element, &mut values)?);
+    }
+    let mut known: FxHashMap<Var, Linear> = FxHashMap::default();
+    let mut goal = vec![];
+    for (at, &var) in coordinates.iter().enumerate() {
+        let value = value(&mut builder, &values[at], splits.iter().find(|split| split.at == at));
+        let own = builder.form(&variable(var), 0);
+        builder.fact(equal(&own, &value));
+        goal.push(builder.limits(var, 0));
+        known.insert(var, value);
+    }
+    let mut ways = vec![];
+    for touch in writes {
+        let Some(sure) = &touch.sure else { continue };
+        if !is_settled(space, &coordinates, sure, &touch.indices) {
+            continue;
+        }
+        let mut value = |var: Var| known.get(&var).cloned().unwrap_or_else(|| builder.form(&variable(var), 0));
+        let here = touch.indices.iter().zip(&sums).map(|(index, sum)| equal(&replaced(index, &mut value), sum));
+        let here = and(here.collect::<Vec<_>>());
+        let way: Vec<Step> = sure.iter().map(|step| step.renamed(&mut |formula| builder.formula(formula, 0))).collect();
+        ways.push(goes(&way, here));
+    }
+    goal.push(or(ways));
+    builder.fact(not(&and(goal)));
+    let question = builder.question(format!("an element of `{name}` is not written"), form.span);
+    (!question.problem.facts.is_empty()).then_some(question)
+}
+
+/// A coordinate of which an index has the quotient by a number, or by a dimension.
+struct Split {
+    /// The position of the coordinate.
+    at: usize,
+    quotient: Var,
+    by: Linear,
+    /// The quotient times the dimension.
+    product: Option<Var>,
+}
+
+/// Returns the coordinates that are split; `None` if one is in two ways.
+fn splits(space: &Variables, coordinates: &[Var], indices: &[Linear]) -> Option<Vec<Split>> {
+    let mut found: Vec<Split> = vec![];
+    for &(quotient, _) in indices.iter().flat_map(Linear::terms) {
+        let Some((a, by)) = space.divided(quotient) else { continue };
+        let Some(at) = single(a).and_then(|var| coordinates.iter().position(|known| *known == var)) else { continue };
+        if found.iter().any(|split| split.quotient == quotient) {
+            continue;
+        }
+        if found.iter().any(|split| split.at == at) {
+            return None;
+        }
+        let product = match (constant(by), single(by)) {
+            (Some(n), _) if n > 1 => None,
+            (None, Some(by)) if space.get(by).role == Role::Launch => Some(space.known_product(quotient, by)?),
+            _ => return None,
+        };
+        found.push(Split { at, quotient, by: by.clone(), product });
+    }
+    Some(found)
+}
+
+/// The part of a coordinate that is a digit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Quotient,
+    Rest,
+}
+
+/// A digit of an index: a part of a coordinate, its weight, and how many values it has, if that is known.
+struct Digit {
+    at: usize,
+    part: Part,
+    weight: i128,
+    count: Option<i128>,
+}
+
+/// An index as a number in digits.
+struct Digits {
+    digits: Vec<Digit>,
+    /// 1, or -1 where the index falls as the digits grow.
+    sign: i128,
+    /// What does not depend on the thread.
+    rest: Linear,
+}
+
+impl Digits {
+    fn of(space: &Variables, coordinates: &[Var], splits: &[Split], index: &Linear) -> Option<Digits> {
+        let mut weights: Vec<(usize, Part, i128)> = vec![];
+        let mut rest = number(index.constant());
+        for &(var, weight) in index.terms() {
+            let split_by = |split: &&Split| split.quotient == var || split.product == Some(var);
+            if let Some(at) = coordinates.iter().position(|known| *known == var) {
+                match splits.iter().find(|split| split.at == at) {
+                    None => weights.push((at, Part::Whole, weight)),
+                    Some(split) => {
+                        weights.push((at, Part::Rest, weight));
+                        match constant(&split.by) {
+                            Some(by) => weights.push((at, Part::Quotient, weight.checked_mul(by)?)),
+                            // The product of quotient and dimension has to go.
+                            None if index.coefficient(split.product?) == -weight => {}
+                            None => return None,
+                        }
+                    }
+                }
+            } else if let Some(split) = splits.iter().find(split_by) {
+                match split.product == Some(var) {
+                    true if index.coefficient(coordinates[split.at]) == -weight => {}
+                    true => return None,
+                    false => weights.push((split.at, Part::Quotient, weight)),
+                }
+            } else if space.get(var).role == Role::Launch {
+                rest = rest.plus(&variable(var).times(weight));
+            } else {
+                return None;
+            }
+        }
+        let mut digits: Vec<Digit> = vec![];
+        for (at, part, weight) in weights {
+            match digits.iter_mut().find(|digit| (digit.at, digit.part) == (at, part)) {
+                Some(digit) => digit.weight += weight,
+                None => {
+                    let split = splits.iter().find(|split| split.at == at);
+                    let count = count(space, coordinates[at], part, split);
+                    digits.push(Digit { at, part, weight, count });
+                }
+            }
+        }
+        digits.retain(|digit| digit.weight != 0);
+        let sign = if digits.iter().all(|digit| digit.weight < 0) { -1 } else { 1 };
+        digits.iter_mut().for_each(|digit| digit.weight *= sign);
+        digits.sort_by_key(|digit| digit.weight);
+        Some(Digits { digits, sign, rest })
+    }
+
+    /// States the digits of an element, which every integer has, and adds them to the values of the coordinates. Returns the
+    /// element in digits.
+    fn place(
+        &self,
+        builder: &mut Builder<'_>,
+        index: &Linear,
+        element: &Linear,
+        values: &mut [Vec<(Part, Linear)>],
+    ) -> Option<Linear> {
+        if index.terms().is_empty() {
+            return Some(element.clone());
+        }
+        // From the least weight on; `reached` is the number of values of the digits so far, if they are limited.
+        let (mut sum, mut reached) = (number(0), Some(1i128));
+        let mut digit = |builder: &mut Builder<'_>, weight: i128, count: Option<i128>| {
+            let digit = builder.integer("digit");
+            if let Some(count) = count {
+                builder.fact(and([at_most(&number(0), &digit), less(&digit, &number(count))]));
+            }
+            sum = sum.plus(&digit.times(weight));
+            digit
+        };
+        for (i, own) in self.digits.iter().enumerate() {
+            let below = reached?;
+            if own.weight % below != 0 || own.weight < below {
+                return None;
+            }
+            if own.weight > below {
+                digit(builder, below, Some(own.weight / below));
+            }
+            let most = match self.digits.get(i + 1) {
+                Some(next) if next.weight % own.weight == 0 => Some(next.weight / own.weight),
+                Some(_) => return None,
+                None => None,
+            };
+            let count = match (own.count, most) {
+                (Some(count), Some(most)) if most % count == 0 => Some(count),
+                (_, Some(most)) => Some(most),
+                (count, None) => count,
+            };
+            if count == Some(1) && most == Some(1) {
+                return None;
+            }
+            let value = digit(builder, own.weight, count);
+            if values[own.at].iter().any(|(part, _)| *part == own.part) {
+                return None;
+            }
+            values[own.at].push((own.part, value));
+            reached = count.map(|count| count * own.weight);
+        }
+        if let Some(reached) = reached {
+            digit(builder, reached, None);
+        }
+        let rest = builder.form(&self.rest, 0);
+        let sum = rest.plus(&sum.times(self.sign));
+        builder.fact(equal(element, &sum));
+        Some(sum)
+    }
+}
+
+/// Returns how many values a part of a coordinate has, if that is a number.
+fn count(space: &Variables, var: Var, part: Part, split: Option<&Split>) -> Option<i128> {
+    let (low, high) = (space.get(var).low, space.get(var).high);
+    // Larger bounds are those of dimensions, which blocks are cut from.
+    let whole = (low == 0 && high < MAX_COUNT).then_some(high + 1);
+    let by = split.and_then(|split| constant(&split.by));
+    match part {
+        Part::Whole => whole,
+        Part::Quotient => Some((whole? - 1) / by? + 1),
+        Part::Rest => by,
+    }
+}
+
+/// Returns the value of a coordinate with these digits; parts that no index has are 0.
+fn value(builder: &mut Builder<'_>, parts: &[(Part, Linear)], split: Option<&Split>) -> Linear {
+    let part = |wanted: Part| {
+        parts.iter().find(|(part, _)| *part == wanted).map_or_else(|| number(0), |(_, digit)| digit.clone())
+    };
+    let Some(split) = split else { return part(Part::Whole) };
+    let (quotient, rest) = (part(Part::Quotient), part(Part::Rest));
+    let product = match (constant(&split.by), single(&quotient)) {
+        (Some(by), _) => quotient.times(by),
+        (None, Some(quotient)) => builder.times(quotient, &split.by),
+        (None, None) => number(0),
+    };
+    product.plus(&rest)
+}
+
+/// Returns whether the coordinates and unknown numbers determine all that a write depends on.
+fn is_settled(space: &Variables, coordinates: &[Var], sure: &[Step], indices: &[Linear]) -> bool {
+    let mut left: Vec<Var> = vec![];
+    for step in sure {
+        let (Step::If(condition) | Step::Assert(condition)) = step;
+        each_var(condition, &mut |var| left.push(var));
+    }
+    left.extend(indices.iter().flat_map(Linear::terms).map(|&(var, _)| var));
+    let mut seen: FxHashSet<Var> = FxHashSet::default();
+    while let Some(var) = left.pop() {
+        if coordinates.contains(&var) || !seen.insert(var) {
+            continue;
+        }
+        let known = space.get(var);
+        match &known.role {
+            Role::Counter => return false,
+            Role::Derived(on) => {
+                if !known.total {
+                    return false;
+                }
+                left.extend(on);
+            }
+            Role::Launch | Role::Block | Role::Thread | Role::Unknown(..) => {}
+        }
+        known.facts.iter().for_each(|fact| each_var(fact, &mut |var| left.push(var)));
+    }
+    true
+}
