@@ -1,7 +1,7 @@
 //! Proofs for all sizes: verdicts of the library, the examples and the corpora of faults, against what is known of them, and proofs
 //! of random kernels against runs at all small sizes.
 //!
-//! `verdicts` prints the table of verdicts. `CLK_PROVE_KERNELS` is the number of random
+//! `prove/verdicts.txt` is the table of verdicts, which `CLK_BLESS=1` writes anew. `CLK_PROVE_KERNELS` is the number of random
 //! kernels, `CLK_PROVE_SEED` the first seed.
 
 #[path = "prove/cases.rs"]
@@ -136,7 +136,8 @@ fn examined(case: &Case) -> (String, usize) {
 }
 
 /// The table of verdicts: in bounds, free of races, written, barriers, no overflow, any order; each `p`roved, `P`roved for sizes up to 2^29,
-/// `r`efuted or unknown (`.`). Nothing is proved of a kernel in which the corpus announces that it is not so.
+/// `r`efuted or unknown (`.`). It is `verdicts.txt`: what a change makes of it is for its author to judge. Nothing is proved of a
+/// kernel in which the corpus announces that it is not so.
 #[test]
 fn verdicts() {
     table(&|place| !is_long(place), 30);
@@ -178,6 +179,7 @@ fn table(wanted: &dyn Fn(&str) -> bool, least: usize) {
     let folders = ["stdlib", "examples", "tests/sound", "tests/faults"];
     let mut all: Vec<Case> =
         folders.iter().flat_map(|folder| files(folder).into_iter().flat_map(|path| cases(folder, &path))).collect();
+    let places: Vec<String> = all.iter().map(|case| case.place.clone()).collect();
     all.retain(|case| wanted(&case.place));
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, (String, usize))>> = Mutex::default();
@@ -203,6 +205,28 @@ fn table(wanted: &dyn Fn(&str) -> bool, least: usize) {
     let faults: usize = results.iter().map(|(_, (_, faults))| faults).sum();
     assert!(faults >= least, "{faults} announced faults were compared");
     println!("{table}");
+    compare_with_table(&places, wanted, &table);
+}
+
+/// Compares verdicts with those of the golden table, or writes them there.
+fn compare_with_table(places: &[String], wanted: &dyn Fn(&str) -> bool, found: &str) {
+    let path = Path::new(FOLDER).join("tests/prove/verdicts.txt");
+    let known = fs::read_to_string(&path).unwrap_or_default();
+    let of = |table: &str, place: &str| -> String {
+        let own =
+            |line: &&str| line.get(7..).and_then(|rest| rest.strip_prefix(place)).is_some_and(|k| k.starts_with(' '));
+        table.lines().filter(own).map(|line| format!("{line}\n")).collect()
+    };
+    if std::env::var("CLK_BLESS").is_ok() {
+        let table: String = places.iter().map(|place| of(if wanted(place) { found } else { &known }, place)).collect();
+        return fs::write(path, table).expect("written");
+    }
+    let expected: String = places.iter().filter(|place| wanted(place)).map(|place| of(&known, place)).collect();
+    let (expected, found): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), found.lines().collect());
+    let mut changed: Vec<String> = vec![];
+    changed.extend(expected.iter().filter(|line| !found.contains(line)).map(|line| format!("- {line}")));
+    changed.extend(found.iter().filter(|line| !expected.contains(line)).map(|line| format!("+ {line}")));
+    assert!(changed.is_empty(), "verdicts have changed (CLK_BLESS=1 keeps the new ones):\n{}", changed.join("\n"));
 }
 
 /// Run time in seconds from which a case is listed as slow.
@@ -335,6 +359,43 @@ fn small_kernels() {
             var n = 0
             while n < N - 1 && x[n] > 0 { n += 1 }
             y[i] = n
+        }",
+        ),
+        // A local may hold a value that the loop's variable had.
+        (
+            "ppppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var best = -1
+            for k in 0..N { if x[k] > x[i] { best = k } }
+            y[i] = if best < 0 { 0 } else { x[best] }
+        }",
+        ),
+        (
+            "rpppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var best = -1
+            for k in 0..N { if x[k] > x[i] { best = k + 1 } }
+            y[i] = if best < 0 { 0 } else { x[best] }
+        }",
+        ),
+        // It is none of this iteration yet.
+        (
+            "rpppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var best = -1
+            var sum = 0
+            for k in 0..N {
+                if x[k] > x[i] { best = k }
+                if best >= 0 { sum = x[best + 1] }
+            }
+            y[i] = sum
+        }",
+        ),
+        // A step that is positive by its bounds.
+        (
+            "pp.pp",
+            "(x: [i32; N], inout y: [i32; N]) grid(clamp(N / 64, 1, 8)) block(64) {
+            for i in global_idx.x..N step grid_dim.x * 64 { y[i] = x[i] }
         }",
         ),
         // Constant offsets: all of them, and one too few.

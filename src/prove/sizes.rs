@@ -388,12 +388,18 @@ impl Scope<'_> {
             ExprKind::Builtin { builtin: Builtin::Math(MathFn::Min), args, .. } => {
                 let [x, y] = &args[..] else { return None };
                 let (x, y) = (self.operand(x)?, self.operand(y)?);
-                Some(self.space.either(&nonnegative(y.minus(&x)), &x, &y))
+                Some(self.space.least(&x, &y))
             }
             ExprKind::Builtin { builtin: Builtin::Math(MathFn::Max), args, .. } => {
                 let [x, y] = &args[..] else { return None };
                 let (x, y) = (self.operand(x)?, self.operand(y)?);
-                Some(self.space.either(&nonnegative(y.minus(&x)), &y, &x))
+                Some(self.space.greatest(&x, &y))
+            }
+            ExprKind::Builtin { builtin: Builtin::Math(MathFn::Clamp), args, .. } => {
+                let [x, low, high] = &args[..] else { return None };
+                let (x, low, high) = (self.operand(x)?, self.operand(low)?, self.operand(high)?);
+                let raised = self.space.greatest(&x, &low);
+                Some(self.space.least(&raised, &high))
             }
             _ => None,
         }

@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
         self.recognize(&mut heads, &trial, &k);
         // Guesses that an iteration does not preserve are dropped until it preserves all.
         let mut last = self.iteration(shape, &before, &heads, &k).1;
-        while self.weaken(&mut heads, &last) {
+        while self.weaken(&mut heads, &last, &k) {
             last = self.iteration(shape, &before, &heads, &k).1;
         }
         self.muted -= 1;
@@ -282,15 +282,25 @@ impl<'a> Walk<'a> {
         };
         let ty = self.f.locals[local].ty;
         let value = self.some(ty, role, &self.f.locals[local].name.clone());
-        let guesses = match (&first, &value) {
+        let mut guesses = match (&first, &value) {
             (Value::Int(first), Value::Int(now)) => {
                 vec![at_most(&number(0), now), less(&number(0), now), at_most(now, first), at_most(first, now)]
             }
             _ => vec![],
         };
+        // A local may be a value that the variable of the loop had before.
+        if let (Value::Int(now), Some(range)) = (&value, &shape.range)
+            && let (Some(true), Some(step)) = (range.up, constant(&range.step))
+        {
+            let last = range.start.plus(&k.minus(&number(1)).times(step));
+            guesses.extend(is_tame(&last).then(|| at_most(now, &last)));
+        }
         // What does not hold before the loop is no invariant.
         let holds = |guess: &Formula, walk: &Self| match (&first, &value) {
-            (Value::Int(first), Value::Int(now)) => follows(&walk.space, &entry.path, &with(guess, now, first)),
+            (Value::Int(first), Value::Int(now)) => {
+                let guess = with(&with(guess, k, &number(0)), now, first);
+                follows(&walk.space, &entry.path, &guess)
+            }
             _ => false,
         };
         let guesses = guesses.into_iter().filter(|guess| holds(guess, self)).collect();
@@ -352,7 +362,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Drops guesses that do not hold at the end of an iteration; returns whether there were some.
-    fn weaken(&mut self, heads: &mut [Head], ends: &Ends) -> bool {
+    fn weaken(&mut self, heads: &mut [Head], ends: &Ends, k: &Linear) -> bool {
         let mut dropped = false;
         for head in heads.iter_mut() {
             let Value::Int(now) = &head.value else { continue };
@@ -365,7 +375,11 @@ impl<'a> Walk<'a> {
             let count = head.guesses.len();
             head.guesses.retain(|guess| {
                 nexts.iter().all(|(state, next)| {
-                    next.as_ref().is_some_and(|next| follows(&self.space, &state.path, &with(guess, &now, next)))
+                    next.as_ref().is_some_and(|next| {
+                        // The next value may be one of this iteration's number.
+                        let then = with(&with(guess, k, &k.plus(&number(1))), &now, next);
+                        follows(&self.space, &state.path, &then)
+                    })
                 })
             });
             dropped |= head.guesses.len() < count;

@@ -82,6 +82,9 @@ pub(crate) struct Space {
     named: FxHashMap<Linear, Var>,
 }
 
+/// The name of a value that depends on a condition.
+const CHOICE: &str = "choice";
+
 /// The most products that one multiplication is expanded to.
 const MAX_PRODUCTS: usize = 4;
 
@@ -344,6 +347,32 @@ impl Space {
         value
     }
 
+    /// Returns the smaller of two values.
+    pub fn least(&mut self, a: &Linear, b: &Linear) -> Linear {
+        let most = self.bounds(a).1.min(self.bounds(b).1);
+        let value = self.either(&at_most(a, b), a, b);
+        self.limit(&value, -ENDLESS, most);
+        value
+    }
+
+    /// Returns the larger of two values.
+    pub fn greatest(&mut self, a: &Linear, b: &Linear) -> Linear {
+        let least = self.bounds(a).0.max(self.bounds(b).0);
+        let value = self.either(&at_most(a, b), b, a);
+        self.limit(&value, least, ENDLESS);
+        value
+    }
+
+    /// Narrows the bounds of a choice.
+    fn limit(&mut self, value: &Linear, low: i128, high: i128) {
+        if let Some(var) = single(value) {
+            let known = &mut self.variables[var.index()];
+            if known.name == CHOICE {
+                (known.low, known.high) = (known.low.max(low), known.high.min(high));
+            }
+        }
+    }
+
     /// Returns the value of the one case whose condition holds.
     pub fn one_of(&mut self, cases: &[(Formula, Linear)]) -> Linear {
         let bounds: Vec<(i128, i128)> = cases.iter().map(|(_, value)| self.bounds(value)).collect();
@@ -358,7 +387,7 @@ impl Space {
         }
         let mut on: Vec<Var> = on.into_iter().collect();
         on.sort();
-        let var = self.fresh("choice", Role::Derived(on), low, high);
+        let var = self.fresh(CHOICE, Role::Derived(on), low, high);
         let is = |(condition, value): &(Formula, Linear)| and([condition.clone(), equal(&variable(var), value)]);
         let fact = or(cases.iter().map(is).collect::<Vec<_>>());
         self.learn(var, fact);

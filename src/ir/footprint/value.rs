@@ -377,11 +377,11 @@ impl Walk<'_> {
         let forms: Vec<Linear> = args.iter().map(|&arg| self.int(arg)).collect::<Option<_>>()?;
         let zero = number(0);
         Some(Value::Int(match (function, &forms[..]) {
-            (MathFn::Min, [a, b]) => self.space.either(&at_most(a, b), a, b),
-            (MathFn::Max, [a, b]) => self.space.either(&at_most(a, b), b, a),
+            (MathFn::Min, [a, b]) => self.space.least(a, b),
+            (MathFn::Max, [a, b]) => self.space.greatest(a, b),
             (MathFn::Clamp, [x, low, high]) => {
-                let raised = self.space.either(&at_most(x, low), low, x);
-                self.space.either(&at_most(&raised, high), &raised, high)
+                let raised = self.space.greatest(x, low);
+                self.space.least(&raised, high)
             }
             (MathFn::Abs, [a]) => {
                 let form = self.space.either(&at_most(&zero, a), a, &a.times(-1));
