@@ -1,0 +1,168 @@
+//! What is proved of the order of blocks and warps; the instances of a kernel that proofs are about.
+
+use std::fmt::Write;
+
+use clk_lang::prove::{Property, Verdict};
+
+use super::{letter, letters, report};
+
+/// Each line: the verdict about the order of blocks and warps, and a kernel.
+#[test]
+fn orders() {
+    let kernels = [
+        ('p', "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { atomic_add(n[0], x[i]) }"),
+        (
+            'p',
+            "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { if x[i] > 0 { atomic_sub(n[0], 1) } else { atomic_add(n[0], 2) } }",
+        ),
+        // Sums of floats are rounded.
+        ('r', "(x: [f32; N], inout n: [f32; 1]) threads(i: N) { atomic_add(n[0], x[i]) }"),
+        // A maximum and a sum do not commute.
+        (
+            'r',
+            "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { if i == 0 { atomic_max(n[0], 400) } else { atomic_add(n[0], 1) } }",
+        ),
+        (
+            'p',
+            "(x: [i32; N], inout n: [i32; 2]) threads(i: N) { if i % 2 == 0 { atomic_add(n[0], 1) } else { atomic_max(n[1], 4) } }",
+        ),
+        // A queue: what is in it is the same, in another order.
+        (
+            'r',
+            "(x: [i32; N], inout n: [i32; 1], inout y: [i32; M]) threads(i: N) {
+            let k = atomic_add(n[0], 1)
+            if k >= 0 && k < M { y[k] = i }
+        }",
+        ),
+        // A branch that nothing but an old value decides.
+        ('r', "(inout n: [i32; 1], inout y: [i32; N]) threads(i: N) { if atomic_add(n[0], 1) == 0 { y[i] = 1 } }"),
+        // By way of a variable.
+        (
+            'r',
+            "(inout n: [i32; 1], inout y: [i32; N]) threads(i: N) {
+            var k = 0
+            for j in 0..3 { k += atomic_add(n[0], j) }
+            y[i] = k
+        }",
+        ),
+        // Nothing depends on the old values.
+        (
+            'p',
+            "(inout n: [i32; 1], inout y: [i32; N]) threads(i: N) {
+            var k = 0
+            for j in 0..3 { k += atomic_add(n[0], j) }
+            y[i] = 1
+        }",
+        ),
+        // Each thread has an element of its own.
+        ('p', "(inout n: [f32; N], inout y: [f32; N]) threads(i: N) { y[i] = atomic_add(n[i], 1.0) }"),
+        ('p', "(inout n: [i32; N]) threads(i: N) { atomic_exchange(n[N - 1 - i], i) }"),
+        ('r', "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { atomic_store(n[0], i) }"),
+        // A load that meets an update.
+        (
+            'r',
+            "(inout n: [i32; 1], out y: [i32; N]) threads(i: N) {
+            if i == 0 { atomic_store(n[0], 3) }
+            y[i] = atomic_load(n[0])
+        }",
+        ),
+        ('p', "(inout n: [i32; 1], out y: [i32; N]) threads(i: N) { y[i] = atomic_load(n[0]) }"),
+        // Between barriers.
+        (
+            'p',
+            "(x: [i32; N], out y: [i32; ceil_div(N, 64)]) grid(ceil_div(N, 64)) block(64) {
+            shared n: [i32; 1]
+            if thread_idx.x == 0 { n[0] = 0 }
+            barrier()
+            if global_idx.x < N && x[global_idx.x] > 0 { atomic_add(n[0], 1) }
+            barrier()
+            if thread_idx.x == 0 { y[block_idx.x] = n[0] }
+        }",
+        ),
+        (
+            'p',
+            "(x: [i32; N], out y: [i32; ceil_div(N, 64)]) grid(ceil_div(N, 64)) block(64) {
+            shared n: [i32; 1]
+            if thread_idx.x == 0 { n[0] = 0 }
+            barrier()
+            if global_idx.x < N && x[global_idx.x] > 0 { atomic_max(n[0], x[global_idx.x]) }
+            barrier()
+            if thread_idx.x == 0 { atomic_add(n[0], 1) }
+            barrier()
+            if thread_idx.x == 5 { y[block_idx.x] = n[0] }
+        }",
+        ),
+        // A barrier of the block does not order blocks.
+        (
+            'r',
+            "(x: [i32; N], inout n: [i32; 1]) grid(N) block(64) {
+            atomic_add(n[0], 1)
+            barrier()
+            if global_idx.x == 0 { atomic_max(n[0], 70) }
+        }",
+        ),
+        // What is not known to be free of races is run, and is the same in both orders.
+        (
+            '.',
+            "(x: [i32; N], out y: [i32; N]) grid(N / 64) block(64) {
+            shared s: [i32; 64]
+            let t = thread_idx.x
+            s[t] = x[global_idx.x]
+            barrier()
+            y[global_idx.x] = atomic_load(s[63 - t]) + s[(t + 1) % 64] + atomic_load(s[t])
+        }",
+        ),
+        // What is not known to be free of races is run, and is the same in both orders.
+        (
+            '.',
+            "(x: [i32; N], out y: [i32; N]) grid(N / 64) block(64) {
+            shared s: [i32; 64]
+            let t = thread_idx.x
+            s[t] = x[global_idx.x]
+            barrier()
+            y[global_idx.x] = atomic_load(s[63 - t]) + s[(t + 1) % 64] + atomic_load(s[t])
+        }",
+        ),
+        // A race.
+        ('r', "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { n[0] = i }"),
+        ('r', "(inout n: [i32; N]) threads(i: N) { if i > 0 { n[i] = n[i - 1] + 1 } }"),
+    ];
+    let mut wrong = String::new();
+    for (verdict, kernel) in kernels {
+        let report = report(&format!("kernel k{kernel}"));
+        let found = letter(&report, Property::Order);
+        if found != verdict {
+            let _ =
+                writeln!(wrong, "{verdict} expected, {found} found: {kernel}\n{:?}", report.verdict(Property::Order));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A kernel without defaults is examined with the arguments of its launches; the worst counts, and the report says of which.
+#[test]
+fn instances() {
+    let text = "kernel shift<T: Num, const K: i32, f: fn(T, T) -> T>(x: [T; N], out y: [T; N]) threads(i: N) {
+        y[i] = f(x[i + K], x[i])
+    }
+    let one = shift([1.0, 2.0], K = 0, f = max)
+    let two = shift([1, 2], K = 0, f = max)
+    let three = shift([1, 2], K = 1, f = min)";
+    let shift = report(text);
+    assert_eq!(shift.instance, "T = f32, K = 0, f = max; T = i32, K = 1, f = min");
+    let Some(Verdict::Refuted { sizes, .. }) = shift.verdict(Property::InBounds) else {
+        panic!("{:?}", shift.verdicts)
+    };
+    assert_eq!(sizes, "N = 1 with T = i32, K = 1, f = min");
+    assert_eq!(letters(&shift), "rppppp");
+    // Without a launch nothing is known; with a default, launches come on top.
+    let bare = report(text.split("let one").next().unwrap());
+    let Some(Verdict::Unknown { why, .. }) = bare.verdict(Property::InBounds) else { panic!("{:?}", bare.verdicts) };
+    assert_eq!(why, "the compile-time parameter `K` has no default, and no launch gives it");
+    let text = "kernel put<const K: i32 = 3>(out y: [i32; 4]) threads(i: 1) { y[K] = 1 }\nlet y = put(K = 2)";
+    assert_eq!(report(text).instance, "K = 3; K = 2");
+    assert_eq!(letters(&report(text)), "pprppp");
+    // Types that do not fit: others are tried.
+    let text = "kernel bits<W: Int>(x: [W; N], out y: [u64; N]) threads(i: N) { y[i] = bitcast(u64, x[i]) }";
+    assert_eq!(report(text).instance, "W = i64");
+}
