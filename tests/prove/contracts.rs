@@ -124,9 +124,9 @@ const CASES: &[(&str, &str)] = &[
     { for k in starts[row]..starts[row + 1] { y[k] = 1.0 }; z[row] = 0 }",
     ),
     // Distinct places.
-    ("pp.pp", "(x: [f32; N], at: [i32; N], out y: [f32; N]) threads(i: N) assume permutation(at) { y[at[i]] = x[i] }"),
+    ("ppppp", "(x: [f32; N], at: [i32; N], out y: [f32; N]) threads(i: N) assume permutation(at) { y[at[i]] = x[i] }"),
     (
-        "pp.pp",
+        "ppppp",
         "(x: [f32; N], at: [i32; N], out y: [f32; N]) threads(i: N) assume permutation(at) { y[at[at[i]]] = x[i] }",
     ),
     (
@@ -142,8 +142,29 @@ const CASES: &[(&str, &str)] = &[
         "(x: [f32; N], at: [i32; N], out y: [f32; M]) threads(i: N)
         assume distinct(at), all(at >= 0), all(at < M) { y[at[i]] = x[i] }",
     ),
-    ("rp.pp", "(x: [f32; N], at: [i32; N], out y: [f32; M]) threads(i: N) assume permutation(at) { y[at[i]] = x[i] }"),
+    ("rprpp", "(x: [f32; N], at: [i32; N], out y: [f32; M]) threads(i: N) assume permutation(at) { y[at[i]] = x[i] }"),
     ("rp.pp", "(x: [f32; N], at: [i32; N], out y: [f32; N]) threads(i: N) assume distinct(at) { y[at[i]] = x[i] }"),
+    (
+        "ppppp",
+        "(x: [f32; N, M], at: [i32; N], to: [i32; M], out y: [f32; N, M]) threads(i: N, j: M)
+        assume permutation(at), permutation(to) { y[at[i], to[j]] = x[i, j] }",
+    ),
+    (
+        "ppppp",
+        "(x: [f32; N], at: [i32; M], out y: [f32; N]) threads(i: M) assume permutation(at), M == N { y[at[i]] = x[i] }",
+    ),
+    (
+        "pprpp",
+        "(x: [f32; N], at: [i32; N], out y: [f32; N]) threads(i: N) assume permutation(at) { if i > 0 { y[at[i]] = x[i] } }",
+    ),
+    (
+        "pprpp",
+        "(x: [f32; N], at: [i32; N], out y: [f32; N]) threads(i: N) assume permutation(at) { if at[i] != 3 { y[at[i]] = x[i] } }",
+    ),
+    (
+        "ppppp",
+        "(x: [f32; N], at: [u8; N], out y: [f32; N]) threads(i: N) assume permutation(at) { y[i32(at[N - 1 - i])] = x[i] }",
+    ),
     // Elements of one array, not of two.
     (
         "pr.pp",
@@ -151,13 +172,13 @@ const CASES: &[(&str, &str)] = &[
         { if i % 2 == 0 { y[a[i]] = 1.0 } else { y[b[i]] = 2.0 } }",
     ),
     (
-        "pp.pp",
+        "ppppp",
         "(a: [i32; N], out y: [f32; N]) threads(i: N) assume permutation(a)
         { if i % 2 == 0 { y[a[i]] = 1.0 } else { y[a[i]] = 2.0 } }",
     ),
     // Between the blocks of a grid, and within each.
     (
-        "pp.pp",
+        "ppppp",
         "(x: [f32; N], at: [i32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) assume permutation(at) {
         let i = global_idx.x
         if i < N { y[at[i]] = x[i] }

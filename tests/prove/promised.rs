@@ -19,6 +19,8 @@ pub struct Tally {
     pub kernels: u64,
     /// In bounds and free of races.
     pub proved: u64,
+    /// Every element of the `out` array is written.
+    pub covered: u64,
     pub refuted: u64,
     pub runs: u64,
     /// Launches that do not keep an assumption.
@@ -142,13 +144,22 @@ fn kernel(seed: u64) -> String {
     for _ in 0..4 {
         random.next();
     }
-    let clauses: Vec<&str> = (0..1 + random.below(5)).map(|_| random.of(CLAUSES)).collect();
+    let mut clauses: Vec<&str> = (0..1 + random.below(5)).map(|_| random.of(CLAUSES)).collect();
     let narrow = random.below(2) == 0;
     let grid = random.below(3) == 0;
     let steps = 1 + random.below(3);
+    let written = random.below(2);
     let names = ["i", "i", "i + 1", "k"].iter().map(|name| (*name).to_string()).collect();
     let mut w = Writer { random, names, text: String::new(), narrow };
-    for _ in 0..steps {
+    // Some write a whole array.
+    let whole = w.random.below(4) == 0;
+    if whole {
+        clauses = vec![w.random.of(&["permutation(a)", "distinct(a), all(a >= 0 && a < M)"]), "M == A, A == N"];
+        let guard = ["", "if a[i] >= 0 ", "if i < N - 1 ", "if a[i] < A "][w.random.below(4)];
+        let index = ["a[i]", "a[a[i]]", "a[N - 1 - i]", "a[i / 2]", "a[0]"][w.random.below(5)];
+        w.text += &format!("{guard}{{ y[{index}] = i }}\n");
+    }
+    for _ in 0..if whole { 0 } else { steps } {
         w.statement(2);
     }
     let element = if narrow { "u8" } else { "i32" };
@@ -161,8 +172,9 @@ fn kernel(seed: u64) -> String {
         false => w.text,
     };
     let clauses = clauses.join(", ");
+    let access = ["out", "inout"][written];
     format!(
-        "kernel k(a: [i32; A], b: [{element}; B], x: [i32; N], k: i32, inout y: [i32; M]) {head}\nassume {clauses}\n{{\n{body}}}\n"
+        "kernel k(a: [i32; A], b: [{element}; B], x: [i32; N], k: i32, {access} y: [i32; M]) {head}\nassume {clauses}\n{{\n{body}}}\n"
     )
 }
 
@@ -200,6 +212,7 @@ pub fn compare(seed: u64, tally: &mut Tally) {
     let has = |property| matches!(report.verdict(property), Some(Verdict::Proved { .. }));
     tally.kernels += 1;
     tally.proved += u64::from(has(Property::InBounds) && has(Property::RaceFree));
+    tally.covered += u64::from(text.contains(", out y") && has(Property::Written));
     tally.refuted += u64::from(report.is_refuted());
     let checks = Checks { memory: true, arithmetic: true, nan: false };
     let control = Control { workers: 1, checks, max_steps: 100_000, ..Control::default() };
@@ -209,6 +222,8 @@ pub fn compare(seed: u64, tally: &mut Tally) {
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1);
     for serial in 0..60 {
         let [n, m, long, other] = [5, 6, 6, 5].map(|most| random.below(most));
+        // Permutations are of arrays as long as others.
+        let (n, m) = if random.below(2) == 0 { (long, long) } else { (n, m) };
         let a = contents(&mut random, long, m, false);
         let b = contents(&mut random, other, m, narrow);
         let k = random.below(6) as i64 - 1;

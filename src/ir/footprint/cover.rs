@@ -11,7 +11,7 @@ use super::def::*;
 use super::form::*;
 use super::question::{Builder, Question};
 use super::space::{Role, Space as Variables};
-use crate::base::linear::{Linear, Var};
+use crate::base::linear::{Formula, Linear, Var};
 use crate::ir::def::*;
 
 /// Writes whose indices are tried as the form of digits.
@@ -66,16 +66,20 @@ fn missed(given: &Given, space: &Variables, form: &Touch, writes: &[&Touch], nam
         builder.fact(less(&element, &extent));
         elements.push(element);
     }
-    let splits = splits(space, &coordinates, &form.indices)?;
+    let mut goal = vec![];
+    let places = form.indices.iter().zip(&elements);
+    let places: Vec<(Linear, Linear)> =
+        places.map(|(index, element)| position(&mut builder, space, index, element, &mut goal)).collect();
+    let splits = splits(space, &coordinates, places.iter().map(|(index, _)| index))?;
     let mut values: Vec<Vec<(Part, Linear)>> = vec![vec![]; coordinates.len()];
     // The elements as sums of their digits, and the coordinates.
     let mut sums = vec![];
-    for (index, element) in form.indices.iter().zip(&elements) {
+    for ((index, position), element) in places.iter().zip(&elements) {
         let digits = Digits::of(space, &coordinates, &splits, index)?;
-        sums.push(digits.place(&mut builder, index, element, &mut values)?);
+        let sum = digits.place(&mut builder, index, position, &mut values)?;
+        sums.push(if position == element { sum } else { element.clone() });
     }
     let mut known: FxHashMap<Var, Linear> = FxHashMap::default();
-    let mut goal = vec![];
     for (at, &var) in coordinates.iter().enumerate() {
         let value = value(&mut builder, &values[at], splits.iter().find(|split| split.at == at));
         let own = builder.form(&variable(var), 0);
@@ -101,6 +105,27 @@ fn missed(given: &Given, space: &Variables, form: &Touch, writes: &[&Touch], nam
     (!question.problem.facts.is_empty()).then_some(question)
 }
 
+/// Returns what has to be equal for an access along an axis to be the element: its index and the element, or, where the index is
+/// read from a permutation, the place of the read and the position of the element there, which exists if the goal holds.
+fn position(
+    builder: &mut Builder<'_>,
+    space: &Variables,
+    index: &Linear,
+    element: &Linear,
+    goal: &mut Vec<Formula>,
+) -> (Linear, Linear) {
+    let (mut index, mut element) = (index.clone(), element.clone());
+    while let Some((place, count)) = space.permuted(&index) {
+        let (read, count) = (builder.form(&index, 0), builder.form(&count, 0));
+        let position = builder.natural("position");
+        let there = and([equal(&read, &element), less(&position, &count)]);
+        builder.fact(or([there, at_most(&count, &element)]));
+        goal.push(less(&element, &count));
+        (index, element) = (place, position);
+    }
+    (index, element)
+}
+
 /// A coordinate of which an index has the quotient by a number, or by a dimension.
 struct Split {
     /// The position of the coordinate.
@@ -112,9 +137,9 @@ struct Split {
 }
 
 /// Returns the coordinates that are split; `None` if one is in two ways.
-fn splits(space: &Variables, coordinates: &[Var], indices: &[Linear]) -> Option<Vec<Split>> {
+fn splits<'a>(space: &Variables, coordinates: &[Var], indices: impl Iterator<Item = &'a Linear>) -> Option<Vec<Split>> {
     let mut found: Vec<Split> = vec![];
-    for &(quotient, _) in indices.iter().flat_map(Linear::terms) {
+    for &(quotient, _) in indices.flat_map(Linear::terms) {
         let Some((a, by)) = space.divided(quotient) else { continue };
         let Some(at) = single(a).and_then(|var| coordinates.iter().position(|known| *known == var)) else { continue };
         if found.iter().any(|split| split.quotient == quotient) {

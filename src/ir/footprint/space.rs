@@ -332,6 +332,13 @@ impl Space {
         var
     }
 
+    /// Returns the place from which a form is read, if that is an array which is promised to be a permutation, and its length.
+    pub fn permuted(&self, form: &Linear) -> Option<(Linear, Linear)> {
+        let (element, _) = self.elements.get(&single(form)?)?;
+        let promised = self.promised.get(&element.param).filter(|promised| promised.is_permutation())?;
+        Some((element.indices.first()?.clone(), promised.extents.first()?.clone()))
+    }
+
     /// Returns the value that is `a` under the condition and `b` else.
     pub fn either(&mut self, condition: &Formula, a: &Linear, b: &Linear) -> Linear {
         if a == b || is_always(condition) {
@@ -396,6 +403,13 @@ impl Space {
 }
 
 impl Promised {
+    /// Whether the elements are the numbers from 0 to their count.
+    fn is_permutation(&self) -> bool {
+        let has = |op: BinaryOp, bound: &Linear| self.all.iter().any(|known| known.0 == op && known.1 == *bound);
+        let [count] = &self.extents[..] else { return false };
+        self.distinct && has(BinaryOp::Ge, &number(0)) && has(BinaryOp::Lt, count)
+    }
+
     /// Returns whether there is no such element.
     pub fn outside(&self, indices: &[Linear]) -> Formula {
         let axes = indices.iter().zip(&self.extents);
