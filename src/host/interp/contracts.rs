@@ -67,7 +67,7 @@ impl Machine<'_> {
     }
 
     /// Evaluates with all checks of arithmetic.
-    fn exactly<T>(&mut self, evaluate: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
+    pub(super) fn exactly<T>(&mut self, evaluate: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         let before = std::mem::replace(&mut self.interp.options.control.checks.arithmetic, true);
         let result = evaluate(self);
         self.interp.options.control.checks.arithmetic = before;

@@ -1,5 +1,5 @@
 //! Exact evaluation of extents such as `[f32; N * N]` and `grid(ceil_div(N, 64) * M)`, so that one that is too large cannot
-//! wrap around to a valid one.
+//! wrap around to a valid one. What is not `+ - * /`, such as the operands of a function, is computed in its type, and must fit it.
 
 use crate::check::typed::{Expr, ExprKind};
 use crate::lang::ops::BinaryOp;
@@ -24,6 +24,6 @@ impl Machine<'_> {
                 return Ok(left / right);
             }
         }
-        self.integer(frame, expr).map(i128::from)
+        self.exactly(|machine| machine.integer(frame, expr)).map(i128::from)
     }
 }
