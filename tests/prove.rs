@@ -322,6 +322,13 @@ fn small_kernels() {
             y[i] = 1.0
         }",
         ),
+        // Constants whose product wraps.
+        (
+            ".pppr",
+            "<const K: i32 = 50000>(inout y: [i32; N]) threads(i: N) {
+            if K * K > 0 { y[i] = 1 } else { y[i - N] = 1 }
+        }",
+        ),
         // One element of four.
         ("pprpp", "(out y: [i32; 4]) threads(i: 1) { y[3] = 1 }"),
         ("pprpp", "(n: i32, out y: [i32; N, 4]) threads(i: N) { y[i, 3] = 1 }"),

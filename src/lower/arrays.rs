@@ -71,6 +71,7 @@ impl Body<'_, '_> {
 
     fn known_size(&self, value: ExprId, name: &str, extent: &Expr) -> Fallible<u32> {
         let Some(known) = self.out.known(value).and_then(Value::as_integer) else {
+            self.fits(value, name, extent.span)?;
             return Err(Box::new(
                 Diagnostic::error("E0480", format!("the size of `{name}` is not known when the kernel is compiled"))
                     .at(extent.span, "this depends on the launch")
@@ -177,6 +178,7 @@ impl Body<'_, '_> {
         let mut lowered = Vec::with_capacity(extents.len());
         for extent in extents {
             let value = self.scalar(extent)?;
+            self.fits(value, &declared.name, extent.span)?;
             lowered.push(match self.out.known(value).and_then(Value::as_integer) {
                 Some(known) => Extent::Known(size(known, &declared.name, extent.span)?),
                 None if self.is_uniform(value) => Extent::Dynamic(value),
@@ -191,6 +193,26 @@ impl Body<'_, '_> {
         let memory = self.out.at(declared.span).memory(declared.name.as_str(), Space::Shared, layout, lowered);
         self.slots.insert(id, Slot::Array(memory));
         Ok(())
+    }
+
+    /// Refuses an extent that would be known, if computing it did not overflow.
+    fn fits(&self, value: ExprId, name: &str, span: Span) -> Fallible<()> {
+        if self.out.known(value).is_some() || !self.is_of_constants(value) {
+            return Ok(());
+        }
+        let ty = self.out.ty(value).scalar();
+        Err(Box::new(
+            Diagnostic::error("E0481", format!("`{name}` has an extent that does not fit `{ty}`"))
+                .at(span, "computing this overflows"),
+        ))
+    }
+
+    /// Whether a value is computed from constants alone.
+    fn is_of_constants(&self, value: ExprId) -> bool {
+        let kind = &self.out.function().exprs[value].kind;
+        let mut found = kind.is_pure() && (!kind.is_free() || matches!(kind, def::ExprKind::Const(_)));
+        kind.operands(|operand| found &= self.is_of_constants(operand));
+        found
     }
 
     /// Whether a value is uniform over the launch and can be computed before a block starts.

@@ -10,6 +10,7 @@ use crate::ir::def::{Axis, BinOp, ExprId, ExprKind, Id3, Scalar, Scope, StmtKind
 use crate::ir::typing;
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, Family, MathFn, WarpOp};
+use crate::lang::scalar::exact::is_reported_math;
 use crate::lang::scalar::{Value, dynamic};
 
 const I32: Ty = Ty::Scalar(Scalar::I32);
@@ -83,7 +84,10 @@ impl Body<'_, '_> {
 
     pub fn math(&mut self, function: MathFn, args: &[ExprId], span: Span) -> ExprId {
         let known: Option<Vec<Value>> = args.iter().map(|&arg| self.out.known(arg)).collect();
-        if let Some(folded) = known.and_then(|known| dynamic::math(function, &known).ok()) {
+        if let Some(known) = known
+            && !is_reported_math(function, &known)
+            && let Ok(folded) = dynamic::math(function, &known)
+        {
             return self.out.constant(folded, span);
         }
         let lanes = args.iter().map(|&arg| self.out.ty(arg).lanes()).max().unwrap_or(1);

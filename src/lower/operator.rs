@@ -1,5 +1,5 @@
 //! Operators: constant folding, broadcasting of a scalar to a vector, and short-circuit evaluation of `&&` and `||` where the
-//! right operand may have effects, fault or be expensive.
+//! right operand may have effects, fault or be expensive. What a checked run reports is not folded, or it would see nothing.
 
 use super::error::{Fallible, internal};
 use super::unit::Body;
@@ -8,6 +8,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Expr, Type};
 use crate::ir::def::{BinOp, ExprId, ExprKind, StmtKind, Ty};
 use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::lang::scalar::exact::{is_reported, is_reported_conversion, is_reported_unary};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 /// Maximum cost of a right operand of `&&` or `||` that is evaluated unconditionally.
@@ -20,7 +21,10 @@ impl Body<'_, '_> {
     }
 
     pub(crate) fn unary_value(&mut self, op: UnaryOp, value: ExprId, span: Span) -> ExprId {
-        if let Some(folded) = self.out.known(value).and_then(|known| dynamic::unary(op, known).ok()) {
+        if let Some(known) = self.out.known(value)
+            && !is_reported_unary(op, known)
+            && let Ok(folded) = dynamic::unary(op, known)
+        {
             return self.out.constant(folded, span);
         }
         let ty = self.out.ty(value);
@@ -29,8 +33,8 @@ impl Body<'_, '_> {
 
     pub fn convert(&mut self, value: ExprId, to: Scalar, span: Span) -> ExprId {
         match self.out.known(value) {
-            Some(known) => self.out.constant(known.to_type(to), span),
-            None => self.out.convert(value, to, span),
+            Some(known) if !is_reported_conversion(to, known) => self.out.constant(known.to_type(to), span),
+            _ => self.out.convert(value, to, span),
         }
     }
 
@@ -70,6 +74,7 @@ impl Body<'_, '_> {
             return Err(division_by_zero(divisor));
         }
         if let (Some(l), Some(r)) = (self.out.known(left), self.out.known(right))
+            && !is_reported(op, l, r)
             && let Ok(folded) = dynamic::binary(op, l, r)
         {
             return Ok(self.out.constant(folded, span));

@@ -153,9 +153,15 @@ pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     let expr = &function.exprs[id];
     let signed = expr.ty.scalar().is_int() && !expr.ty.scalar().is_unsigned();
     let checked = match &expr.kind {
-        ExprKind::Binary { op: BinOp::Shl | BinOp::Shr, right, .. } => value_of(function, *right).is_none(),
+        ExprKind::Binary { op: BinOp::Shl | BinOp::Shr, right, .. } => {
+            let width = i128::from(expr.ty.scalar().bits());
+            integer_of(function, *right).is_none_or(|amount| !(0..width).contains(&amount))
+        }
+        ExprKind::Binary { op: BinOp::Div | BinOp::Rem, right, .. } => {
+            signed && integer_of(function, *right).is_none_or(|divisor| divisor == -1)
+        }
         ExprKind::Binary { op, .. } => signed && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Pow),
-        ExprKind::Unary { .. } | ExprKind::Math { function: MathFn::Abs, .. } => signed,
+        ExprKind::Unary { .. } | ExprKind::Math { function: MathFn::Abs | MathFn::Pow, .. } => signed,
         ExprKind::Convert(value) => expr.ty.scalar().is_int() && function.exprs[*value].ty.scalar().is_float(),
         ExprKind::Load { .. } => true,
         _ => false,

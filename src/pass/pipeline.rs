@@ -42,6 +42,8 @@ const HOIST: Pass = pass("hoist", hoist::run);
 const IF_CONVERT_SAFE: Pass = pass("if_convert", if_convert::run_checked);
 /// As `HOIST`, for expressions without operations that checks observe.
 const HOIST_SAFE: Pass = pass("hoist", hoist::run_checked);
+/// As `SIMPLIFY`, but operations on constants that checks report stay.
+const SIMPLIFY_SAFE: Pass = pass("simplify", simplify::run_checked);
 /// Removes unused locals and memories and renumbers the rest.
 const TIDY: Pass = pass("tidy", tidy::run);
 
@@ -61,7 +63,7 @@ pub(crate) static STANDARD: &[Pass] = &[
 #[rustfmt::skip]
 pub(crate) static TRAPPING: &[Pass] = &[
     INLINE_TRACED, COMPACT, STRUCTURE,
-    FORWARD, SIMPLIFY, DEAD, CSE, DEAD, TIDY,
+    FORWARD, SIMPLIFY_SAFE, DEAD, CSE, DEAD, TIDY,
 ];
 
 /// Returns the pipeline for these checks.
@@ -78,7 +80,7 @@ pub(crate) fn passes(checks: Checks) -> &'static [Pass] {
 #[rustfmt::skip]
 pub(crate) static CHECKED: &[Pass] = &[
     INLINE_TRACED, COMPACT, STRUCTURE,
-    FORWARD, SIMPLIFY, DEAD, CSE,
-    IF_CONVERT_SAFE, FORWARD, SIMPLIFY, DEAD, IF_CONVERT_SAFE, FORWARD, SIMPLIFY, CSE, DEAD,
+    FORWARD, SIMPLIFY_SAFE, DEAD, CSE,
+    IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, DEAD, IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, CSE, DEAD,
     HOIST_SAFE, CSE, DEAD, TIDY,
 ];

@@ -2,7 +2,7 @@
 //!
 //! Everything is exact, for every value: on floats only `x * 1`, `x / 1`, `x - 0` and `x + -0` are removed, which change nothing;
 //! `x + 0` stays because of `-0`. A division becomes a multiplication only for a power of two, whose reciprocal is exact. An
-//! integer division by a constant zero stays: it is a fault.
+//! integer division by a constant zero stays: it is a fault. So does, for runs with checks, what these report.
 
 use rustc_hash::FxHashSet;
 
@@ -10,13 +10,23 @@ use super::edit::{self, Renames, integer_of, rename_all, value_of};
 use crate::base::stop;
 use crate::ir::def::*;
 use crate::lang::ops::UnaryOp;
+use crate::lang::scalar::exact::{is_reported, is_reported_conversion, is_reported_math, is_reported_unary};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 pub(crate) fn run(module: &mut Module) {
+    run_with(module, false);
+}
+
+/// As [`run`], but operations on constants that checks report stay.
+pub(crate) fn run_checked(module: &mut Module) {
+    run_with(module, true);
+}
+
+fn run_with(module: &mut Module, checked: bool) {
     for (_, function) in module.functions.iter_mut() {
         known_extents(function);
         let body = std::mem::take(&mut function.body);
-        let mut simplify = Simplify { counters: FxHashSet::default(), function, renames: Renames::default() };
+        let mut simplify = Simplify { checked, counters: FxHashSet::default(), function, renames: Renames::default() };
         simplify.walk(&body);
         let renames = simplify.renames;
         function.body = body;
@@ -37,6 +47,8 @@ fn known_extents(function: &mut Function) {
 }
 
 struct Simplify<'a> {
+    /// Whether the run has checks.
+    checked: bool,
     function: &'a mut Function,
     renames: Renames,
     /// Counters of enclosing loops that are never negative.
@@ -74,7 +86,7 @@ impl Simplify<'_> {
     fn visit(&mut self, id: ExprId) {
         // Each step makes the expression smaller or moves a constant to the right, so this ends; the bound is for safety.
         for _ in 0..8 {
-            let found = simplified(self.function, id).or_else(|| self.power_of_two(id));
+            let found = simplified(self.function, id, self.checked).or_else(|| self.power_of_two(id));
             match found {
                 Some(Found::Operand(other)) => return self.renames.set(id, other),
                 Some(Found::Constant(value)) => {
@@ -139,13 +151,18 @@ enum Found {
 }
 use Found::{Constant, Kind, Operand};
 
-fn simplified(function: &mut Function, id: ExprId) -> Option<Found> {
+fn simplified(function: &mut Function, id: ExprId, checked: bool) -> Option<Found> {
+    if checked && is_fault(function, id) {
+        return None;
+    }
     if let Some(value) = folded(function, id) {
         return Some(Constant(value));
     }
     let expr = function.exprs[id].clone();
     match expr.kind {
         ExprKind::Unary { op, value } => match &function.exprs[value].kind {
+            // The smallest number has no negative, which checks report.
+            ExprKind::Unary { op: UnaryOp::Neg, .. } if checked && !expr.ty.scalar().is_float() => None,
             ExprKind::Unary { op: inner, value } if *inner == op => Some(Operand(*value)),
             ExprKind::Binary { op: inner, left, right } if op == UnaryOp::Not => {
                 let op = inverse(*inner, function.exprs[*left].ty)?;
@@ -193,6 +210,25 @@ fn constants(function: &mut Function, place: &Place) -> Option<Found> {
         [one] => Constant(*one),
         lanes => Kind(ExprKind::Compose(lanes.iter().map(|&lane| edit::constant(function, lane)).collect())),
     })
+}
+
+/// Whether checks report an operation on constants.
+fn is_fault(function: &Function, id: ExprId) -> bool {
+    let expr = &function.exprs[id];
+    let value = |id: ExprId| value_of(function, id);
+    let found = match &expr.kind {
+        ExprKind::Unary { op, value: operand } => value(*operand).map(|x| is_reported_unary(*op, x)),
+        ExprKind::Binary { op, left, right } => {
+            value(*left).zip(value(*right)).map(|(l, r)| is_reported(op.operator(), l, r))
+        }
+        ExprKind::Math { function: math, args } => {
+            let args: Option<Vec<Value>> = args.iter().map(|&arg| value(arg)).collect();
+            args.map(|args| is_reported_math(*math, &args))
+        }
+        ExprKind::Convert(operand) => value(*operand).map(|x| is_reported_conversion(expr.ty.scalar(), x)),
+        _ => None,
+    };
+    found == Some(true)
 }
 
 /// Returns the value of an operation on constants.

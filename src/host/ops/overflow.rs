@@ -10,7 +10,7 @@ use crate::host::ops::operand::{Operands, common_scalar};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
-use crate::lang::scalar::exact::{exact, holds, limits};
+use crate::lang::scalar::exact::{limits, outside, overflows};
 use crate::lang::scalar::{self, Scalar};
 
 /// Checks `left op right`.
@@ -22,7 +22,7 @@ pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<()
         && a.ty == b.ty
         && let (Some(a), Some(b)) = (a.as_integer(), b.as_integer())
         && !matches!(op, Shl | Shr)
-        && !(ty.is_signed() && wrong(op, ty, a, b))
+        && !(ty.is_signed() && overflows(op, ty, a, b))
     {
         return Ok(());
     }
@@ -55,8 +55,7 @@ pub(crate) fn of_conversion(to: Scalar, value: &Value) -> Outcome<()> {
     if !to.is_int() {
         return Ok(());
     }
-    let (low, high) = limits(to);
-    let wrong = |x: f64| x.is_nan() || x.trunc() < low as f64 || x.trunc() > high as f64 || x.trunc() as i128 > high;
+    let wrong = |x: f64| outside(to, x);
     if let Value::Float(x) = value {
         return if wrong(*x) { Err(misfit(&scalar::Value::of(*x).to_string(), to, None)) } else { Ok(()) };
     }
@@ -134,7 +133,7 @@ fn least(value: &Value, shown: impl Fn(i128) -> String) -> Outcome<()> {
 /// Checks that the results of all pairs fit.
 fn pairs(left: &Value, right: &Value, ty: Scalar, op: BinaryOp) -> Outcome<()> {
     let found = first(&[left, right], |values| match values {
-        [a, b] => matches!((a.as_integer(), b.as_integer()), (Some(a), Some(b)) if wrong(op, ty, a, b)),
+        [a, b] => matches!((a.as_integer(), b.as_integer()), (Some(a), Some(b)) if overflows(op, ty, a, b)),
         _ => false,
     })?;
     let Some(found) = found else { return Ok(()) };
@@ -148,18 +147,6 @@ fn pairs(left: &Value, right: &Value, ty: Scalar, op: BinaryOp) -> Outcome<()> {
         return Err(located(problem, found.place));
     }
     Err(overflow(operation, ty, found.place))
-}
-
-/// Whether an operation on numbers of a signed type overflows.
-fn wrong(op: BinaryOp, ty: Scalar, a: i128, b: i128) -> bool {
-    match op {
-        // Division by zero is reported elsewhere.
-        BinaryOp::Div | BinaryOp::Rem => b == -1 && a == limits(ty).0,
-        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Pow => {
-            exact(op, a, b).is_none_or(|result| !holds(ty, result))
-        }
-        _ => false,
-    }
 }
 
 /// Checks the amount of a shift, which may be of any integer type.

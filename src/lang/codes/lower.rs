@@ -17,7 +17,7 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0481",
         title: "an array without elements",
-        text: "An extent of an array in a kernel is at least 1.\n\n\
+        text: "An extent of an array in a kernel is at least 1, and fits its type.\n\n\
                ```clk fails\nkernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; T - 4] = 0.0\n    r[i] = 1.0\n}\n\
                let r = k(N = 8)\n```\n",
     },

@@ -20,7 +20,7 @@ use crate::check::literal::Literal;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, LocalId, Program, Type};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
-use crate::lang::scalar::exact::{exact, holds};
+use crate::lang::scalar::exact::{exact, holds, is_reported_math};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 /// Maximum number of loop iterations and calls in one constant; a longer evaluation is treated as an error.
@@ -291,7 +291,10 @@ fn pure_builtin(builtin: Builtin, args: &[Vec<Value>], span: Span) -> Fallible<V
                 .map(|(cond, (then, other))| if cond.is_true() { *then } else { *other })
                 .collect()),
         },
-        (Builtin::CeilDiv, [x, y]) => zip(x, y, ceil_div, span),
+        (Builtin::CeilDiv, [x, y]) => {
+            pairs(x, y).try_for_each(|(l, r)| in_range(BinaryOp::Div, l, r, span))?;
+            zip(x, y, ceil_div, span)
+        }
         (Builtin::Dot, [a, b]) => Ok(vec![dot(a, b, span)?]),
         (Builtin::Length, [v]) => math(MathFn::Sqrt, &[vec![dot(v, v, span)?]], span),
         (Builtin::Normalize, [v]) => {
@@ -300,18 +303,20 @@ fn pure_builtin(builtin: Builtin, args: &[Vec<Value>], span: Span) -> Fallible<V
         }
         (Builtin::Cross, [a, b]) => {
             let turned = |v: &[Value], by: usize| v.iter().cycle().skip(by).take(v.len()).copied().collect::<Vec<_>>();
-            let product = |i, j| zip(&turned(a, i), &turned(b, j), |l, r| dynamic::binary(BinaryOp::Mul, l, r), span);
-            zip(&product(1, 2)?, &product(2, 1)?, |l, r| dynamic::binary(BinaryOp::Sub, l, r), span)
+            let product = |i, j| apply(BinaryOp::Mul, &turned(a, i), &turned(b, j), span, span);
+            apply(BinaryOp::Sub, &product(1, 2)?, &product(2, 1)?, span, span)
         }
         _ => Err(not_constant(span, "this is only known when the program runs")),
     }
 }
 
 fn dot(a: &[Value], b: &[Value], span: Span) -> Fallible<Value> {
-    let products = zip(a, b, |l, r| dynamic::binary(BinaryOp::Mul, l, r), span)?;
+    let products = apply(BinaryOp::Mul, a, b, span, span)?;
     let (first, rest) = products.split_first().ok_or_else(|| internal(span, "`dot` of nothing"))?;
-    let sum = rest.iter().try_fold(*first, |sum, &next| dynamic::binary(BinaryOp::Add, sum, next));
-    sum.map_err(|failure| failed(span, &failure.to_string()))
+    rest.iter().try_fold(*first, |sum, &next| {
+        in_range(BinaryOp::Add, sum, next, span)?;
+        dynamic::binary(BinaryOp::Add, sum, next).map_err(|failure| failed(span, &failure.to_string()))
+    })
 }
 
 fn math(function: MathFn, args: &[Vec<Value>], span: Span) -> Fallible<Vec<Value>> {
@@ -319,6 +324,11 @@ fn math(function: MathFn, args: &[Vec<Value>], span: Span) -> Fallible<Vec<Value
     let mut results = Vec::with_capacity(lanes);
     for lane in 0..lanes {
         let scalars: Vec<Value> = args.iter().filter_map(|arg| arg.get(lane).or(arg.first()).copied()).collect();
+        if is_reported_math(function, &scalars) {
+            let shown: Vec<String> = scalars.iter().map(Value::to_string).collect();
+            let ty = scalars.first().map_or("", |value| value.ty.name());
+            return Err(failed(span, &format!("{}({}) does not fit `{ty}`", function.row().name, shown.join(", "))));
+        }
         results.push(dynamic::math(function, &scalars).map_err(|failure| failed(span, &failure.to_string()))?);
     }
     Ok(results)

@@ -8,6 +8,7 @@ use crate::device::sim::lanes::{Map2, arith, convert, is_wide, lane_of_raw};
 use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
+use crate::lang::scalar::exact::{is_reported_conversion, is_reported_unary};
 
 /// Span of operations that the compiler itself introduces (all modulo 2^32).
 const NO_SPAN: u32 = u32::MAX;
@@ -156,7 +157,9 @@ impl<'a> Compiler<'a> {
         if let Val::Const(bits) = val {
             let value =
                 crate::lang::scalar::Value { ty: scalar, bits: crate::device::sim::lanes::raw_of_lane(scalar, *bits) };
-            if let Ok(v) = crate::lang::scalar::dynamic::unary(op, value) {
+            if !(self.checks.arithmetic && is_reported_unary(op, value))
+                && let Ok(v) = crate::lang::scalar::dynamic::unary(op, value)
+            {
                 return Val::Const(lane_of_raw(v.ty, v.bits));
             }
         }
@@ -276,7 +279,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn binary_at(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val, span: u32, checked: bool) -> Val {
-        if let Some(val) = Self::fold(op.operator(), scalar, scalar, a, b) {
+        if let Some(val) = self.fold(op.operator(), scalar, scalar, a, b) {
             return val;
         }
         let out = if op.is_comparison() { Scalar::Bool } else { scalar };
@@ -335,7 +338,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn shift(&mut self, op: BinOp, scalar: Scalar, by: Scalar, a: &Val, b: &Val) -> Val {
-        if let Some(val) = Self::fold(op.operator(), scalar, by, a, b) {
+        if let Some(val) = self.fold(op.operator(), scalar, by, a, b) {
             return val;
         }
         let (a, b) = (self.reg_as(a, is_wide(scalar)), self.reg_as(b, is_wide(by)));
@@ -400,8 +403,10 @@ impl<'a> Compiler<'a> {
         if let Val::Const(bits) = val {
             let raw = crate::device::sim::lanes::raw_of_lane(from, *bits);
             let value = crate::lang::scalar::Value { ty: from, bits: raw };
-            let value = crate::lang::scalar::dynamic::convert(to, value);
-            return Val::Const(lane_of_raw(to, value.bits));
+            if !(self.checks.arithmetic && is_reported_conversion(to, value)) {
+                let value = crate::lang::scalar::dynamic::convert(to, value);
+                return Val::Const(lane_of_raw(to, value.bits));
+            }
         }
         if convert::is_free(from, to) {
             return val.clone();

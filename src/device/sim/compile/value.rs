@@ -4,6 +4,7 @@ use super::state::{Affine, Kind, Role, ZERO};
 use super::*;
 use crate::device::sim::lanes::{is_wide, lane_of_raw, raw_of_lane};
 use crate::lang::ops::BinaryOp;
+use crate::lang::scalar::exact::is_reported;
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 impl<'a> Compiler<'a> {
@@ -308,13 +309,17 @@ impl<'a> Compiler<'a> {
         Some(Val::Affine(Box::new(affine)))
     }
 
-    /// Folds constants, except divisions that fault.
-    pub fn fold(op: BinaryOp, scalar: Scalar, right_scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
+    /// Folds constants, except divisions that fault and, with checks, what these report.
+    pub fn fold(&self, op: BinaryOp, scalar: Scalar, right_scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
         let (Val::Const(a), Val::Const(b)) = (a, b) else {
             return None;
         };
         let value = |ty: Scalar, bits: u64| Value { ty, bits: raw_of_lane(ty, bits) };
-        let result = dynamic::binary(op, value(scalar, *a), value(right_scalar, *b)).ok()?;
+        let (a, b) = (value(scalar, *a), value(right_scalar, *b));
+        if self.checks.arithmetic && is_reported(op, a, b) {
+            return None;
+        }
+        let result = dynamic::binary(op, a, b).ok()?;
         Some(Val::Const(lane_of_raw(result.ty, result.bits)))
     }
 }
