@@ -436,6 +436,46 @@ fn check_proves_what_is_expected() {
     assert_eq!((silent.code, silent.err.as_str()), (0, ""), "nothing but the check proves");
 }
 
+/// What is proved of a kernel with compile-time parameters holds for the instances that were examined.
+#[test]
+fn proofs_name_the_launches_they_leave_out() {
+    let lib = "kernel g<const K: i32>(inout y: [i32; N]) threads(i: N) expect race_free {
+    y[if K == 6 { 0 } else { i }] = i
+}
+kernel plain(inout y: [i32; N]) threads(i: N) { y[i] = i }
+fn two<const J: i32>(inout y: [i32; N]) { g(y, K = J) }
+var y = zeros(3, type = i32)
+g(y, K = 1)
+two(y, J = 6)
+";
+    let main = "import \"./lib.clk\" as lib\nvar y = zeros(3, type = i32)\n";
+    let launch = format!("{main}lib.g(y, K = 6)\n");
+    let plain = format!("{main}lib.plain(y)\n");
+    let folder = folder_with(&[("lib.clk", lib), ("main.clk", &launch), ("plain.clk", &plain)]);
+    let check = run(folder.path(), &["check", "lib.clk"]);
+    assert_eq!(check.code, 0, "{}", check.err);
+    for part in [
+        "warning[W0606]: what is expected of `g` is not proved of all its launches",
+        "proved with K = 1",
+        "not examined: K = ?",
+    ] {
+        assert!(check.err.contains(part), "{part}: {}", check.err);
+    }
+    let line = "launches with other arguments are not examined: K = ? (lib.clk:5:43)";
+    let prove = run(folder.path(), &["prove", "lib.clk", "g"]);
+    assert!(prove.out.contains(line), "{}", prove.out);
+    let json = run(folder.path(), &["prove", "--json", "lib.clk", "g"]);
+    assert!(json.out.contains(r#""unexamined":[{"arguments":"K = ?","at":"lib.clk:5:43"}]"#), "{}", json.out);
+    // A launch from another file.
+    let check = run(folder.path(), &["check", "main.clk"]);
+    assert_eq!(check.code, 1, "{}", check.err);
+    assert!(check.err.contains("E0618") && check.err.contains("refuted by N = 2 with K"), "{}", check.err);
+    let prove = run(folder.path(), &["prove", "main.clk"]);
+    assert!(prove.out.starts_with("g  (K = 1; K = 6)\n") && !prove.out.contains("plain"), "{}", prove.out);
+    let none = run(folder.path(), &["prove", "plain.clk"]);
+    assert!(none.err.contains("the file has no kernels; those of imported files"), "{}{}", none.out, none.err);
+}
+
 #[test]
 fn check_does_not_run() {
     let folder = folder_with(&[("good.clk", "print(1)\n"), ("bad.clk", "let x: i32 = 1.5\n")]);

@@ -8,6 +8,8 @@
 mod cases;
 #[path = "prove/contracts.rs"]
 mod contracts;
+#[path = "prove/instances.rs"]
+mod instances;
 #[path = "prove/orders.rs"]
 mod orders;
 #[path = "prove/promised.rs"]

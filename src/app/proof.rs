@@ -33,6 +33,9 @@ pub(crate) fn text(report: &Report, sources: &Sources, style: Style) -> String {
         };
         text += &format!("  {:<14}  {said}\n", property.name());
     }
+    if let Some(line) = report.silence(&|place| position(place, sources)) {
+        text += &format!("  {}\n", escape::name(&line));
+    }
     text
 }
 

@@ -37,8 +37,8 @@ impl Session {
     fn wanted(&self) -> Vec<Wanted> {
         let program = &self.program;
         let mut wanted: IndexMap<Instance, Option<Span>> = IndexMap::new();
-        each_launch(program, self.main, &mut |launch, span| {
-            if let Some(instance) = launched(program, launch) {
+        each_launch(program, &|module| Some(module) == self.main, &mut |launch, span, generic| {
+            if let Some(instance) = if generic { None } else { launched(program, launch) } {
                 wanted.entry(instance).or_insert(Some(span));
             }
         });
@@ -51,25 +51,26 @@ impl Session {
     }
 }
 
-/// Calls `f` with the launches of a module, except those in functions with compile-time parameters: they may depend on those.
-pub(crate) fn each_launch(program: &Program, module: Option<ModuleId>, f: &mut dyn FnMut(&Launch, Span)) {
-    let mut launches = |block: &Block| {
+/// Calls `f` with the launches of some modules, and whether they stand in a function with compile-time parameters: they may depend
+/// on those.
+pub(crate) fn each_launch(program: &Program, of: &dyn Fn(ModuleId) -> bool, f: &mut dyn FnMut(&Launch, Span, bool)) {
+    let mut launches = |block: &Block, generic: bool| {
         exprs(block, &mut |e| {
             if let ExprKind::Launch(launch) = &e.kind {
-                f(launch, e.span);
+                f(launch, e.span, generic);
             }
         });
     };
-    let chunks = program.chunks.iter().filter(|chunk| Some(chunk.module) == module);
-    chunks.for_each(|chunk| launches(&chunk.body.root));
+    let chunks = program.chunks.iter().filter(|chunk| of(chunk.module));
+    chunks.for_each(|chunk| launches(&chunk.body.root, false));
     for (_, section) in program.tests.iter().chain(program.benches.iter()) {
-        if Some(section.module) == module {
-            launches(&section.body.root);
+        if of(section.module) {
+            launches(&section.body.root, false);
         }
     }
     for (_, f) in program.fns.iter() {
-        if let Some(body) = f.body.as_ref().filter(|_| Some(f.module) == module && f.sig.generics.is_empty()) {
-            launches(&body.root);
+        if let Some(body) = f.body.as_ref().filter(|_| of(f.module)) {
+            launches(&body.root, !f.sig.generics.is_empty());
         }
     }
 }

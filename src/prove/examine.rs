@@ -36,11 +36,11 @@ const MAX_AFTER: usize = 24;
 /// Examines a kernel: all its instances that the program tells of, of which the worst counts.
 pub fn examine(program: &Program, id: KernelId) -> Report {
     let Some(kernel) = program.kernels.get(id) else { return Report::default() };
-    let instances = instances::of(program, id, kernel);
-    let several = instances.len() > 1;
+    let instances::Instances { examined, others } = instances::of(program, id, kernel);
+    let several = examined.len() > 1;
     let mut assuming: Vec<Span> = kernel.assumes.iter().map(|assume| assume.span).collect();
     assuming.dedup();
-    let mut reports = instances.into_iter().map(|named| {
+    let mut reports = examined.into_iter().map(|named| {
         let mut report = Report { kernel: kernel.name.to_string(), assuming: assuming.clone(), ..Report::default() };
         match named.prepared {
             Ok(prepared) => Examination::new(program, kernel, &named.instance, &prepared).run(&mut report),
@@ -50,10 +50,11 @@ pub fn examine(program: &Program, id: KernelId) -> Report {
         report
     });
     let first = reports.next().unwrap_or_default();
-    match several {
+    let all = match several {
         true => reports.fold(first.named(), |all, one| all.with(one.named())),
         false => first,
-    }
+    };
+    Report { unexamined: others, ..all }
 }
 
 struct Examination<'a> {

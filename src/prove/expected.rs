@@ -1,9 +1,9 @@
 //! Compares what is expected of a kernel (`expect in_bounds`) with what is proved of it.
 
 use super::examine::examine;
-use super::report::{Property, Verdict};
+use super::report::{MAX_NAMED, Property, Report, Verdict};
 use crate::base::diag::Diagnostic;
-use crate::check::typed::{Expected, KernelId, Program};
+use crate::check::typed::{Expected, Kernel, KernelId, Program};
 
 /// Examines a kernel if something is expected of it. Returns an error with the report of a run for what is refuted, and a warning
 /// for what is not proved.
@@ -36,7 +36,26 @@ pub(crate) fn unexpected(program: &Program, id: KernelId) -> Vec<Diagnostic> {
             None => {}
         }
     }
+    all.extend(unexamined(kernel, &report));
     all
+}
+
+/// Returns the warning about launches that a proof does not speak of.
+fn unexamined(kernel: &Kernel, report: &Report) -> Option<Diagnostic> {
+    let proved = |what| matches!(report.verdict(property(what)), Some(Verdict::Proved { .. }));
+    let expect = kernel.expects.iter().find(|expect| proved(expect.what))?;
+    let more = report.unexamined.len().checked_sub(1)?;
+    let title = format!("what is expected of `{}` is not proved of all its launches", kernel.name);
+    let label = format!("proved with {}", report.instance);
+    let mut warning = Diagnostic::warning("W0606", title).at(expect.span, label);
+    for (text, span) in report.unexamined.iter().take(MAX_NAMED) {
+        warning = warning.because(*span, format!("not examined: {text}"));
+    }
+    Some(if more >= MAX_NAMED {
+        warning.note(format!("{} more launches are not examined", more + 1 - MAX_NAMED))
+    } else {
+        warning
+    })
 }
 
 fn property(expected: Expected) -> Property {

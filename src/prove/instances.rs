@@ -1,7 +1,12 @@
 //! The compile-time arguments that a kernel is examined with: its defaults, and those of the program's launches.
 
+use rustc_hash::FxHashSet;
+
+use crate::base::source::Span;
 use crate::check::show::Show;
-use crate::check::typed::{FnType, Generic, GenericArg, GenericKind, Kernel, KernelId, Launch, Program, Type};
+use crate::check::typed::{
+    FnType, Generic, GenericArg, GenericKind, Kernel, KernelId, Launch, ModuleId, Program, Type,
+};
 use crate::compile;
 use crate::ir::{Checks, Prepared};
 use crate::lang::builtin::Builtin;
@@ -10,7 +15,7 @@ use crate::lang::scalar::{Scalar, format};
 use crate::lower::{Argument, Constants, Function, Instance, function};
 
 /// Instances examined, at most.
-const MAX_INSTANCES: usize = 4;
+const MAX_INSTANCES: usize = 8;
 
 /// What stands for a type parameter of integers, and for any other, one after the other.
 const TYPES: [(Scalar, Scalar); 2] = [(Scalar::I32, Scalar::F32), (Scalar::I64, Scalar::F64)];
@@ -23,40 +28,77 @@ pub(super) struct Named {
     pub prepared: Result<Prepared, String>,
 }
 
-/// Returns the instances of a kernel to examine, at least one. Those that differ only in types count as one.
-pub(super) fn of(program: &Program, id: KernelId, kernel: &Kernel) -> Vec<Named> {
-    let mut found: Vec<Vec<Argument>> = defaults(program, kernel, TYPES[0]).into_iter().collect();
-    let differ = |a: &[Argument], b: &[Argument]| {
-        a.iter().zip(b).any(|(a, b)| a != b && !matches!((a, b), (Argument::Type(_), Argument::Type(_))))
-    };
-    if kernel.sig.generics.iter().any(|generic| !matches!(generic.kind, GenericKind::Type { .. })) {
-        compile::each_launch(program, Some(kernel.module), &mut |launch, _| {
-            let Some(arguments) = (launch.kernel == id).then(|| launched(program, kernel, launch)).flatten() else {
+/// What a kernel is examined with.
+pub(super) struct Instances {
+    /// At least one.
+    pub examined: Vec<Named>,
+    /// The arguments of launches that are not among these, and a place of each.
+    pub others: Vec<(String, Span)>,
+}
+
+/// Returns the kernels that a file answers for: its own, and those of the user's other files that it launches with compile-time
+/// arguments, which the other file does not know.
+pub(crate) fn of_file(program: &Program, file: Option<ModuleId>) -> Vec<KernelId> {
+    let own = program.kernels.iter().filter(|(_, kernel)| Some(kernel.module) == file);
+    let mut all: Vec<KernelId> = own.map(|(id, _)| id).collect();
+    compile::each_launch(program, &|module| Some(module) == file, &mut |launch, _, _| {
+        let Some(kernel) = program.kernels.get(launch.kernel) else { return };
+        let library = program.modules.get(kernel.module).is_none_or(|module| module.name.starts_with("std."));
+        if !library && !kernel.sig.generics.is_empty() && !all.contains(&launch.kernel) {
+            all.push(launch.kernel);
+        }
+    });
+    all
+}
+
+/// Returns the instances of a kernel to examine: one with defaults, if there are any, and those that are launched.
+pub(super) fn of(program: &Program, id: KernelId, kernel: &Kernel) -> Instances {
+    let mut examined: Vec<Named> = default(program, id, kernel).into_iter().collect();
+    let made_up = !examined.is_empty();
+    let mut others: Vec<(String, Span)> = vec![];
+    if !kernel.sig.generics.is_empty() {
+        let mut seen = FxHashSet::default();
+        compile::each_launch(program, &|_| true, &mut |launch, span, generic| {
+            if launch.kernel != id {
                 return;
-            };
-            if found.len() < MAX_INSTANCES && found.iter().all(|known| differ(known, &arguments)) {
-                found.push(arguments);
+            }
+            let arguments = launched(program, launch, generic);
+            let known: Option<Vec<Argument>> = arguments.iter().cloned().collect();
+            match known {
+                Some(known) if examined.iter().any(|named| named.instance.arguments == known) => {}
+                Some(known) if examined.len() < MAX_INSTANCES => examined.push(prepare(program, id, kernel, known)),
+                // A launch whose arguments are not known may be another one at each place.
+                known => {
+                    let text = text(program, kernel, &arguments);
+                    if seen.insert((text.clone(), known.is_none().then_some(span))) {
+                        others.push((text, span));
+                    }
+                }
             }
         });
     }
-    if found.is_empty() {
+    // Arguments that were made up may not fit together.
+    if made_up && examined.len() > 1 && examined[0].prepared.is_err() {
+        examined.remove(0);
+    }
+    if examined.is_empty() {
         let missing = |generic: &&Generic| argument(program, generic, &[], TYPES[0]).is_none();
         let name = kernel.sig.generics.iter().find(missing).map_or("", |generic| generic.name.as_str());
-        let prepared = Err(format!("the compile-time parameter `{name}` has no default, and no launch gives it"));
-        return vec![Named { instance: Instance { kernel: id, arguments: vec![] }, text: String::new(), prepared }];
+        let launched = if others.is_empty() { "no launch gives it" } else { "no launch gives one that is known" };
+        let prepared = Err(format!("the compile-time parameter `{name}` has no default, and {launched}"));
+        examined.push(Named { instance: Instance { kernel: id, arguments: vec![] }, text: String::new(), prepared });
     }
-    let named = found.into_iter().map(|arguments| prepare(program, id, kernel, arguments)).collect::<Vec<_>>();
-    match &named[..] {
-        // Arguments that were made up may not fit together.
-        [only] if only.prepared.is_err() => match defaults(program, kernel, TYPES[1]) {
-            Some(arguments) => {
-                let other = prepare(program, id, kernel, arguments);
-                if other.prepared.is_ok() { vec![other] } else { named }
-            }
-            None => named,
-        },
-        _ => named,
+    Instances { examined, others }
+}
+
+/// Returns the instance with defaults, and with types that stand for others.
+fn default(program: &Program, id: KernelId, kernel: &Kernel) -> Option<Named> {
+    let first = prepare(program, id, kernel, defaults(program, kernel, TYPES[0])?);
+    if first.prepared.is_ok() {
+        return Some(first);
     }
+    let second = defaults(program, kernel, TYPES[1]).map(|arguments| prepare(program, id, kernel, arguments));
+    Some(second.filter(|second| second.prepared.is_ok()).unwrap_or(first))
 }
 
 fn prepare(program: &Program, id: KernelId, kernel: &Kernel, arguments: Vec<Argument>) -> Named {
@@ -65,9 +107,17 @@ fn prepare(program: &Program, id: KernelId, kernel: &Kernel, arguments: Vec<Argu
     let checks = Checks { memory: true, arithmetic: true, nan: true };
     let prepared = compile::kernel(program, &instance, checks);
     let prepared = prepared.map_err(|found| found.first().map_or(String::new(), |d| d.title.clone()));
-    let shown = |(generic, argument): (&Generic, &Argument)| format!("{} = {}", generic.name, shown(program, argument));
-    let text = kernel.sig.generics.iter().zip(&instance.arguments).map(shown).collect::<Vec<_>>().join(", ");
-    Named { instance, text, prepared }
+    let known: Vec<_> = instance.arguments.iter().cloned().map(Some).collect();
+    Named { text: text(program, kernel, &known), instance, prepared }
+}
+
+/// Returns arguments as text: `T = f32, K = ?`.
+fn text(program: &Program, kernel: &Kernel, arguments: &[Option<Argument>]) -> String {
+    let shown = |(generic, argument): (&Generic, &Option<Argument>)| {
+        let value = argument.as_ref().map_or("?".into(), |argument| shown(program, argument));
+        format!("{} = {value}", generic.name)
+    };
+    kernel.sig.generics.iter().zip(arguments).map(shown).collect::<Vec<_>>().join(", ")
 }
 
 fn shown(program: &Program, argument: &Argument) -> String {
@@ -87,19 +137,20 @@ fn defaults(program: &Program, kernel: &Kernel, types: (Scalar, Scalar)) -> Opti
     Some(arguments)
 }
 
-/// Returns the arguments of a launch; those that the host infers are made up.
-fn launched(program: &Program, kernel: &Kernel, launch: &Launch) -> Option<Vec<Argument>> {
-    let mut arguments = vec![];
-    for (generic, given) in kernel.sig.generics.iter().zip(&launch.generics) {
-        arguments.push(match given {
-            GenericArg::Type(ty) if compile::is_concrete(ty) => Argument::Type(ty.clone()),
-            GenericArg::Const(value) => Argument::Const(Constants::new(program, &arguments).evaluate(value).ok()?),
-            GenericArg::Fn(callee) => Argument::Fn(function(program, callee, &arguments).ok()?),
-            GenericArg::Infer => argument(program, generic, &arguments, TYPES[0])?,
-            GenericArg::Type(_) | GenericArg::Error => return None,
+/// Returns the arguments of a launch, as far as they are known before the program runs.
+fn launched(program: &Program, launch: &Launch, generic: bool) -> Vec<Option<Argument>> {
+    let mut all: Vec<Option<Argument>> = vec![];
+    for given in &launch.generics {
+        // A default may depend on the arguments before it. In a function with parameters of its own, these would be meant.
+        let before: Vec<Argument> = if generic { vec![] } else { all.iter().map_while(Clone::clone).collect() };
+        all.push(match given {
+            GenericArg::Type(ty) => compile::is_concrete(ty).then(|| Argument::Type(ty.clone())),
+            GenericArg::Const(value) => Constants::new(program, &before).evaluate(value).ok().map(Argument::Const),
+            GenericArg::Fn(callee) => function(program, callee, &before).ok().map(Argument::Fn),
+            GenericArg::Infer | GenericArg::Error => None,
         });
     }
-    Some(arguments)
+    all
 }
 
 fn argument(

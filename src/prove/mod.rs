@@ -51,9 +51,13 @@
 //! elements relate (`ascending`, `distinct`, and that equal indices have equal elements) is stated for each pair of them in
 //! a question, where the question is open without.
 //!
-//! A kernel with compile-time parameters is examined with their defaults and with the arguments of the launches in its module, of
-//! which four that differ in more than types are examined and the worst counts. Where neither is known, `f32` or `i32` stands for a
-//! type, and `max` for a function of two numbers ([`Report::instance`]).
+//! A proof of a kernel with compile-time parameters is about the instances that the report names ([`Report::instance`]), of which the
+//! worst counts: one with the defaults, where `f32` or `i32` stands for a type and `max` for a function of two numbers, and those of
+//! the launches in the program, up to eight in all. Launches beyond, and launches with arguments that only a run knows or that
+//! a function with compile-time parameters hands on, are named as not examined ([`Report::unexamined`]).
+//!
+//! A kernel is examined in its own file. One with compile-time parameters that another file launches is examined there as well, with
+//! the arguments of both. Files that import it are unknown to its own.
 //!
 //! # From text to certificate
 //!
@@ -99,4 +103,5 @@ pub(crate) mod sizes;
 
 pub use examine::examine;
 pub(crate) use expected::unexpected;
+pub(crate) use instances::of_file;
 pub use report::{Property, Report, Verdict};

@@ -3,6 +3,9 @@
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 
+/// Launches that were not examined and that are named, at most.
+pub(super) const MAX_NAMED: usize = 5;
+
 /// What is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Property {
@@ -73,6 +76,9 @@ pub struct Report {
     /// The compile-time arguments it was examined with: `T = f32`, of several instances `T = f32, K = 1; T = f32, K = 2`; empty
     /// without any.
     pub instance: String,
+    /// The compile-time arguments of other launches, about which nothing is said, and a place of each: because there are too many,
+    /// or because they are not known before the program runs (`T = f32, K = ?`).
+    pub unexamined: Vec<(String, Span)>,
     /// The clauses of `assume`, on which all proofs rest.
     pub assuming: Vec<Span>,
     /// The largest number of elements of an array, and the largest dimension, that the proofs cover, if it is not the largest of all.
@@ -109,6 +115,16 @@ impl Verdict {
 }
 
 impl Report {
+    /// Returns the line about launches that were not examined, if there are any.
+    pub(crate) fn silence(&self, position: &dyn Fn(Span) -> String) -> Option<String> {
+        let launch = |(text, place): &(String, Span)| format!("{text} ({})", position(*place));
+        let mut all: Vec<String> = self.unexamined.iter().take(MAX_NAMED).map(launch).collect();
+        if self.unexamined.len() > MAX_NAMED {
+            all.push(format!("and {} more", self.unexamined.len() - MAX_NAMED));
+        }
+        (!all.is_empty()).then(|| format!("launches with other arguments are not examined: {}", all.join(", ")))
+    }
+
     pub(super) fn all_unknown(&mut self, why: &str, place: Option<Span>) {
         self.verdicts = Property::ALL.map(|p| (p, Verdict::Unknown { why: why.into(), place })).into();
     }

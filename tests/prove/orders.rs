@@ -1,10 +1,10 @@
-//! What is proved of the order of blocks and warps; the instances of a kernel that proofs are about.
+//! What is proved of the order of blocks and warps.
 
 use std::fmt::Write;
 
-use clk_lang::prove::{Property, Verdict};
+use clk_lang::prove::Property;
 
-use super::{letter, letters, report};
+use super::{letter, report};
 
 /// Each line: the verdict about the order of blocks and warps, and a kernel.
 #[test]
@@ -137,32 +137,4 @@ fn orders() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-}
-
-/// A kernel without defaults is examined with the arguments of its launches; the worst counts, and the report says of which.
-#[test]
-fn instances() {
-    let text = "kernel shift<T: Num, const K: i32, f: fn(T, T) -> T>(x: [T; N], out y: [T; N]) threads(i: N) {
-        y[i] = f(x[i + K], x[i])
-    }
-    let one = shift([1.0, 2.0], K = 0, f = max)
-    let two = shift([1, 2], K = 0, f = max)
-    let three = shift([1, 2], K = 1, f = min)";
-    let shift = report(text);
-    assert_eq!(shift.instance, "T = f32, K = 0, f = max; T = i32, K = 1, f = min");
-    let Some(Verdict::Refuted { sizes, .. }) = shift.verdict(Property::InBounds) else {
-        panic!("{:?}", shift.verdicts)
-    };
-    assert_eq!(sizes, "N = 1 with T = i32, K = 1, f = min");
-    assert_eq!(letters(&shift), "rppppp");
-    // Without a launch nothing is known; with a default, launches come on top.
-    let bare = report(text.split("let one").next().unwrap());
-    let Some(Verdict::Unknown { why, .. }) = bare.verdict(Property::InBounds) else { panic!("{:?}", bare.verdicts) };
-    assert_eq!(why, "the compile-time parameter `K` has no default, and no launch gives it");
-    let text = "kernel put<const K: i32 = 3>(out y: [i32; 4]) threads(i: 1) { y[K] = 1 }\nlet y = put(K = 2)";
-    assert_eq!(report(text).instance, "K = 3; K = 2");
-    assert_eq!(letters(&report(text)), "pprppp");
-    // Types that do not fit: others are tried.
-    let text = "kernel bits<W: Int>(x: [W; N], out y: [u64; N]) threads(i: N) { y[i] = bitcast(u64, x[i]) }";
-    assert_eq!(report(text).instance, "W = i64");
 }

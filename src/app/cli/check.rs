@@ -6,7 +6,7 @@ use crate::app::context::Context;
 use crate::app::{disk, exit, script};
 use crate::base::diag::Diagnostic;
 use crate::compile::Session;
-use crate::prove::unexpected;
+use crate::prove::{of_file, unexpected};
 
 pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
     let mut failed = false;
@@ -34,7 +34,7 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
 /// Proves what is expected of the program's kernels; returns whether something of it does not hold.
 fn expected(session: &Session, context: &mut Context) -> bool {
     let mut failed = false;
-    for (id, _) in session.program.kernels.iter().filter(|(_, kernel)| Some(kernel.module) == session.main) {
+    for id in of_file(&session.program, session.main) {
         let found = unexpected(&session.program, id);
         failed |= found.iter().any(Diagnostic::is_error);
         context.console.report_all(&found, &session.sources);

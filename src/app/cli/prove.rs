@@ -8,27 +8,23 @@ use crate::app::context::Context;
 use crate::app::script::{self, Compiled};
 use crate::app::{exit, names, proof};
 use crate::base::escape;
+use crate::base::source::Span;
 use crate::check::typed::KernelId;
 use crate::compile::Session;
-use crate::prove::{Report, Verdict, examine};
+use crate::prove::{Report, Verdict, examine, of_file};
 
 pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut Context) -> u8 {
     let Some(Compiled { session, .. }) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
     };
-    let own: Vec<(KernelId, String)> = session
-        .program
-        .kernels
-        .iter()
-        .filter(|(_, k)| Some(k.module) == session.main)
-        .map(|(id, k)| (id, k.name.to_string()))
-        .collect();
+    let named = |id: KernelId| (id, session.program.kernels[id].name.to_string());
+    let own: Vec<(KernelId, String)> = of_file(&session.program, session.main).into_iter().map(named).collect();
     let found: Vec<KernelId> =
         own.iter().filter(|(_, name)| kernel.is_none_or(|wanted| name == wanted)).map(|(id, _)| *id).collect();
     if found.is_empty() {
         let Some(name) = kernel else {
-            context.console.fact("the program has no kernels");
+            context.console.fact("the file has no kernels; those of imported files are examined in their own file");
             return exit::OK;
         };
         let help = names::did_you_mean(name, own.iter().map(|(_, name)| name.as_str()))
@@ -52,6 +48,8 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
 fn show(report: &Report, session: &Session, certificates: bool, context: &mut Context) {
     let console = &mut context.console;
     let sources = &session.sources;
+    let unexamined =
+        |(text, place): &(String, Span)| json!({ "arguments": text, "at": proof::position(*place, sources) });
     if console.json {
         for (property, verdict) in &report.verdicts {
             let mut line = json!({
@@ -60,6 +58,7 @@ fn show(report: &Report, session: &Session, certificates: bool, context: &mut Co
                 "property": property.name(),
                 "verdict": verdict.word(),
                 "assuming": proof::assuming(report, sources),
+                "unexamined": report.unexamined.iter().map(unexamined).collect::<Vec<_>>(),
             });
             match verdict {
                 Verdict::Proved { steps } => {

@@ -327,6 +327,10 @@ assert(f32(y[0]) / 65536.0 == 0.75)
 proof ends. Often an `assume` clause with what all callers have in common is missing, or a guard. Tests look for it at the sizes that they
 launch (`clk test`).
 
+A proof of a kernel with compile-time parameters is about the arguments that the label names. Launches with others are reported if there
+are more than eight different ones, or if the arguments are not known before the program runs: `K = ?` is handed on by a function that has
+compile-time parameters itself. Arguments that matter are examined if a `test` launches the kernel with them; the warning remains.
+
 ```clk fails check
 kernel bins(x: [f32; N], inout count: [i32; 8]) threads(i: N)
     expect in_bounds
