@@ -473,7 +473,7 @@ two(y, J = 6)
     let prove = run(folder.path(), &["prove", "main.clk"]);
     assert!(prove.out.starts_with("g  (K = 1; K = 6)\n") && !prove.out.contains("plain"), "{}", prove.out);
     let none = run(folder.path(), &["prove", "plain.clk"]);
-    assert!(none.err.contains("the file has no kernels; those of imported files"), "{}{}", none.out, none.err);
+    assert!(none.out.contains("the file has no kernels; those of imported files"), "{}{}", none.out, none.err);
 }
 
 #[test]
