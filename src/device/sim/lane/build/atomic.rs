@@ -36,6 +36,11 @@ impl Builder<'_> {
         let value = self.vector(&value, scalar);
         let (indices, mut checks) = self.indices(place)?;
         let look = compare == Some(update.value);
+        // The interpreter checks all lanes of an update at once, which costs less than to tell of each batch.
+        let guard = self.guards.memories.get(place.memory.index()).copied().unwrap_or_default();
+        if guard == Guard::Shared && result.is_none() && compare.is_none() {
+            return None;
+        }
         self.guard_update(place, &indices, &mut checks, if look { Touch::Look } else { Touch::Atomic })?;
         // Elements have more than one byte, so that the form has offsets also where they follow one another.
         let view = View::of(place.memory);
