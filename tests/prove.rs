@@ -149,7 +149,7 @@ fn verdicts() {
 
 /// The same, of programs that take longer.
 #[test]
-#[ignore = "takes a minute at the lowest level of optimization"]
+#[ignore = "takes minutes at the lowest level of optimization"]
 fn long_verdicts() {
     table(&is_long, 0);
 }
