@@ -11,6 +11,7 @@ use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::promise::{self, Broken, broken};
 
+use super::extent::Exact;
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
 
@@ -44,9 +45,7 @@ impl Machine<'_> {
             let AssumeKind::Array { param, promise } = &assume.kind else { continue };
             let Some(Some(Value::Array(array))) = values.get(*param as usize) else { continue };
             let promise = match promise {
-                Promise::All { op, bound } => {
-                    promise::Promise::All(*op, self.exactly(|machine| machine.exact(frame, bound))?)
-                }
+                Promise::All { op, bound } => promise::Promise::All(*op, self.exact(frame, bound, Exact::Assumption)?),
                 Promise::Ascending => promise::Promise::Ascending,
                 Promise::Distinct => promise::Promise::Distinct,
                 Promise::Permutation => promise::Promise::Permutation,
@@ -66,14 +65,6 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Evaluates with all checks of arithmetic.
-    pub(super) fn exactly<T>(&mut self, evaluate: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
-        let before = std::mem::replace(&mut self.interp.options.control.checks.arithmetic, true);
-        let result = evaluate(self);
-        self.interp.options.control.checks.arithmetic = before;
-        result
-    }
-
     fn holds(&mut self, frame: &mut Frame, condition: &Expr) -> Eval<bool> {
         match &condition.kind {
             ExprKind::Binary { op: BinaryOp::And, left, right } => {
@@ -84,29 +75,13 @@ impl Machine<'_> {
             }
             ExprKind::Unary { op: UnaryOp::Not, expr } => Ok(!self.holds(frame, expr)?),
             ExprKind::Binary { op, left, right } if op.is_comparison() && is_int(left) && is_int(right) => {
-                Ok(promise::compares(*op, self.exact(frame, left)?, self.exact(frame, right)?))
+                Ok(promise::compares(
+                    *op,
+                    self.exact(frame, left, Exact::Assumption)?,
+                    self.exact(frame, right, Exact::Assumption)?,
+                ))
             }
             _ => self.truth(frame, condition),
-        }
-    }
-
-    /// Evaluates an integer; sums and products do not overflow.
-    fn exact(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<i128> {
-        if let ExprKind::Binary { op: op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul), left, right } = &expr.kind {
-            let (left, right) = (self.exact(frame, left)?, self.exact(frame, right)?);
-            let result = match op {
-                BinaryOp::Add => left.checked_add(right),
-                BinaryOp::Sub => left.checked_sub(right),
-                _ => left.checked_mul(right),
-            };
-            return result.ok_or_else(|| {
-                self.error(Diagnostic::error("E0525", "a number in an assumption is too large").at(expr.span, "this"))
-            });
-        }
-        let value = self.eval(frame, expr)?;
-        match value.as_int() {
-            Some(value) => Ok(value),
-            None => self.as_integer(&value, expr.span).map(i128::from),
         }
     }
 

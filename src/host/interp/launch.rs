@@ -23,6 +23,7 @@ use crate::lower::{self, Argument, Instance};
 
 use super::bind::{Binder, Dims, Given, Origin, Source};
 use super::conform::{Misfit, Place};
+use super::extent::Exact;
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
 use super::site::Kinds;
@@ -215,7 +216,7 @@ impl Machine<'_> {
                 Dim::Name(i) => inner.dims.get(*i as usize).copied().flatten().unwrap_or(0),
                 Dim::Expr(i) => {
                     let Some(expr) = kernel.sig.dim_exprs.get(*i as usize).cloned() else { continue };
-                    let extent = self.exact_extent(inner, &expr)?;
+                    let extent = self.exact(inner, &expr, Exact::Extent)?;
                     if !(0..=i128::from(i32::MAX)).contains(&extent) {
                         let diagnostic = Diagnostic::error("E0520", format!("a dimension cannot be {extent}"));
                         let diagnostic = diagnostic.note("a dimension is at least 0 and at most 2147483647");
@@ -318,7 +319,7 @@ impl Machine<'_> {
     }
 
     fn extent(&mut self, frame: &mut Frame, expr: &Expr, least: i64) -> Eval<u32> {
-        let extent = self.exact_extent(frame, expr)?;
+        let extent = self.exact(frame, expr, Exact::Extent)?;
         if extent < i128::from(least) || extent > i128::from(i32::MAX) {
             return Err(self.error(
                 Diagnostic::error("E0522", format!("an extent of {extent} is out of range"))
