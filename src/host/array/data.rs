@@ -94,6 +94,11 @@ impl Data {
         self.storage.get().ok_or_else(|| Problem::new("E0999", "internal error: an array without bytes"))
     }
 
+    /// Returns the storage if it has been computed.
+    pub fn into_storage(mut self) -> Result<Storage, Arc<Data>> {
+        self.storage.take().ok_or_else(|| Arc::new(self))
+    }
+
     /// Notes that all elements, as integers of this type, are positions along an axis of this length.
     pub fn note_below(&self, scalar: Scalar, len: usize) {
         self.positions.store((scalar as u64) << 48 | len as u64, Ordering::Relaxed);

@@ -192,6 +192,12 @@ impl Array {
         }
     }
 
+    /// Returns the storage if nobody else has it, or else the array.
+    pub(crate) fn into_storage(self) -> Result<Storage, Array> {
+        let Array { element, shape, data } = self;
+        Arc::try_unwrap(data).and_then(Data::into_storage).map_err(|data| Array { element, shape, data })
+    }
+
     /// Returns the scalars, which are of this type, in row-major order (the lanes of a vector are adjacent).
     pub fn items<T: Item>(&self) -> Outcome<&[T]> {
         let bytes = if self.scalar() == Some(T::SCALAR) { Some(self.bytes()?) } else { None };

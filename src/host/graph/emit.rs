@@ -5,7 +5,7 @@
 //! with a single axis, followed by the position of the first element and by the strides that are not 1, also those of positions that
 //! the kernel computes. So is the result, if it goes into a part of an array.
 //!
-//! The parameters of an expression are the inputs, the result, the scalars and, if the plan has more axes than an index space, the extents of the
+//! The parameters of an expression are the inputs but one that the result is written over, the result, the scalars and, if the plan has more axes than an index space, the extents of the
 //! outer ones, which then share the first index.
 
 use crate::host::graph::node::Op;
@@ -29,11 +29,13 @@ pub(super) fn folded(axes: usize) -> usize {
 /// Builds the kernel of an expression with elements of this type; `None` if an operation has no form in kernels.
 pub(super) fn kernel(plan: &Plan, wanted: Source, result: Scalar) -> Option<Module> {
     let mut b = FunctionBuilder::new("expression");
-    let inputs = inputs(&mut b, plan);
+    let mut inputs = inputs(&mut b, plan);
     let layout = Layout::plain(Ty::Scalar(result));
     let result = match &plan.part {
         None => {
-            Memory::in_order(b.array("result", Access::Out, layout, plan.axes.len()), (0..plan.axes.len()).collect())
+            let access = if plan.donor.is_some() { Access::InOut } else { Access::Out };
+            let (memory, axes) = (b.array("result", access, layout, plan.axes.len()), (0..plan.axes.len()).collect());
+            Memory::in_order(memory, axes)
         }
         Some(part) => {
             let memory = b.array("result", Access::InOut, layout, 1);
@@ -41,6 +43,9 @@ pub(super) fn kernel(plan: &Plan, wanted: Source, result: Scalar) -> Option<Modu
             Memory { view, ..Memory::in_order(memory, advancing(&part.strides)) }
         }
     };
+    if let Some(donor) = plan.donor {
+        inputs.insert(donor, Memory::in_order(result.memory, (0..plan.axes.len()).collect()));
+    }
     let scalars = scalars(&mut b, &plan.scalars);
     let indices = indices(&mut b, plan.axes.len());
     let value = element(&mut b, plan, (&inputs, &scalars), &indices, wanted)?;
@@ -122,7 +127,7 @@ fn inputs(b: &mut FunctionBuilder, plan: &Plan) -> Vec<Memory> {
             }
         }
     };
-    plan.inputs.iter().enumerate().map(input).collect()
+    plan.read().map(input).collect()
 }
 
 /// Adds the parameters of scalars.

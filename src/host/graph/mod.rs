@@ -17,6 +17,7 @@
 //! - [`plan`]: which operations one kernel computes, what it reads and along which axes;
 //! - [`emit`]: the kernel of a plan;
 //! - [`run`] and [`compute`]: deferring, and launching a kernel when its result is needed;
+//! - [`donate`]: results that are written over an operand;
 //! - [`mod@view`]: arrays that are parts of others, or others in another order;
 //! - [`mod@pick`] and [`picked`]: elements of an array at positions that are an array;
 //! - [`mod@write`]: writing into a part of an array;
@@ -55,6 +56,7 @@
 
 pub(crate) mod best;
 mod compute;
+mod donate;
 mod emit;
 pub(crate) mod fold;
 pub(crate) mod integers;

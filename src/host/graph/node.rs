@@ -1,6 +1,7 @@
 //! Operations on arrays, element by element, and their operands.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::host::array::{Array, Work};
 use crate::host::graph::site::Site;
@@ -103,7 +104,8 @@ impl Operand {
 /// A deferred operation.
 pub(crate) struct Node {
     pub op: Op,
-    pub operands: Vec<Operand>,
+    /// Locked, as one of them may be taken for the result.
+    pub operands: RwLock<Vec<Operand>>,
     /// The scalar type of the result.
     pub scalar: Scalar,
     /// The shape of the result, with the components of vectors as a last axis.
@@ -118,6 +120,16 @@ pub(crate) struct Node {
     pub folds: bool,
     /// Whether a kernel has computed it for its own use.
     pub seen: AtomicBool,
+}
+
+impl Node {
+    pub fn operands(&self) -> RwLockReadGuard<'_, Vec<Operand>> {
+        self.operands.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn operands_mut(&self) -> RwLockWriteGuard<'_, Vec<Operand>> {
+        self.operands.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What is deferred below an array.

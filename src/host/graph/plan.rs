@@ -98,6 +98,8 @@ pub(super) struct Plan {
     pub steps: Vec<Step>,
     /// Where the results go, if they are written into a part of an array.
     pub part: Option<Part>,
+    /// The input in whose storage the results go.
+    pub donor: Option<usize>,
     /// Whether loads are guarded: positions are computed anew, and that they are the ones which have been checked rests on all operations.
     pub guards: bool,
 }
@@ -198,10 +200,16 @@ impl Plan {
         merged
     }
 
+    /// Returns the inputs that are parameters of their own.
+    pub fn read(&self) -> impl Iterator<Item = (usize, &Input)> {
+        self.inputs.iter().enumerate().filter(|(i, _)| self.donor != Some(*i))
+    }
+
     /// Returns a text of bytes that is equal for plans with the same kernel.
     pub fn key(&self) -> Vec<u8> {
         let mut key = Vec::with_capacity(16 + 8 * (self.inputs.len() + self.steps.len()));
         key.extend([self.axes.len() as u8, self.inputs.len() as u8, self.scalars.len() as u8, self.guards.into()]);
+        key.push(self.donor.map_or(0, |donor| donor as u8 + 1));
         for input in &self.inputs {
             key.extend([input.scalar as u8, input.view.is_some().into()]);
             key.extend(input.strides.iter().map(|&stride| advance(stride, input.view.is_some())));
@@ -243,8 +251,9 @@ impl<'r> Planner<'r> {
 
     /// Adds a node's operation, computed at these indices, behind those of its operands; returns its number.
     fn step(&mut self, node: &Node, axes: &[Along]) -> Outcome<usize> {
-        let mut sources = Vec::with_capacity(node.operands.len());
-        for (position, operand) in node.operands.iter().enumerate() {
+        let operands = node.operands();
+        let mut sources = Vec::with_capacity(operands.len());
+        for (position, operand) in operands.iter().enumerate() {
             sources.push(match operand {
                 Operand::Scalar(value) if is_constant(node.op, position, *value) => Source::Constant(*value),
                 Operand::Scalar(value) => {

@@ -96,7 +96,7 @@ pub(super) fn is_fit(rows: usize, len: usize) -> bool {
 
 /// Returns the rows that an expression reduces, if it does; `depth` bounds the search.
 fn rows_of(node: &Node, depth: usize) -> Option<(usize, usize)> {
-    node.operands.iter().find_map(|operand| {
+    node.operands().iter().find_map(|operand| {
         let Operand::Array(array, _) = operand else { return None };
         let work = array.data().work()?;
         if let Some(folded) = folded_of(&*work) {
@@ -175,8 +175,9 @@ impl<'s> Planner<'s> {
 
     /// Adds a node's operation behind those of its operands; returns its number.
     fn node(&mut self, spread: Spread, node: &Node) -> Outcome<Option<usize>> {
-        let mut sources = Vec::with_capacity(node.operands.len());
-        for (position, operand) in node.operands.iter().enumerate() {
+        let operands = node.operands();
+        let mut sources = Vec::with_capacity(operands.len());
+        for (position, operand) in operands.iter().enumerate() {
             sources.push(match operand {
                 Operand::Scalar(value) if is_constant(node.op, position, *value) => Source::Constant(*value),
                 Operand::Scalar(value) => Source::Scalar(self.scalar(*value)),

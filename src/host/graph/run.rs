@@ -69,7 +69,7 @@ pub(crate) fn defer(
     let site = Site::current();
     let node = Node {
         op,
-        operands,
+        operands: operands.into(),
         scalar,
         shape: shape.to_vec(),
         size,
@@ -249,6 +249,19 @@ pub(super) fn fill(
     into: (&mut Storage, &[u32]),
     wait: bool,
 ) -> Outcome<()> {
+    let control = Control { wait, ..site.control().clone() };
+    controlled(plan, element, (scalar, shape), site, into, &control)
+}
+
+/// As [`fill`], with a launch that is controlled in another way.
+pub(super) fn controlled(
+    plan: &Plan,
+    element: Source,
+    (scalar, shape): (Scalar, &[usize]),
+    site: &Site,
+    into: (&mut Storage, &[u32]),
+    control: &Control,
+) -> Outcome<()> {
     let mut key = plan.key();
     key.extend(match element {
         Source::Input(i) => [250, i as u8],
@@ -258,8 +271,7 @@ pub(super) fn fill(
     });
     let executable =
         site.kernels().get(site.name(), key, || load(site, emit::kernel(plan, element, scalar), plan.guards))?;
-    let control = Control { wait, ..site.control().clone() };
-    launch(plan, &*executable, into, &control)?.map_err(|fault| match fault.kind {
+    launch(plan, &*executable, into, control)?.map_err(|fault| match fault.kind {
         FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(&Element::Scalar(scalar), shape),
         _ => problem(&fault),
     })
@@ -291,7 +303,7 @@ pub(super) fn load(site: &Site, kernel: Option<Module>, guards: bool) -> Outcome
 /// Returns the inputs of a plan as arguments.
 pub(super) fn inputs(plan: &Plan) -> Outcome<Vec<Arg<'_>>> {
     let mut args = Vec::with_capacity(plan.inputs.len() + plan.scalars.len() + 5);
-    for input in &plan.inputs {
+    for (_, input) in plan.read() {
         if let Some(offset) = input.view {
             let storage = input.array.storage()?;
             args.push(Arg::Array { storage, shape: vec![(storage.len() / input.scalar.size().max(1)) as u32] });

@@ -11,6 +11,9 @@ use crate::host::array::Array;
 use crate::host::problem::Outcome;
 use crate::ir::Checks;
 
+/// Bytes from which a result is written over an operand that nobody reads any more: such kernels are compiled beside those that are not.
+const WORTH_DONATING: usize = 1 << 20;
+
 /// The loaded kernels of expressions, by device and structure.
 #[derive(Default)]
 pub(crate) struct Kernels(Mutex<FxHashMap<(String, Vec<u8>), Arc<dyn Executable>>>);
@@ -46,6 +49,7 @@ struct Place {
     /// The processor, for small results if the device is a GPU.
     near: OnceLock<Option<Site>>,
     keeps_rows: OnceLock<bool>,
+    donates_from: OnceLock<usize>,
 }
 
 thread_local! {
@@ -73,6 +77,7 @@ impl Site {
             kernels,
             near: OnceLock::new(),
             keeps_rows: OnceLock::new(),
+            donates_from: OnceLock::new(),
         }))
     }
 
@@ -133,6 +138,17 @@ impl Site {
     #[cfg(test)]
     pub fn keep_rows(self) -> Site {
         self.0.keeps_rows.set(true).expect("a new site");
+        self
+    }
+
+    /// Returns the bytes from which results are written over operands that nobody reads any more.
+    pub fn donates_from(&self) -> usize {
+        *self.0.donates_from.get_or_init(|| WORTH_DONATING)
+    }
+
+    #[cfg(test)]
+    pub fn donate_from(self, bytes: usize) -> Self {
+        self.0.donates_from.set(bytes).expect("a new site");
         self
     }
 

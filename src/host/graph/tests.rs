@@ -1,6 +1,7 @@
 //! Random array expressions: computed fused, operation by operation, and by the most obvious code, on the interpreted and the
 //! compiled simulator.
 
+mod donated;
 mod far;
 mod picks;
 mod views;
@@ -157,6 +158,8 @@ struct Builder {
     random: Random,
     now: bool,
     text: String,
+    /// The operand of the last operation.
+    operand: usize,
 }
 
 impl Builder {
@@ -166,7 +169,8 @@ impl Builder {
         if self.random.below(3) == 0 {
             return self.whole(pool);
         }
-        let first = pool[self.random.below(pool.len())].clone();
+        self.operand = self.random.below(pool.len());
+        let first = pool[self.operand].clone();
         let scalar = first.scalar();
         let fits = |known: &&Known| {
             let named = [("", first.shape.as_slice()), ("", known.shape.as_slice())];
@@ -274,10 +278,19 @@ fn program_of(seed: u64, now: bool, mut moved: impl FnMut(&Value) -> Value) {
             known.value = moved(&known.value);
         }
     }
-    let mut builder = Builder { random, now, text: format!("seed {seed}\n") };
+    let mut builder = Builder { random, now, text: format!("seed {seed}\n"), operand: 0 };
     for _ in 0..12 {
         let made = builder.operation(&pool);
-        pool.extend(made);
+        match made {
+            // The variable has a new value, which its old one may be used for.
+            Some(made) if builder.random.below(2) == 0 => pool[builder.operand] = made,
+            made => pool.extend(made),
+        }
+        if builder.random.below(4) == 0 {
+            // Two variables with one value.
+            let alias = pool[builder.random.below(pool.len())].clone();
+            pool.push(alias);
+        }
         if pool.len() > 8 && builder.random.below(3) == 0 {
             // Gone before anybody looked at it.
             let at = builder.random.below(pool.len());
@@ -306,7 +319,7 @@ fn within<T>(device: Simulator, work: impl FnOnce() -> T) -> T {
 /// Runs work on a device with so many workers.
 fn with_workers<T>(device: Simulator, workers: usize, work: impl FnOnce() -> T) -> T {
     let control = Control { workers, ..Control::default() };
-    let _standing = Site::new(std::sync::Arc::new(device), &control, Default::default()).enter();
+    let _standing = Site::new(std::sync::Arc::new(device), &control, Default::default()).donate_from(0).enter();
     work()
 }
 

@@ -113,7 +113,7 @@ impl Far {
     /// Runs work there; returns the bytes that it copies back.
     pub(super) fn run(self: &Arc<Far>, work: impl FnOnce()) -> usize {
         let before = self.copied.back.load(Ordering::Relaxed);
-        let _standing = Site::new(self.clone(), &Control::default(), Default::default()).enter();
+        let _standing = Site::new(self.clone(), &Control::default(), Default::default()).donate_from(0).enter();
         work();
         self.copied.back.load(Ordering::Relaxed) - before
     }

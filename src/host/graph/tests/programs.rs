@@ -8,7 +8,8 @@ use crate::host::ops::Reduce;
 impl Builder {
     /// Applies an operation to whole arrays; `None` if none of those drawn takes them, or if it is rightly refused.
     pub(super) fn whole(&mut self, pool: &[Known]) -> Option<Known> {
-        let x = pool[self.random.below(pool.len())].clone();
+        self.operand = self.random.below(pool.len());
+        let x = pool[self.operand].clone();
         if !matches!(x.value, Value::Array(_)) || x.shape.is_empty() {
             return None;
         }
