@@ -56,12 +56,17 @@ pub struct Storage {
     unset: bool,
     /// Bytes that were copied to the host by partial reads.
     peeked: AtomicUsize,
+    /// Single elements that were written on a device, without a kernel of a script in between.
+    poked: AtomicUsize,
 }
 
 /// The cost of a partial read, in bytes that could be copied in the same time.
 const PEEK: usize = 1 << 16;
 /// After this many bytes in partial reads the whole array is copied.
 const MOST_PEEKED: usize = 64 * PEEK;
+/// After so many writes of single elements in a row an array is copied to the host, where a write takes a few nanoseconds: at least, and
+/// of a large one.
+const POKED: (usize, usize) = (8, 64);
 
 impl Storage {
     /// Creates zeros, which take no memory before they are accessed.
@@ -142,6 +147,19 @@ impl Storage {
         Ok(Some(bytes))
     }
 
+    /// Returns how often single elements have been written on a device; `None` if the bytes are not there alone, or if that has
+    /// happened so often that the whole should be copied to the host.
+    pub(crate) fn pokes(&self) -> Option<usize> {
+        let is_far = self.host.get().is_none() && self.remote().is_some();
+        let most = (self.len / PEEK).clamp(POKED.0, POKED.1);
+        Some(self.poked.load(Ordering::Relaxed)).filter(|&poked| is_far && poked < most)
+    }
+
+    /// Notes how often single elements have been written on a device; 0 when a kernel uses the bytes there.
+    pub(crate) fn set_pokes(&self, poked: usize) {
+        self.poked.store(poked, Ordering::Relaxed);
+    }
+
     /// Returns the bytes if they are on the host.
     pub fn here(&self) -> Option<&[u8]> {
         self.host.get().map(|bytes| &bytes[..])
@@ -156,6 +174,7 @@ impl Storage {
     pub(crate) fn written_remotely(&mut self, copy: Arc<dyn Remote>) {
         *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(copy);
         self.host.take();
+        self.set_pokes(0);
     }
 
     /// Returns a copy of the bytes: a copy on a device is shared until one of both is written, bytes on the host are copied.
@@ -222,6 +241,22 @@ mod tests {
         storage.bytes_mut().unwrap()[0] = 9;
         assert!(storage.remote().is_none(), "the device's is old now");
         assert_eq!(storage.bytes().unwrap(), [9, 2, 3, 4]);
+    }
+
+    #[test]
+    fn single_elements_are_written_there_a_few_times_in_a_row() {
+        let mut storage = Storage::zeros(2 * PEEK);
+        assert_eq!(storage.pokes(), None, "it is nowhere");
+        storage.written_remotely(far(&vec![0; 2 * PEEK]));
+        for n in 0..POKED.0 {
+            assert_eq!(storage.pokes(), Some(n));
+            storage.set_pokes(n + 1);
+        }
+        assert_eq!(storage.pokes(), None);
+        storage.written_remotely(far(&vec![0; 2 * PEEK]));
+        assert_eq!(storage.pokes(), Some(0), "a kernel has written it");
+        storage.bytes().unwrap();
+        assert_eq!(storage.pokes(), None, "it is here");
     }
 
     #[test]

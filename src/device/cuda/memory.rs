@@ -213,6 +213,7 @@ fn own(remote: &RemoteCopy, context: &Arc<Context>) -> Option<Arc<Buffer>> {
 
 /// Returns the array in this GPU's memory, copied there if necessary; copies elsewhere stay valid.
 pub(crate) fn for_reading(storage: &Storage, context: &Arc<Context>) -> Result<Arc<Buffer>, DeviceError> {
+    storage.set_pokes(0);
     let mut remote = storage.remote();
     if let Some(buffer) = own(&remote, context) {
         buffer.bring_back()?;

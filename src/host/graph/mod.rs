@@ -89,7 +89,7 @@ pub(crate) use place::words;
 pub(crate) use run::{ZERO, defer, each, failed};
 pub(crate) use site::{Held, Kernels, Site};
 pub(crate) use view::{Along, column, component, view};
-pub(crate) use write::{joined, write_column, write_part};
+pub(crate) use write::{joined, write_column, write_element, write_part};
 
 #[cfg(doc)]
 use crate::host::array::Array;

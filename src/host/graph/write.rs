@@ -11,7 +11,7 @@ use crate::host::graph::run::{array_of, fill};
 use crate::host::graph::site::Site;
 use crate::host::graph::view::{Along, in_units, lattice, with_lanes};
 use crate::host::problem::Outcome;
-use crate::lang::scalar::Scalar;
+use crate::lang::scalar::{Scalar, Value};
 
 /// Bytes from which a part that has yet to be computed is computed where it belongs, rather than by itself and copied.
 const WORTH_A_KERNEL: usize = 1 << 12;
@@ -57,6 +57,25 @@ pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], ope
     let storage = array.storage_mut()?;
     fill(&plan, element, (scalar, &whole), &site, (storage, &extent), false)?;
     Ok(true)
+}
+
+/// Writes an element of an array that only a GPU has, there; `bytes` are the element's. Returns false if it has done nothing: the array is
+/// elsewhere, or so many elements are written one by one that the host should have it.
+pub(crate) fn write_element(array: &mut Array, indices: &[usize], bytes: &[u8]) -> Outcome<bool> {
+    if !is_there(array) || !Site::current().device().is_remote() {
+        return Ok(false);
+    }
+    let Some(pokes) = array.storage()?.pokes() else { return Ok(false) };
+    let axes: Vec<Along> = indices.iter().map(|&index| Along::at(index)).collect();
+    let operand = match array.element() {
+        Element::Scalar(scalar) => Operand::Scalar(Value::from_bytes(*scalar, bytes)),
+        element => Operand::Array(Array::from_bytes(element.clone(), &[], bytes)?, with_lanes(element, &[])),
+    };
+    let written = write_part(array, &axes, &[], &operand)?;
+    if let (true, Some(storage)) = (written, array.data().computed()) {
+        storage.set_pokes(pokes + 1);
+    }
+    Ok(written)
 }
 
 /// As [`write_part`], for structs, which are written as words.

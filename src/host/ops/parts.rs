@@ -358,7 +358,7 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<
         SliceSpec::Range { .. } => None,
     };
     match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
-        Some(indices) if indices.len() == array.rank() => array.set(&indices, value),
+        Some(indices) if indices.len() == array.rank() => set(array, &indices, value),
         _ => {
             let (axes, shape) = selected(array, specs)?;
             let operand = match (value, array.element()) {
@@ -375,6 +375,15 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<
             }
         }
     }
+}
+
+/// Executes `a[i, j] = value`.
+fn set(array: &mut Array, indices: &[i64], value: &Value) -> Outcome<()> {
+    let position = array.position(indices)?;
+    let mut bytes = vec![0; array.element().size()];
+    leaf::write(&array.element().clone(), &mut bytes, value)?;
+    let at: Vec<usize> = indices.iter().map(|&index| index as usize).collect();
+    if graph::write_element(array, &at, &bytes)? { Ok(()) } else { array.set_item(position, value) }
 }
 
 /// Executes `a[i].pos = value`: writes one field (a path of field indices) of one element.

@@ -174,6 +174,57 @@ fn random_programs_agree_there() {
     far.run(|| seeds(1).filter(|seed| seed % 4 == 3).for_each(|seed| program_of(seed, false, |x| far.take(x))));
 }
 
+#[test]
+fn single_elements_are_written_there() {
+    use crate::host::array::RecordLayout;
+    let far = Arc::new(Far::default());
+    let at = |indices: &[i64]| indices.iter().map(|&i| SliceSpec::At(i)).collect::<Vec<_>>();
+    let Value::Array(mut x) = far.take(&ops::reshape(&numbers(60_000), &[200, 300]).expect("rows")) else { panic!() };
+    let before = x.clone();
+    let work = || {
+        ops::assign(&mut x, &at(&[3, 7]), &Value::Float(0.5)).expect("written");
+        ops::assign(&mut x, &at(&[199, 299]), &Value::Int(-1)).expect("written");
+        assert_eq!(ops::assign(&mut x, &at(&[200, 0]), &Value::Int(1)).expect_err("outside").code, "E0502");
+        assert_eq!(ops::assign(&mut x, &at(&[0, 0]), &Value::bool(true)).expect_err("no number").code, "E0504");
+    };
+    assert_eq!(far.run(work), 0, "nothing comes back");
+    let mut expected = numbers(60_000);
+    let Value::Array(numbers) = &mut expected else { panic!() };
+    assert_eq!(before.items::<f32>().expect("numbers"), numbers.items::<f32>().expect("numbers"), "a value of its own");
+    let items = numbers.items_mut::<f32>().expect("numbers");
+    (items[3 * 300 + 7], items[59_999]) = (0.5, -1.0);
+    assert_eq!(x.items::<f32>().expect("numbers"), items);
+    // Structs, whose fields are written alone, and vectors.
+    let fields = [("mass".into(), Element::Scalar(Scalar::F32)), ("kind".into(), Element::Scalar(Scalar::I32))];
+    let element = Element::Record(Arc::new(RecordLayout::new("Particle", fields)));
+    let bytes: Vec<u8> = (0..500 * element.size()).map(|i| (i % 50) as u8).collect();
+    let particles = Value::Array(Array::from_bytes(element, &[500], &bytes).expect("structs"));
+    let vectors =
+        Value::Array(Array::from_bytes(Element::Vector(Scalar::F32, 2), &[500], &[0; 4000]).expect("vectors"));
+    let write = |particles: &mut Array, vectors: &mut Array| {
+        let first = ops::index(&Value::Array(particles.clone()), &at(&[1])).expect("a struct");
+        ops::assign(particles, &at(&[499]), &first).expect("written");
+        let both = ops::compose(Scalar::F32, 2, &[Value::Float(1.0), Value::Float(2.0)]).expect("a vector");
+        ops::assign(vectors, &at(&[2]), &both).expect("written");
+    };
+    let (mut own, mut there) = ((particles.clone(), vectors.clone()), (far.take(&particles), far.take(&vectors)));
+    let (Value::Array(a), Value::Array(b)) = (&mut own.0, &mut own.1) else { panic!() };
+    let (Value::Array(c), Value::Array(d)) = (&mut there.0, &mut there.1) else { panic!() };
+    write(a, b);
+    assert!(far.run(|| write(c, d)) <= 8, "one struct is read");
+    assert_eq!((&*c, &*d), (&*a, &*b));
+}
+
+/// A loop over all elements is one of the host.
+#[test]
+fn many_single_elements_are_written_on_the_host() {
+    let far = Arc::new(Far::default());
+    let Value::Array(mut x) = far.take(&numbers(1 << 20)) else { panic!() };
+    let all = || (0..1000).for_each(|i| ops::assign(&mut x, &[SliceSpec::At(i)], &Value::Float(0.5)).expect("written"));
+    assert_eq!(far.run(all), 4 << 20, "once");
+    assert_eq!(x.items::<f32>().expect("numbers")[998..1002], [0.5, 0.5, 1000.0, 1001.0]);
+}
+
 /// Slices, columns, joined arrays and assignments of structs, and what is written to an expression that has yet to be computed.
 fn of_structs(particles: &Value, numbers: &Value) -> Vec<Array> {
     let span = |start, end, step| SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step };
