@@ -372,6 +372,59 @@ fn nothing_is_copied_that_nobody_reads() {
     assert!(ran.err.contains("1 back (4 bytes)"), "{}", ran.err);
 }
 
+/// The memory of a new value is that of the old one, if nobody else reads it.
+#[test]
+fn new_values_are_written_over_old_ones() {
+    let _beside = ALONE.read();
+    if gpu().is_none() {
+        return;
+    }
+    // 256 MiB each.
+    let ran = script(
+        "var x = ones(1 << 26)
+         for _ in 0..200 { x = x * 0.5 + 1.0 }
+         assert(x[5] == 2.0)",
+        &["--device", "gpu", "--stats"],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.err.contains("at most 256.0 MiB"), "{}", ran.err);
+    let ran = script(
+        "var x = ones(1 << 20)
+         let (old, part) = (x, x[5..1000])
+         for _ in 0..200 { x = x * 0.5 + old }
+         let k = i32(x) - 2
+         var n = k + 7
+         let rest = n
+         n = n * 2 + 1
+         assert(x[7] == 2.0 && old[7] == 1.0 && part[2] == 1.0 && all(rest == 7) && all(n == 15))",
+        &["--device", "gpu"],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+}
+
+#[test]
+fn single_elements_are_written_on_the_device() {
+    let _beside = ALONE.read();
+    if gpu().is_none() {
+        return;
+    }
+    let ran = script(
+        "kernel step(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 0.5 * x[i] + 1.0 }
+         var u = ones(1 << 20)
+         for k in 0..100 {
+             u = step(u)
+             u[0] = 0.0
+             u[len(u) - 1] = f32(k)
+         }
+         print(u[0], u[7], u[len(u) - 1])",
+        &["--device", "gpu", "--stats"],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(ran.out.trim(), "0.0 2.0 99.0", "{}", ran.out);
+    assert_eq!(stat(&ran, " copies to the device"), 1, "{}", ran.err);
+    assert!(ran.err.contains("3 back (12 bytes)"), "{}", ran.err);
+}
+
 #[test]
 fn values_are_values_on_the_device_too() {
     let _beside = ALONE.read();

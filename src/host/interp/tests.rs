@@ -82,6 +82,24 @@ impl Script {
     }
 }
 
+/// A new value may be written over the old one, which a fault must not have seen: the variable keeps it.
+#[test]
+fn a_fault_keeps_the_old_value() {
+    let error = DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() };
+    let mut script = Script::new(Checks::default(), &error);
+    script.enter("var k = i32(linspace(0.0, 299999.0, 300000))\nk = k + 1").expect("a variable");
+    for fault in ["k = (k * 2) / (k - 1)", "k = (k + 1) % (k - 100000)", "k = (k + k) + k[300000]", "k += 7 / (k * 0)"]
+    {
+        let error = script.enter(fault).expect_err("a fault");
+        assert!(matches!(error.code, "E0506" | "E0502"), "{error:?}");
+        let last = script.enter("(k[0], k[299999], k[7])").expect("the old value").expect("a value").value;
+        let Value::Tuple(found) = last else { panic!("{last:?}") };
+        assert_eq!(found, [1, 300_000, 8].map(Value::of), "{fault}");
+    }
+    script.enter("k = k * 2 + 1").expect("a new value");
+    assert_eq!(script.enter("k[1]").expect("it").expect("a value").value, Value::of(5));
+}
+
 fn lose(value: &mut Value, error: &DeviceError) {
     match value {
         Value::Array(array) => {
