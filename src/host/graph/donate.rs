@@ -125,11 +125,8 @@ impl Gift {
     fn hand(&self, root: &Node, array: &Array) {
         for holder in &self.holders {
             let node = holder.work.as_deref().map_or(Some(root), node_of);
-            if let Some(Operand::Array(place, _)) = node
-                .and_then(|node| Some(node.operands_mut()))
-                .as_mut()
-                .and_then(|operands| operands.get_mut(holder.operand))
-            {
+            let mut operands = node.map(Node::operands_mut);
+            if let Some(Operand::Array(place, _)) = operands.as_mut().and_then(|all| all.get_mut(holder.operand)) {
                 *place = array.clone();
             }
         }
