@@ -284,7 +284,8 @@ impl Interpreter {
 impl Machine<'_> {
     /// Executes the statements of a chunk; returns the value of the last if it is an expression.
     fn chunk(&mut self, body: &Body) -> Eval<Option<Last>> {
-        let mut frame = self.frame(code::build(self.program, &[], Source::Chunk(body), self.checked()));
+        let source = Source::Chunk(body, &self.interp.globals);
+        let mut frame = self.frame(code::build(self.program, &[], source, self.checked()));
         let value = self.whole(&mut frame)?;
         let (ty, quiet) = match (&body.root.tail, body.root.stmts.last().map(|stmt| &stmt.kind)) {
             (Some(tail), _) => (tail.ty.clone(), false),

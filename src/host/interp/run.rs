@@ -13,7 +13,7 @@ use crate::host::problem::Outcome;
 use crate::host::value::{Range, Value};
 use crate::lang::scalar::{self, Scalar, dynamic};
 
-use super::code::{self, Code, Dest, Fast, Fault, Op, Pc, Slot, Source, Test};
+use super::code::{self, Code, Dest, Fast, Fault, Op, Pc, Resident, Slot, Source, Test};
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
 
@@ -141,7 +141,7 @@ impl Machine<'_> {
                         continue;
                     }
                 }
-                Op::Poll => self.poll_at(code, pc)?,
+                Op::Poll => self.poll_at(frame, code, pc)?,
                 Op::Enter { state, var, count, exit } => {
                     let (counter, end) = (slots[state as usize] as i64, slots[state as usize + 1] as i64);
                     if !counts(counter, end, count.up, count.inclusive) {
@@ -149,7 +149,7 @@ impl Machine<'_> {
                         continue;
                     }
                     slots[var as usize] = narrow(counter, count.bits);
-                    self.poll_at(code, pc)?;
+                    self.poll_at(frame, code, pc)?;
                 }
                 Op::Again { state, var, count, body } => {
                     let (counter, end) = (slots[state as usize] as i64, slots[state as usize + 1] as i64);
@@ -159,7 +159,7 @@ impl Machine<'_> {
                     {
                         slots[state as usize] = next as u64;
                         slots[var as usize] = narrow(next, count.bits);
-                        self.poll_at(code, pc)?;
+                        self.poll_at(frame, code, pc)?;
                         pc = body as usize;
                         continue;
                     }
@@ -169,7 +169,10 @@ impl Machine<'_> {
                     let found = self.element_here(frame, element);
                     let bits = match found {
                         Some(bits) => bits,
-                        None => self.element(frame, element)?,
+                        None => {
+                            self.write_back(frame, code.residents(pc));
+                            self.element(frame, element)?
+                        }
                     };
                     frame.slots[dst as usize] = bits;
                 }
@@ -177,6 +180,7 @@ impl Machine<'_> {
                     let element = &code.elements[element as usize];
                     let bits = slots[src as usize];
                     if !self.set_element_here(frame, element, bits) {
+                        self.write_back(frame, code.residents(pc));
                         self.set_element(frame, element, bits)?;
                     }
                 }
@@ -184,6 +188,7 @@ impl Machine<'_> {
                     Some(Some(Value::Scalar(number))) if number.ty == ty => slots[dst as usize] = number.bits,
                     found => {
                         let found = found.cloned().flatten();
+                        self.write_back(frame, code.residents(pc));
                         self.deliver(frame, found, Dest::Slot(dst, ty), code.spans[pc])?;
                     }
                 },
@@ -203,7 +208,10 @@ impl Machine<'_> {
                         Err(why) => return Err(self.broken(code.spans[pc], &why.to_string())),
                     }
                 }
-                Op::Call { call, dst } => self.direct(frame, code, call, dst, pc)?,
+                Op::Call { call, dst } => {
+                    self.write_back(frame, code.residents(pc));
+                    self.direct(frame, code, call, dst, pc)?;
+                }
                 Op::End { src, ty } => {
                     return Ok(Done::End(Value::Scalar(scalar::Value { ty, bits: slots[src as usize] })));
                 }
@@ -229,8 +237,38 @@ impl Machine<'_> {
     }
 
     #[inline(always)]
-    fn poll_at(&self, code: &Code, pc: usize) -> Eval<()> {
-        if self.interp.options.control.stop.load(Ordering::Relaxed) { self.poll(code.spans[pc]) } else { Ok(()) }
+    fn poll_at(&mut self, frame: &Frame, code: &Code, pc: usize) -> Eval<()> {
+        if self.interp.options.control.stop.load(Ordering::Relaxed) { self.stop_at(frame, code, pc) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn stop_at(&mut self, frame: &Frame, code: &Code, pc: usize) -> Eval<()> {
+        self.write_back(frame, code.residents(pc));
+        self.poll(code.spans[pc])
+    }
+
+    /// Writes script variables back that have been in slots.
+    #[inline]
+    fn write_back(&mut self, frame: &Frame, residents: &[Resident]) {
+        for &Resident { id, slot, ty, mutable } in residents {
+            if let (true, Some(place)) = (mutable, self.interp.globals.get_mut(id.index())) {
+                *place = Some(Value::Scalar(scalar::Value { ty, bits: frame.slots[slot as usize] }));
+            }
+        }
+    }
+
+    /// Reads script variables into slots.
+    fn enlist(&mut self, frame: &mut Frame, residents: &[Resident], span: Span) -> Eval<()> {
+        for &Resident { id, slot, ty, .. } in residents {
+            match self.interp.globals.get(id.index()) {
+                Some(Some(Value::Scalar(number))) if number.ty == ty => frame.slots[slot as usize] = number.bits,
+                found => {
+                    let found = found.cloned().flatten();
+                    self.deliver(frame, found, Dest::Slot(slot, ty), span)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Executes an instruction that is not frequent.
@@ -238,12 +276,15 @@ impl Machine<'_> {
     fn other(&mut self, frame: &mut Frame, code: &Arc<Code>, op: &Op, pc: usize) -> Eval<Flow> {
         let span = code.spans[pc];
         match *op {
+            Op::Enlist { region } => self.enlist(frame, &code.regions[region as usize].variables, span)?,
+            Op::Dismiss { region } => self.write_back(frame, &code.regions[region as usize].variables),
             Op::Dim { dst, index } => match frame.dims.get(index as usize) {
                 Some(Some(extent)) => frame.slots[dst as usize] = u64::from(*extent as i32 as u32),
                 _ => return Err(self.broken(span, "a dimension has no value yet")),
             },
             Op::GetLocal { dst, local, ty } => {
                 let found = frame.get(local);
+                self.write_back(frame, code.residents(pc));
                 self.deliver(frame, found, Dest::Slot(dst, ty), span)?;
             }
             Op::Put { src, ty, dst } => {
@@ -259,6 +300,7 @@ impl Machine<'_> {
                 match extent {
                     Some(extent) => frame.slots[dst as usize] = u64::from(extent as i32 as u32),
                     None => {
+                        self.write_back(frame, code.residents(pc));
                         let Some(value) = self.base(frame, base).cloned() else { return Err(self.unset(span)) };
                         let extent = if axis == 0 { ops::len(&value) } else { ops::shape(&value, Some(axis.into())) };
                         let extent = extent.map_err(|p| self.problem(p, span))?;
@@ -267,6 +309,7 @@ impl Machine<'_> {
                 }
             }
             Op::Begin { items } => {
+                self.write_back(frame, code.residents(pc));
                 let items = &code.loops[items as usize];
                 let first = match frame.held.get(items.held as usize) {
                     Some(Value::Range(range)) => self.counted_from(*range, span)?,
@@ -275,18 +318,29 @@ impl Machine<'_> {
                 frame.slots[items.state as usize] = first as u64;
                 frame.slots[items.state as usize + 1] = 0;
             }
-            Op::Next { items, exit } => return self.advance(frame, code, items, exit, span),
-            Op::Eval { node, dst } => match self.node(frame, code, node) {
-                Ok(value) => self.deliver(frame, Some(value), dst, span)?,
-                // A jump out of an operand.
-                Err(Signal::Break) if code.jumps.contains_key(&(pc as Pc)) => {
-                    return Ok(Flow::Jump(code.jumps[&(pc as Pc)].0));
+            Op::Next { items, exit } => {
+                self.write_back(frame, code.residents(pc));
+                return self.advance(frame, code, items, exit, span);
+            }
+            Op::Eval { node, dst } => {
+                let residents = code.residents(pc);
+                self.write_back(frame, residents);
+                let ran = self.node(frame, code, node);
+                if !matches!(ran, Err(Signal::Error(_))) {
+                    self.enlist(frame, residents, span)?;
                 }
-                Err(Signal::Continue) if code.jumps.contains_key(&(pc as Pc)) => {
-                    return Ok(Flow::Jump(code.jumps[&(pc as Pc)].1));
+                match ran {
+                    Ok(value) => self.deliver(frame, Some(value), dst, span)?,
+                    // A jump out of an operand.
+                    Err(Signal::Break) if code.jumps.contains_key(&(pc as Pc)) => {
+                        return Ok(Flow::Jump(code.jumps[&(pc as Pc)].0));
+                    }
+                    Err(Signal::Continue) if code.jumps.contains_key(&(pc as Pc)) => {
+                        return Ok(Flow::Jump(code.jumps[&(pc as Pc)].1));
+                    }
+                    Err(signal) => return Err(signal),
                 }
-                Err(signal) => return Err(signal),
-            },
+            }
             Op::Break => return Err(Signal::Break),
             Op::Continue => return Err(Signal::Continue),
             _ => return Err(self.broken(span, "control is where it cannot be")),
@@ -350,6 +404,7 @@ impl Machine<'_> {
     #[inline(never)]
     fn decide(&mut self, frame: &mut Frame, code: &Code, pc: usize, dst: Slot) -> Eval<()> {
         let span = code.spans[pc];
+        self.write_back(frame, code.residents(pc));
         let Some(fault) = code.faults.get(&(pc as Pc)).copied() else {
             return Err(self.broken(span, "an instruction has given up"));
         };

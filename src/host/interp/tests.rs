@@ -100,6 +100,47 @@ fn a_fault_keeps_the_old_value() {
     assert_eq!(script.enter("k[1]").expect("it").expect("a value").value, Value::of(5));
 }
 
+/// Entries that change script variables in loops, and the value of one of them afterwards; an error where there is one.
+const LOOPS: &[(&str, &str, &str)] = &[
+    ("var s = 0\nvar f = 0.5\nfor i in 0..1000 { s += i; f = f * 0.5 + f32(s) }", "(s, f)", "(499500, 997004.0)"),
+    ("var k = 0\nwhile k * k < 500 { k += 1 }", "k", "23"),
+    ("var d = 0\nloop { d += 1; if d < 7 { continue }; if d == 9 { break } }", "d", "9"),
+    ("var n = 5\nvar t = 0\nfor i in 0..n { n -= 1; for j in 0..=i { t += j + n } }", "(n, t)", "(0, 40)"),
+    // Where others look at them, or write them.
+    ("var text = \"\"\nvar m = 0\nfor i in 0..4 { m += i; text = text + \"{m} \"; m += 1 }", "text", "0 2 5 9 "),
+    ("fn bump(inout k: i32) { k += 2 }\nvar b = 1\nfor _ in 0..3 { b *= 3; bump(b); b += 1 }", "b", "66"),
+    ("var (p, q) = (1, 2)\nfor _ in 0..5 { let (a, c) = (q, p + q); p = a; q = c }", "(p, q)", "(13, 21)"),
+    ("var e = 0\nfor _ in 0..3 { e += 1; let w = { e += 10; e * 2 }; e += w }", "e", "429"),
+    ("var y = [1, 2, 3]\nvar total = 0\nfor v in y { total += v; y[0] = total }", "(total, y[0])", "(6, 6)"),
+    ("var r = 0\nif here[0] > 0.0 { for i in 0..3 { r += i } }\nfor i in 0..3 { r = 2 * r + i }", "r", "28"),
+    ("var g = 0\nlet took = time { g = 0; for i in 0..9 { g += i } }", "g", "36"),
+    ("var o = 1i64\nvar z = true\nfor i in 0i64..5 { o = o * 3 + i; z = !z && o > 2 }", "(o, z)", "(301, false)"),
+    // Where a loop ends with an error.
+    ("var u = 0\nfor i in 0..9 { u = i; u = 10 / (5 - u) + u }", "u", "E0506: 5"),
+    ("var v = 0\nfor i in 0..9 { v = i; here[v] = 1.0; v += 100 }", "v", "E0502: 3"),
+    ("var a: i32\nvar c = 0\nfor i in 0..9 { c += 1; if i == 4 { c += a } }", "c", "E0515: 5"),
+    ("var l: i32\nfor i in 0..9 { l = i }", "l", "8"),
+    (
+        "fn half_of(n: i32) -> i32 { assert(n < 4); n / 2 }\nvar h = 0\nloop { h += 1; h += half_of(h) }",
+        "h",
+        "E0530: 4",
+    ),
+];
+
+#[test]
+fn loops_change_script_variables() {
+    let error = DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() };
+    for checks in [Checks::default(), Checks { arithmetic: true, ..Checks::default() }] {
+        let mut script = Script::new(checks, &error);
+        for (text, wanted, expected) in LOOPS {
+            let failed = script.enter(text).err().map_or(String::new(), |error| format!("{}: ", error.code));
+            let value = script.enter(&format!("\"{{{wanted}}}\"")).expect("a text").expect("a value").value;
+            let Value::Str(found) = value else { panic!("{value:?}") };
+            assert_eq!(format!("{failed}{found}"), *expected, "{text}");
+        }
+    }
+}
+
 fn lose(value: &mut Value, error: &DeviceError) {
     match value {
         Value::Array(array) => {

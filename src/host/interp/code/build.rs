@@ -7,18 +7,21 @@ use rustc_hash::FxHashMap;
 use crate::base::source::Span;
 use crate::check::typed::{Block, Body, Expr, ExprKind, LocalId, OnDevice, Pattern, Program, Stmt, StmtKind, Type};
 use crate::check::walk;
+use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
 
+use super::resident::Residents;
 use super::{Base, Code, Count, Dest, Element, Items, Node, NodeKind, Op, Pc, Slot, arith};
 
 /// What code is built of.
 pub(in super::super) enum Source<'a> {
     /// A body, whose variables' types are known.
     Body(&'a Body),
-    /// The statements of a script: its value is that of the last one, if that is an expression.
-    Chunk(&'a Body),
+    /// The statements of a script, and the values of script variables: its value is that of the last one, if that is an
+    /// expression.
+    Chunk(&'a Body, &'a [Option<Value>]),
     /// An expression by itself: all its variables are locals.
     Expr(&'a Expr),
 }
@@ -37,13 +40,15 @@ pub(in super::super) fn build(program: &Program, generics: &[Argument], source: 
         waiting: Vec::new(),
         constants: FxHashMap::default(),
         most_constants: 0,
+        residents: Residents::default(),
     };
     match source {
         Source::Body(body) => {
             builder.variables(body);
             builder.body(&body.root);
         }
-        Source::Chunk(body) => {
+        Source::Chunk(body, globals) => {
+            builder.residents = Residents::of_chunk(body, globals);
             builder.variables(body);
             builder.chunk(&body.root);
             builder.emit(Op::EndValue, body.root.span);
@@ -74,6 +79,7 @@ pub(super) struct Builder<'a> {
     /// Positions of constants by their bits.
     constants: FxHashMap<u64, usize>,
     most_constants: usize,
+    pub residents: Residents,
 }
 
 /// A loop being built: instructions whose targets are known at its end.
@@ -289,9 +295,11 @@ impl Builder<'_> {
             }
             StmtKind::Assign { place, op, value } => self.assign(place, *op, value, stmt.span),
             StmtKind::Expr { expr, .. } => self.value(expr, Dest::Nowhere),
-            StmtKind::For { var, iter, body, .. } => self.for_loop(*var, iter, body),
-            StmtKind::While { cond, body, .. } => self.while_loop(cond, body),
-            StmtKind::Loop { body } => self.endless(body),
+            StmtKind::For { var, iter, body, .. } => {
+                self.with_residents(stmt, |this| this.for_loop(*var, iter, body));
+            }
+            StmtKind::While { cond, body, .. } => self.with_residents(stmt, |this| this.while_loop(cond, body)),
+            StmtKind::Loop { body } => self.with_residents(stmt, |this| this.endless(body)),
             StmtKind::Break => self.leave(true, stmt.span),
             StmtKind::Continue => self.leave(false, stmt.span),
             StmtKind::Return(value) => self.give(value.as_ref(), stmt.span),
@@ -330,6 +338,7 @@ impl Builder<'_> {
 
     fn give(&mut self, value: Option<&Expr>, span: Span) {
         let Some(value) = value else {
+            self.dismiss(span);
             self.unit(Dest::Result, span);
             self.emit(Op::ReturnValue, span);
             return;
@@ -337,10 +346,12 @@ impl Builder<'_> {
         match self.scalar_of(&value.ty).filter(|_| self.is_native(value)) {
             Some(ty) => {
                 let src = self.scalar(value, ty);
+                self.dismiss(value.span);
                 self.emit(Op::Return { src, ty }, value.span);
             }
             None => {
                 self.value(value, Dest::Result);
+                self.dismiss(value.span);
                 self.emit(Op::ReturnValue, value.span);
             }
         }
@@ -482,16 +493,13 @@ impl Builder<'_> {
 
     /// Builds an assignment of a scalar to a variable or an element; false if the place is neither.
     fn assign_scalar(&mut self, place: &Expr, ty: Scalar, op: Option<BinaryOp>, value: &Expr, found: Scalar) -> bool {
+        if let Some(dst) = self.resident(place, ty) {
+            self.assign_slot((dst, ty), op, (value, found), place.span);
+            return true;
+        }
         match &place.kind {
             ExprKind::Local(local) if self.code.scalar(*local) == Some(ty) => {
-                let dst = local.index() as Slot;
-                match op {
-                    None => self.scalar_to(value, ty, dst),
-                    Some(op) => {
-                        let b = self.scalar(value, found);
-                        self.operator(op, (dst, ty), (b, found), dst, None, place.span);
-                    }
-                }
+                self.assign_slot((local.index() as Slot, ty), op, (value, found), place.span);
                 true
             }
             ExprKind::Global(id) => {
@@ -512,6 +520,22 @@ impl Builder<'_> {
                 true
             }
             _ => false,
+        }
+    }
+
+    fn assign_slot(
+        &mut self,
+        (dst, ty): (Slot, Scalar),
+        op: Option<BinaryOp>,
+        (value, found): (&Expr, Scalar),
+        span: Span,
+    ) {
+        match op {
+            None => self.scalar_to(value, ty, dst),
+            Some(op) => {
+                let b = self.scalar(value, found);
+                self.operator(op, (dst, ty), (b, found), dst, None, span);
+            }
         }
     }
 

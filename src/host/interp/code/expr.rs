@@ -142,7 +142,7 @@ impl Builder<'_> {
     /// Computes a scalar into a slot that keeps it, even if what comes `later` may assign to variables.
     fn kept(&mut self, expr: &Expr, ty: Scalar, later: bool) -> Slot {
         let slot = self.scalar(expr, ty);
-        if !later || !matches!(expr.kind, ExprKind::Local(_)) {
+        if !later || !matches!(expr.kind, ExprKind::Local(_) | ExprKind::Global(_)) {
             return slot;
         }
         let dst = self.temporary();
@@ -156,6 +156,9 @@ impl Builder<'_> {
             && self.code.scalar(local) == Some(ty)
         {
             return local.index() as Slot;
+        }
+        if let Some(slot) = self.resident(expr, ty) {
+            return slot;
         }
         if let Some(bits) = self.constant(expr, ty)
             && let Some(slot) = self.constant_slot(bits)
@@ -205,7 +208,11 @@ impl Builder<'_> {
                 };
                 self.emit(op, span);
             }
-            ExprKind::Global(id) => drop(self.emit(Op::GetGlobal { dst, id: *id, ty }, span)),
+            ExprKind::Global(id) => match self.resident(expr, ty) {
+                Some(src) if src == dst => {}
+                Some(src) => drop(self.emit(Op::Move { dst, src }, span)),
+                None => drop(self.emit(Op::GetGlobal { dst, id: *id, ty }, span)),
+            },
             ExprKind::Dim(index) => drop(self.emit(Op::Dim { dst, index: *index }, span)),
             ExprKind::Unary { op, expr: inner } => {
                 let a = self.scalar(inner, ty);

@@ -24,6 +24,12 @@
 //! The most frequent operators of `i32`, `i64`, `f32` and `f64` have instructions of their own ([`Op::Fast`]), comparisons
 //! and jumps are one instruction, a counting loop advances in one, and reading or writing `x[i]` is one.
 //!
+//! # Script variables
+//!
+//! A script variable is a [`Value`](crate::host::value::Value) that nodes, later entries and messages find. While a loop of a script
+//! runs, those that are scalars have slots, too ([`Region`]): its instructions use these, and everything else that could look at
+//! the variables is preceded by writing them back, and followed by reading them again if it could change them.
+//!
 //! # Nodes
 //!
 //! What is not about scalars (array expressions, texts, launches, pictures) costs far more than finding out what to do. Its
@@ -45,6 +51,7 @@ mod arith;
 mod build;
 mod expr;
 mod operand;
+mod resident;
 
 use std::sync::Arc;
 
@@ -86,6 +93,7 @@ pub(crate) struct Code {
     pub elements: Vec<Element>,
     pub calls: Vec<Call>,
     pub loops: Vec<Items>,
+    pub regions: Vec<Region>,
     /// By number of the computed local, less [`COMPUTED`]: where its code begins.
     pub computed: Vec<Pc>,
     /// Where `break` and `continue` inside of the operands of an instruction lead.
@@ -251,6 +259,14 @@ pub(crate) enum Op {
         items: u32,
         exit: Pc,
     },
+    /// Reads the script variables of a loop, before it.
+    Enlist {
+        region: u32,
+    },
+    /// Writes them back.
+    Dismiss {
+        region: u32,
+    },
     /// Reads a script variable that is a scalar.
     GetGlobal {
         dst: Slot,
@@ -404,7 +420,36 @@ pub(crate) struct Items {
     pub scalar: Scalar,
 }
 
+/// Instructions of a loop that have script variables in slots, while the values of these are old.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub first: Pc,
+    /// Behind the last one.
+    pub end: Pc,
+    pub variables: Vec<Resident>,
+}
+
+/// A script variable in a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resident {
+    pub id: GlobalId,
+    pub slot: Slot,
+    pub ty: Scalar,
+    /// Whether the loop may write it.
+    pub mutable: bool,
+}
+
 impl Code {
+    /// Returns the variables that are in slots at an instruction.
+    #[inline(always)]
+    pub fn residents(&self, pc: usize) -> &[Resident] {
+        if self.regions.is_empty() {
+            return &[];
+        }
+        let inside = |region: &&Region| (region.first as usize..region.end as usize).contains(&pc);
+        self.regions.iter().find(inside).map_or(&[], |region| &region.variables)
+    }
+
     /// Returns the type of a variable that is kept in a slot.
     pub fn scalar(&self, local: LocalId) -> Option<Scalar> {
         self.scalars.get(local.index()).copied().flatten()
