@@ -425,6 +425,40 @@ fn single_elements_are_written_on_the_device() {
     assert!(ran.err.contains("3 back (12 bytes)"), "{}", ran.err);
 }
 
+/// Positions in ascending order are found there, with the bits of the host's.
+#[test]
+fn orders_are_found_on_the_device() {
+    let _beside = ALONE.read();
+    if gpu().is_none() {
+        return;
+    }
+    let ran = script(
+        "let x = random_int(0, 1000, 300_000, seed = 3)
+         let nan = 0.0 / zeros(1)[0]
+         var f = f32(x) - 500.0
+         f[x > 900] = nan
+         f[x == 3] = -0.0
+         let d = f64(f) * 1e200
+         let n = i64(x) * 0x1_0000_0000i64 - 100_000_000_000i64
+         let on_gpu = (argsort(x), argsort(f), argsort(d), argsort(n))
+         on sim {
+             assert(argsort(x) == on_gpu.0 && argsort(f) == on_gpu.1 && argsort(d) == on_gpu.2 && argsort(n) == on_gpu.3)
+         }
+         assert(x[argsort(x)] == sort(x))",
+        &["--device", "gpu"],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let ran = script(
+        "var x = random(1 << 22, seed = 1) * 2.0
+         x = x + 1.0
+         let at = argsort(x)
+         print(x[at[0]] <= x[at[1]])",
+        &["--device", "gpu", "--stats"],
+    );
+    assert_eq!((ran.code, ran.out.trim()), (Some(0), "true"), "{}", ran.err);
+    assert!(stat(&ran, " back") < 10, "{}", ran.err);
+}
+
 #[test]
 fn values_are_values_on_the_device_too() {
     let _beside = ALONE.read();

@@ -34,6 +34,7 @@ impl Cx<'_> {
             Builtin::Close => self.is_close(call),
             Builtin::Cumsum => self.cumsum(call),
             Builtin::Sort => self.whole(call, Some(Kind::Num), |_, a| array(a.element.clone(), a.dims.clone())),
+            Builtin::Argsort => self.whole(call, Some(Kind::Num), |_, a| array(I32, a.dims.clone())),
             Builtin::Transpose => {
                 self.whole(call, None, |_, a| array(a.element.clone(), a.dims.iter().rev().cloned().collect()))
             }
@@ -421,7 +422,7 @@ impl Cx<'_> {
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
             return self.bad(call.span);
         };
-        let one_axis = call.entry.builtin == Builtin::Sort;
+        let one_axis = matches!(call.entry.builtin, Builtin::Sort | Builtin::Argsort);
         if let Some(a) = a.as_ref().filter(|a| one_axis && a.dims.len() != 1) {
             let d = Diagnostic::error(
                 "E0306",

@@ -71,6 +71,7 @@ pub enum Builtin {
     Concat,
     Stack,
     Sort,
+    Argsort,
     Flip,
     Text(TextFn),
     Parse,
@@ -275,6 +276,7 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Concat, "concat", Rearrange, Host, "(a: array, b: array, …, axis = 0) -> array", "Arrays joined along an axis."),
     item(Builtin::Stack, "stack", Rearrange, Host, "(a: array, b: array, …) -> array", "Arrays of one shape along a new first axis."),
     item(Builtin::Sort, "sort", Rearrange, Host, "<T: Num>(x: [T; N]) -> [T; N]", "In ascending order, NaN last. Texts go by their characters' numbers in Unicode."),
+    item(Builtin::Argsort, "argsort", Rearrange, Host, "<T: Num>(x: [T; N]) -> [i32; N]", "The positions of the elements in ascending order: `x[argsort(x)]` is sorted. Equal elements stay in their order, NaN come last."),
     item(Builtin::Flip, "flip", Rearrange, Host, "(x: array, axis = 0) -> array", "In reverse order along an axis."),
     // Host: text
     text(T::Split, "split", "(text: str, separator: str) -> [str; _]", "The parts of a text between its separators: `split(\"a,b\", \",\")` is `[\"a\", \"b\"]`. `split(text)` gives its words: what stands between white space."),

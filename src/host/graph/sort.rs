@@ -1,6 +1,7 @@
 //! Sorting rows of an array that a GPU has: in, numbers; out, the rows in ascending order, with the bits that the host's sort gives. The
 //! kernels are those of `std.sort`: numbers become keys, unsigned integers with the same order, which are sorted digit by digit.
-//! Rows of numbers of at most 32 bits are sorted together, by the row and then the key; a processor sorts by itself.
+//! Rows of numbers of at most 32 bits are sorted together, by the row and then the key; a processor sorts by itself. Positions are
+//! sorted by the keys of their numbers.
 
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
@@ -11,7 +12,7 @@ use crate::host::graph::place::is_there;
 use crate::host::graph::run::extents;
 use crate::host::graph::scan::{Adds, level};
 use crate::host::graph::site::Site;
-use crate::host::problem::Outcome;
+use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::{Scalar, Value};
 
 /// As in `std.sort`.
@@ -80,6 +81,37 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
     Array::with_storage(Element::Scalar(scalar), array.shape(), sorted).map(Some)
 }
 
+/// Returns the positions of the elements of an array of one row, in ascending order; `None` if the host is to find them.
+pub(crate) fn order(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
+    let (count, form) = (array.count(), Form::of(scalar));
+    let fits = row == count && count > 1 && count < MAX_EXTENT - KEYS;
+    let site = if fits && is_there(array) { Site::current() } else { return Ok(None) };
+    if !site.device().is_remote() {
+        return Ok(None);
+    }
+    let sort = Sort { site: &site, element: Element::Scalar(scalar), shape: array.shape(), count };
+    let own = || extents(&[count]);
+    let input = || Ok::<_, Problem>(Arg::Array { storage: array.storage()?, shape: own() });
+    // The key lies in the upper half, of 64 bits the lower part first.
+    let upper = 32..32 + 8 * scalar.size().min(4);
+    let keys = sort.each("order_keys", form, (input()?, &[count]), Scalar::U64)?;
+    let mut keys = sort.by_digits(keys, Scalar::U64, upper.clone())?;
+    if scalar.size() == 8 {
+        let mut args = vec![input()?];
+        args.extend(form.args());
+        args.push(Arg::ArrayMut { storage: &mut keys, shape: own() });
+        sort.launch("upper_keys", Some(form.word), Extents::Threads([count as u32, 1, 1]), &mut args)?;
+        drop(args);
+        keys = sort.by_digits(keys, Scalar::U64, upper)?;
+    }
+    let mut order = Storage::unset(byte_count(&Element::Scalar(Scalar::I32), &[count])?);
+    let mut args = vec![Arg::Array { storage: &keys, shape: own() }];
+    args.push(Arg::ArrayMut { storage: &mut order, shape: own() });
+    sort.launch("positions_of", None, Extents::Threads([count as u32, 1, 1]), &mut args)?;
+    drop(args);
+    Array::with_storage(Element::Scalar(Scalar::I32), array.shape(), order).map(Some)
+}
+
 struct Sort<'a> {
     site: &'a Site,
     /// What is sorted, for errors of memory.
@@ -89,8 +121,9 @@ struct Sort<'a> {
 }
 
 impl Sort<'_> {
-    fn launch(&self, name: &'static str, word: Scalar, space: Extents, args: &mut [Arg<'_>]) -> Outcome<()> {
-        let executable = library::kernel(self.site, name, &[Given::Type(word)])?;
+    fn launch(&self, name: &'static str, word: Option<Scalar>, space: Extents, args: &mut [Arg<'_>]) -> Outcome<()> {
+        let given: Vec<Given> = word.map(Given::Type).into_iter().collect();
+        let executable = library::kernel(self.site, name, &given)?;
         library::launch(self.site, &*executable, space, args, (&self.element, self.shape))
     }
 
@@ -103,7 +136,7 @@ impl Sort<'_> {
         args.push(Arg::ArrayMut { storage: &mut result, shape: extents(space) });
         let mut threads = [1; 3];
         threads.iter_mut().zip(space).for_each(|(slot, &n)| *slot = n as u32);
-        self.launch(name, form.word, Extents::Threads(threads), &mut args)?;
+        self.launch(name, Some(form.word), Extents::Threads(threads), &mut args)?;
         drop(args);
         Ok(result)
     }
@@ -119,7 +152,7 @@ impl Sort<'_> {
             let mut counts = Storage::unset(RADIX * blocks * 4);
             let mut args = vec![Arg::Array { storage: &keys, shape: own() }, shift()];
             args.push(Arg::ArrayMut { storage: &mut counts, shape: extents(&[RADIX, blocks]) });
-            self.launch("digits", word, grid, &mut args)?;
+            self.launch("digits", Some(word), grid, &mut args)?;
             drop(args);
             let counts = Array::with_storage(Element::Scalar(Scalar::I32), &[1, RADIX * blocks, 1], counts)?;
             let (rows, adds) =
@@ -129,7 +162,7 @@ impl Sort<'_> {
             let mut args = vec![Arg::Array { storage: &keys, shape: own() }, shift()];
             args.push(Arg::Array { storage: starts.storage()?, shape: extents(&[RADIX, blocks]) });
             args.push(Arg::ArrayMut { storage: &mut moved, shape: own() });
-            self.launch("scatter", word, grid, &mut args)?;
+            self.launch("scatter", Some(word), grid, &mut args)?;
             drop(args);
             keys = moved;
         }

@@ -127,6 +127,7 @@ impl Machine<'_> {
             (Concat, parts) => ops::concat(parts, axis.unwrap_or(0)),
             (Stack, parts) => ops::stack(parts),
             (Sort, [x]) => ops::sort(x),
+            (Argsort, [x]) => ops::argsort(x),
             (Flip, [x]) => ops::flip(x, axis.unwrap_or(0)),
             (Flip, [x, axis]) => ops::flip(x, axis.as_int().and_then(|a| i64::try_from(a).ok()).unwrap_or(0)),
             _ => return Err(self.broken(Span::default(), "a builtin that the host does not have")),

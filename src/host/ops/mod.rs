@@ -4,6 +4,7 @@
 //! [`crate::host::graph`]; the others are loops of this module. Operands must have the same element type, but an
 //! untyped literal (`Value::Int`, `Value::Float`) takes that of the other operand.
 
+mod argsort;
 pub(crate) mod binary;
 pub(crate) mod convert;
 pub(crate) mod create;
@@ -21,6 +22,7 @@ mod sort;
 pub mod text;
 pub(crate) mod totals;
 
+pub use argsort::argsort;
 pub use binary::{binary, unary};
 pub(crate) use convert::bitcast_array;
 pub use convert::{bitcast, convert};

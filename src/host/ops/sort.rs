@@ -17,7 +17,7 @@ use crate::with_number;
 /// Bits of a digit: the counts of its values stay in the L1 cache.
 const DIGIT: u32 = 11;
 /// The most elements that are compared.
-const FEW: usize = 512;
+pub(super) const FEW: usize = 512;
 
 /// Sorts in ascending order along the last axis, NaN last.
 pub fn sort(value: &Value) -> Outcome<Value> {
@@ -70,7 +70,7 @@ fn sort_row<T: Item + Number, K: Copy + Ord + Default>(numbers: &mut [T], narrow
 }
 
 /// Returns an unsigned integer of the number's width with the order of numbers.
-fn key<T: Number>(number: T) -> u64 {
+pub(super) fn key<T: Number>(number: T) -> u64 {
     let (raw, sign) = (number.to_raw(), 1 << (size_of::<T>() * 8 - 1));
     let flipped = match () {
         _ if T::SCALAR.is_float() && raw & sign != 0 => !raw,
@@ -98,7 +98,7 @@ fn number_of<T: Number>(key: u64) -> T {
 }
 
 /// Sorts keys of so many bits, with as much memory besides.
-fn by_digits<K: Copy>(keys: &mut Vec<K>, other: &mut Vec<K>, bits: u32, widen: fn(K) -> u64) {
+pub(super) fn by_digits<K: Copy>(keys: &mut Vec<K>, other: &mut Vec<K>, bits: u32, widen: fn(K) -> u64) {
     for low in (0..bits).step_by(DIGIT as usize) {
         let digit = |key: K| (widen(key) >> low) as usize & ((1 << DIGIT) - 1);
         let mut ends = [0usize; 1 << DIGIT];

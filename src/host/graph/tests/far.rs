@@ -167,6 +167,31 @@ fn selections_masks_and_sorts_stay_there() {
     assert_eq!(array(&sorted).items::<f64>().expect("numbers"), expected);
 }
 
+/// Positions are those that the host finds, of numbers of which many are equal.
+#[test]
+fn orders_are_found_there() {
+    let far = Arc::new(Far::default());
+    let special = [0.0, -0.0, 1.5, -2.0, f64::NAN, -f64::NAN, f64::INFINITY, -1e-300, 1e300, -f64::INFINITY];
+    let floats: Vec<f64> = (0..9000).map(|k| special[k * 7919 % 10]).collect();
+    let bits = |k: usize| (k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (k % 3 * 30);
+    let mixed: Vec<u64> = (0..9000).map(|k| bits(k % 4000)).collect();
+    let of = |scalar: Scalar| {
+        let items = if scalar.is_float() { Array::from_items(&floats) } else { Array::from_items(&mixed) };
+        ops::convert(scalar, &Value::Array(items.expect("memory"))).expect("numbers")
+    };
+    for scalar in NUMBERS {
+        let here = of(scalar);
+        let (expected, there) = (ops::argsort(&here).expect("positions"), far.take(&here));
+        let mut found = Value::Unit;
+        let work = || {
+            found = ops::argsort(&there).expect("positions");
+            array(&found).storage().expect("computed");
+        };
+        assert_eq!(far.run(work), 0, "nothing comes back");
+        assert_eq!(array(&found).items::<i32>(), array(&expected).items::<i32>(), "{scalar}");
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "thousands of kernels")]
 fn random_programs_agree_there() {

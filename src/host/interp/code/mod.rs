@@ -51,6 +51,7 @@ mod arith;
 mod build;
 mod expr;
 mod operand;
+mod region;
 mod resident;
 
 use std::sync::Arc;
