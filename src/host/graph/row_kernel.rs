@@ -45,7 +45,8 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     let loaded = vec![None; inputs.len()];
     let place = Place { row, lane, within, len, results, each };
     let kept = keep(&mut b, plan, division, &inputs, place);
-    let mut emitter = Emitter { plan, division, inputs, kept, scalars, place, known, loaded };
+    let held = vec![None; plan.steps.len()];
+    let mut emitter = Emitter { plan, division, inputs, kept, held, scalars, place, known, loaded };
     let top = plan.steps.iter().map(|step| step.level).max().unwrap_or(0);
     emitter.of_rows(&mut b, 0)?;
     for level in 1..=top {
@@ -60,19 +61,15 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     Some(module(Default::default(), b, Form::Grid))
 }
 
-/// Copies the elements of the block's rows to shared memory, of those inputs for which that is wanted.
-fn keep(
-    b: &mut FunctionBuilder,
-    plan: &RowPlan,
-    division: Division,
-    inputs: &[MemId],
-    place: Place,
-) -> Vec<Option<MemId>> {
+/// Copies the elements of the block's rows to shared memory, of those inputs for which that is wanted. Inputs that the first pass reads
+/// are copied by it.
+fn keep(b: &mut FunctionBuilder, plan: &RowPlan, division: Division, inputs: &[MemId], place: Place) -> Vec<Kept> {
     let Place { row, within, len, .. } = place;
     let wanted = |i: usize| division.keeps(i);
     if !(0..inputs.len()).any(wanted) {
         return vec![None; inputs.len()];
     }
+    let by_pass = if division.copies_in_pass() { plan.read_first() } else { 0 };
     let padding = b.i32(division.padding() as i32);
     let stride = if division.padding() == 0 { len } else { b.binary(BinOp::Add, len, padding) };
     let extents = [Extent::Known(division.rows as u32), Extent::Dynamic(stride)];
@@ -80,18 +77,24 @@ fn keep(
         let layout = Layout::plain(Ty::Scalar(input.scalar));
         wanted(i).then(|| b.memory(format!("kept{i}"), Space::Shared, layout, extents.to_vec()))
     });
-    let copies: Vec<Option<MemId>> = copies.collect();
-    for_columns(b, division, place, |b, column| {
-        for (&from, to) in inputs.iter().zip(&copies) {
-            if let Some(to) = *to {
-                let value = b.load(from, &[row, column]);
-                b.store(to, &[within, column], value);
+    let there = |(i, to): (usize, Option<MemId>)| to.map(|to| (to, by_pass >> i & 1 == 0));
+    let copies: Vec<Kept> = copies.enumerate().map(there).collect();
+    if copies.iter().flatten().any(|(_, there)| *there) {
+        for_columns(b, division, place, |b, column| {
+            for (&from, to) in inputs.iter().zip(&copies) {
+                if let Some((to, true)) = *to {
+                    let value = b.load(from, &[row, column]);
+                    b.store(to, &[within, column], value);
+                }
             }
-        }
-    });
-    b.barrier(BarrierKind::Block, None);
+        });
+        b.barrier(BarrierKind::Block, None);
+    }
     copies
 }
+
+/// The shared memory where an input is kept, and whether its elements are there already.
+type Kept = Option<(MemId, bool)>;
 
 /// Visits the columns of a row that are a thread's.
 fn for_columns(
@@ -127,7 +130,9 @@ struct Emitter<'a> {
     division: Division,
     inputs: Vec<MemId>,
     /// Copies of the inputs in shared memory.
-    kept: Vec<Option<MemId>>,
+    kept: Vec<Kept>,
+    /// Elements of steps in shared memory, in the place of an input that is not read any more.
+    held: Vec<Option<MemId>>,
     scalars: Vec<ExprId>,
     place: Place,
     /// Values of steps of rows.
@@ -191,7 +196,15 @@ impl Emitter<'_> {
                     return Some(value);
                 }
                 let value = match (self.plan.inputs.get(i)?.spread, self.kept[i]) {
-                    (_, Some(kept)) => b.load(kept, &[self.place.within, column]),
+                    (_, Some((kept, true))) => b.load(kept, &[self.place.within, column]),
+                    (_, Some((kept, false))) => {
+                        let value = b.load(self.inputs[i], &[self.place.row, column]);
+                        // Loaded once, whatever follows the store.
+                        let copied = b.variable("copied", value);
+                        let value = b.read(copied);
+                        b.store(kept, &[self.place.within, column], value);
+                        value
+                    }
                     (Spread::Element, None) => b.load(self.inputs[i], &[self.place.row, column]),
                     _ => b.load(self.inputs[i], &[column]),
                 };
@@ -200,6 +213,11 @@ impl Emitter<'_> {
             }
             Source::Step(i) => {
                 if let Some(value) = memo.steps[i] {
+                    return Some(value);
+                }
+                if let Some(held) = *self.held.get(i)? {
+                    let value = b.load(held, &[self.place.within, column]);
+                    memo.steps[i] = Some(value);
                     return Some(value);
                 }
                 let What::Apply(op, sources) = &self.plan.steps.get(i)?.what else { return None };
@@ -231,13 +249,16 @@ impl Emitter<'_> {
         if folds.is_empty() {
             return Some(());
         }
+        let kept: Vec<usize> = (0..self.kept.len()).filter(|&i| self.kept[i].is_some()).collect();
+        let keeps = kept.iter().find_map(|&i| Some((self.plan.worth_holding(level, i)?, i)));
+        let keeps = keeps.and_then(|(step, i)| Some((step, self.kept[i]?.0, i)));
         let totals: Vec<LocalId> = folds.iter().map(|(_, fold, ..)| b.local("total", Ty::Scalar(fold.wide))).collect();
         let shares: Vec<MemId> =
             folds.iter().map(|(_, fold, ..)| self.shared(b, fold.wide, self.division.results)).collect();
         let Place { lane, within, results, .. } = self.place;
         let mut complete = Some(());
         let mut column = |b: &mut FunctionBuilder, from: ExprId| {
-            complete = complete.and_then(|()| self.first_round(b, &folds, &totals, from));
+            complete = complete.and_then(|()| self.first_round(b, &folds, &totals, (from, keeps)));
             if self.division.threads > 1 {
                 for (share, total) in shares.iter().zip(&totals) {
                     let value = b.read(*total);
@@ -259,6 +280,13 @@ impl Emitter<'_> {
             column(b, lane);
         }
         complete?;
+        let read = self.plan.read_by(level);
+        for (i, kept) in self.kept.iter_mut().enumerate() {
+            *kept = kept.map(|(memory, there)| (memory, there || read >> i & 1 == 1));
+        }
+        if let Some((step, memory, _)) = keeps {
+            self.held[step] = Some(memory);
+        }
         let found: Vec<ExprId> = if self.division.threads > 1 {
             self.later_rounds(b, &folds, &shares)?
         } else {
@@ -278,13 +306,13 @@ impl Emitter<'_> {
         b.memory("shared", Space::Shared, Layout::plain(Ty::Scalar(scalar)), extents)
     }
 
-    /// Combines the elements `from`, `from + results`, … of the row.
+    /// Combines the elements `from`, `from + results`, … of the row; `keeps` is a step whose elements take the place of an input.
     fn first_round(
         &self,
         b: &mut FunctionBuilder,
         folds: &[(usize, Fold, Source, Option<usize>)],
         totals: &[LocalId],
-        from: ExprId,
+        (from, keeps): (ExprId, Option<(usize, MemId, usize)>),
     ) -> Option<()> {
         let Place { len, results, each, .. } = self.place;
         let combine = |b: &mut FunctionBuilder, column: ExprId, begins: bool| {
@@ -298,10 +326,15 @@ impl Emitter<'_> {
                 }
                 b.write(*total, value);
             }
+            if let Some((step, memory, _)) = keeps {
+                let value = self.element(b, Source::Step(step), column, &mut memo)?;
+                b.store(memory, &[self.place.within, column], value);
+            }
             Some(())
         };
         combine(b, from, true)?;
-        let unroll = if self.division.few { FEW } else { Unroll::Auto };
+        let copies = self.kept.iter().flatten().any(|(_, there)| !there);
+        let unroll = if self.division.few || copies { FEW } else { Unroll::Auto };
         strided(b, (from, results), (each, len), unroll, |b, column| combine(b, column, false))
     }
 
@@ -375,7 +408,9 @@ impl Emitter<'_> {
                 None => complete = None,
             }
         });
-        b.for_(label, local, Range { start, end: len, step, inclusive: false }, Unroll::Auto, body);
+        // One thread does it, and the others wait: its loads are in flight together.
+        let unroll = if self.kept.iter().any(Option::is_some) { FEW } else { Unroll::Auto };
+        b.for_(label, local, Range { start, end: len, step, inclusive: false }, unroll, body);
         complete?;
         Some(b.read(total))
     }

@@ -64,8 +64,9 @@
     "warp_any" "warp_all" "warp_reduce_add" "warp_reduce_min" "warp_reduce_max" "warp_reduce_and" "warp_reduce_or"
     "warp_reduce_xor" "match_any" "cached" "streaming" "linspace" "arange" "zeros" "ones" "full" "eye" "random"
     "random_normal" "random_int" "sum" "prod" "mean" "argmin" "argmax" "all" "any" "close" "cumsum" "reshape"
-    "transpose" "concat" "stack" "sort" "flip" "split" "lines" "join" "trim" "find" "contains" "starts_with" "ends_with"
-    "replace" "upper" "lower" "parse" "load" "save" "keys" "read_text" "write_text" "image" "plot" "heat" "exit"))
+    "transpose" "concat" "stack" "sort" "argsort" "flip" "split" "lines" "join" "trim" "find" "contains" "starts_with"
+    "ends_with" "replace" "upper" "lower" "parse" "load" "save" "keys" "read_text" "write_text" "image" "plot" "heat"
+    "exit"))
 ; generated end
 
 ; generated: variables
