@@ -125,6 +125,45 @@ struct Place {
     each: ExprId,
 }
 
+/// Columns that are visited together.
+const GROUP: usize = 4;
+
+/// As [`strided`], several elements at a time.
+fn grouped(
+    b: &mut FunctionBuilder,
+    (own, step): (ExprId, ExprId),
+    (each, len): (ExprId, ExprId),
+    mut visit: impl FnMut(&mut FunctionBuilder, &[ExprId]) -> Option<()>,
+) -> Option<()> {
+    let (one, group) = (b.i32(1), b.i32(GROUP as i32));
+    let others = b.binary(BinOp::Sub, each, one);
+    let groups = b.binary(BinOp::Div, others, group);
+    let grouped = b.binary(BinOp::Mul, groups, group);
+    let rest = b.binary(BinOp::Add, grouped, one);
+    let mut complete = Some(());
+    for (start, end, by) in [(one, rest, GROUP), (rest, each, 1)] {
+        let (label, local, stride) = (b.label(), b.local("k", I32), b.i32(by as i32));
+        let body = b.in_block(|b| {
+            let first = b.read(local);
+            let column = |b: &mut FunctionBuilder, ahead: usize| {
+                let ahead = b.i32(ahead as i32);
+                let k = b.binary(BinOp::Add, first, ahead);
+                let away = b.binary(BinOp::Mul, k, step);
+                b.binary(BinOp::Add, own, away)
+            };
+            let columns: Vec<ExprId> = (0..by).map(|ahead| column(b, ahead)).collect();
+            complete = complete.and_then(|()| visit(b, &columns));
+        });
+        b.for_(label, local, Range { start, end, step: stride, inclusive: false }, Unroll::Auto, body);
+    }
+    complete?;
+    let away = b.binary(BinOp::Mul, each, step);
+    let last = b.binary(BinOp::Add, own, away);
+    let more = b.binary(BinOp::Lt, last, len);
+    b.if_then(more, |b| complete = visit(b, &[last]));
+    complete
+}
+
 struct Emitter<'a> {
     plan: &'a RowPlan,
     division: Division,
@@ -251,7 +290,7 @@ impl Emitter<'_> {
         }
         let kept: Vec<usize> = (0..self.kept.len()).filter(|&i| self.kept[i].is_some()).collect();
         let keeps = kept.iter().find_map(|&i| Some((self.plan.worth_holding(level, i)?, i)));
-        let keeps = keeps.and_then(|(step, i)| Some((step, self.kept[i]?.0, i)));
+        let keeps = keeps.and_then(|(step, i)| Some((step, self.kept[i]?.0)));
         let totals: Vec<LocalId> = folds.iter().map(|(_, fold, ..)| b.local("total", Ty::Scalar(fold.wide))).collect();
         let shares: Vec<MemId> =
             folds.iter().map(|(_, fold, ..)| self.shared(b, fold.wide, self.division.results)).collect();
@@ -284,7 +323,7 @@ impl Emitter<'_> {
         for (i, kept) in self.kept.iter_mut().enumerate() {
             *kept = kept.map(|(memory, there)| (memory, there || read >> i & 1 == 1));
         }
-        if let Some((step, memory, _)) = keeps {
+        if let Some((step, memory)) = keeps {
             self.held[step] = Some(memory);
         }
         let found: Vec<ExprId> = if self.division.threads > 1 {
@@ -312,30 +351,55 @@ impl Emitter<'_> {
         b: &mut FunctionBuilder,
         folds: &[(usize, Fold, Source, Option<usize>)],
         totals: &[LocalId],
-        (from, keeps): (ExprId, Option<(usize, MemId, usize)>),
+        (from, keeps): (ExprId, Option<(usize, MemId)>),
     ) -> Option<()> {
         let Place { len, results, each, .. } = self.place;
-        let combine = |b: &mut FunctionBuilder, column: ExprId, begins: bool| {
-            let mut memo = self.memo();
-            for ((_, fold, source, _), total) in folds.iter().zip(totals) {
-                let value = self.element(b, *source, column, &mut memo)?;
-                let mut value = b.convert(value, fold.wide);
-                if !begins {
-                    let before = b.read(*total);
-                    value = operation(b, fold.combine, &[before, value])?;
+        let combine = |b: &mut FunctionBuilder, columns: &[ExprId], begins: bool| {
+            let mut memos: Vec<Memo> = columns.iter().map(|_| self.memo()).collect();
+            let held = self.held_values(b, columns, &mut memos, keeps)?;
+            for (&column, memo) in columns.iter().zip(&mut memos) {
+                for ((_, fold, source, _), total) in folds.iter().zip(totals) {
+                    let value = self.element(b, *source, column, memo)?;
+                    let mut value = b.convert(value, fold.wide);
+                    if !begins {
+                        let before = b.read(*total);
+                        value = operation(b, fold.combine, &[before, value])?;
+                    }
+                    b.write(*total, value);
                 }
-                b.write(*total, value);
             }
-            if let Some((step, memory, _)) = keeps {
-                let value = self.element(b, Source::Step(step), column, &mut memo)?;
+            for (&column, (local, memory)) in columns.iter().zip(held) {
+                let value = b.read(local);
                 b.store(memory, &[self.place.within, column], value);
             }
             Some(())
         };
-        combine(b, from, true)?;
+        combine(b, &[from], true)?;
+        if keeps.is_some() {
+            return grouped(b, (from, results), (each, len), |b, columns| combine(b, columns, false));
+        }
         let copies = self.kept.iter().flatten().any(|(_, there)| !there);
         let unroll = if self.division.few || copies { FEW } else { Unroll::Auto };
-        strided(b, (from, results), (each, len), unroll, |b, column| combine(b, column, false))
+        strided(b, (from, results), (each, len), unroll, |b, column| combine(b, &[column], false))
+    }
+
+    /// Computes the elements that are to be kept, before any is stored: a GPU does not load behind a store what may lie there.
+    fn held_values(
+        &self,
+        b: &mut FunctionBuilder,
+        columns: &[ExprId],
+        memos: &mut [Memo],
+        keeps: Option<(usize, MemId)>,
+    ) -> Option<Vec<(LocalId, MemId)>> {
+        let Some((step, memory)) = keeps else { return Some(Vec::new()) };
+        let mut held = Vec::with_capacity(columns.len());
+        for (&column, memo) in columns.iter().zip(memos) {
+            let value = self.element(b, Source::Step(step), column, memo)?;
+            let local = b.variable("held", value);
+            memo.steps[step] = Some(b.read(local));
+            held.push((local, memory));
+        }
+        Some(held)
     }
 
     /// Combines what the first round has left in shared memory.
