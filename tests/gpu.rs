@@ -442,7 +442,10 @@ fn orders_are_found_on_the_device() {
          let n = i64(x) * 0x1_0000_0000i64 - 100_000_000_000i64
          let on_gpu = (argsort(x), argsort(f), argsort(d), argsort(n))
          on sim {
-             assert(argsort(x) == on_gpu.0 && argsort(f) == on_gpu.1 && argsort(d) == on_gpu.2 && argsort(n) == on_gpu.3)
+             assert(argsort(x) == on_gpu.0)
+             assert(argsort(f) == on_gpu.1)
+             assert(argsort(d) == on_gpu.2)
+             assert(argsort(n) == on_gpu.3)
          }
          assert(x[argsort(x)] == sort(x))",
         &["--device", "gpu"],
