@@ -40,8 +40,7 @@ fn compiled(name: &str, text: &str) -> Option<Session> {
 
 /// Returns a program's own kernels.
 fn kernels(session: &Session) -> Vec<(KernelId, String)> {
-    let own = session.program.kernels.iter().filter(|(_, kernel)| Some(kernel.module) == session.main);
-    own.map(|(id, kernel)| (id, kernel.name.to_string())).collect()
+    session.program.kernels_of(session.main).map(|(id, kernel)| (id, kernel.name.to_string())).collect()
 }
 
 fn letter(report: &Report, property: Property) -> char {

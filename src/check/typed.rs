@@ -51,6 +51,13 @@ pub struct Program {
     pub library: Option<fn(&str) -> Option<&'static str>>,
 }
 
+impl Program {
+    /// Returns the kernels that a module defines.
+    pub fn kernels_of(&self, module: Option<ModuleId>) -> impl Iterator<Item = (KernelId, &Kernel)> {
+        self.kernels.iter().filter(move |(_, kernel)| Some(kernel.module) == module)
+    }
+}
+
 /// The scope of one source file (or of the REPL session).
 #[derive(Clone, Debug, Default)]
 pub struct Module {

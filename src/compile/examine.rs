@@ -42,7 +42,7 @@ impl Session {
                 wanted.entry(instance).or_insert(Some(span));
             }
         });
-        for (id, _) in program.kernels.iter().filter(|(_, kernel)| Some(kernel.module) == self.main) {
+        for (id, _) in program.kernels_of(self.main) {
             if let Some(instance) = default_instance(program, id) {
                 wanted.entry(instance).or_insert(None);
             }

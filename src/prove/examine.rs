@@ -325,7 +325,7 @@ impl<'a> Examination<'a> {
         if property == Property::Order {
             return orders::compare(&self.runner, &tries);
         }
-        tries.iter().find_map(|what| self.runner.run(what).into_iter().find(|found| found.property == property))
+        tries.iter().find_map(|what| self.runner.run(what, property))
     }
 
     /// Asks whether the order of blocks and warps matters. Without races and with all threads at the barriers, only atomic

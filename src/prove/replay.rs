@@ -15,7 +15,8 @@ use crate::device::sim::{Jit, Simulator};
 use crate::device::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, fault_diagnostic};
 use crate::ir::Checks;
 use crate::ir::def::{Access, KernelParam, Module, Ty};
-use crate::ir::footprint::{constant, type_range};
+use crate::ir::footprint::constant;
+use crate::ir::ranges::type_range;
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::Instance;
 
@@ -85,7 +86,14 @@ pub(super) struct Runner<'a> {
     instance: &'a Instance,
     pub module: &'a Module,
     executable: Option<Arc<dyn Executable>>,
-    known: Vec<(Try, Vec<Found>)>,
+    known: Vec<Tried>,
+}
+
+/// A launch, with as many contents of its arrays as were tried, and what the runs reported.
+struct Tried {
+    what: Try,
+    fillings: u64,
+    found: Vec<Found>,
 }
 
 /// What a run reported.
@@ -101,24 +109,29 @@ impl<'a> Runner<'a> {
         Runner { program, kernel, instance, module, executable: None, known: vec![] }
     }
 
-    /// Runs the kernel with several contents of its arrays; returns what the runs reported, first of each examined property.
-    pub fn run(&mut self, what: &Try) -> Vec<Found> {
-        if let Some((_, found)) = self.known.iter().find(|(known, _)| known == what) {
-            return found.clone();
-        }
-        let mut found: Vec<Found> = vec![];
+    /// Runs the kernel with several contents of its arrays, until a run contradicts a property; returns what that run reported.
+    pub fn run(&mut self, what: &Try, property: Property) -> Option<Found> {
+        let at = self.known.iter().position(|tried| tried.what == *what).unwrap_or_else(|| {
+            self.known.push(Tried { what: what.clone(), fillings: 0, found: vec![] });
+            self.known.len() - 1
+        });
         let promises = self.kernel.assumes.iter().any(|assume| matches!(assume.kind, AssumeKind::Array { .. }));
-        for seed in 0..if promises { 4 } else { FILLINGS } {
-            for new in self.once(what, seed).unwrap_or_default() {
-                // Sums of large elements overflow, whatever indices do.
-                let is_asked = seed != LARGE || new.property != Property::NoOverflow;
-                if is_asked && found.iter().all(|known| known.property != new.property) {
-                    found.push(new);
-                }
+        let all = if promises { 4 } else { FILLINGS };
+        loop {
+            let tried = &mut self.known[at];
+            if let Some(found) = tried.found.iter().find(|found| found.property == property) {
+                return Some(found.clone());
             }
+            let seed = tried.fillings;
+            if seed == all {
+                return None;
+            }
+            tried.fillings += 1;
+            let mut new = self.once(what, seed).unwrap_or_default();
+            // Sums of large elements overflow, whatever indices do.
+            new.retain(|new| seed != LARGE || new.property != Property::NoOverflow);
+            self.known[at].found.append(&mut new);
         }
-        self.known.push((what.clone(), found.clone()));
-        found
     }
 
     fn executable(&mut self) -> Option<Arc<dyn Executable>> {

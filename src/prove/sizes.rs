@@ -8,6 +8,7 @@ use crate::ir::def::{ExprKind as IrKind, Id3, KernelParam, Module, Ty};
 use crate::ir::footprint::form::*;
 use crate::ir::footprint::space::{Promised, Role, Space};
 use crate::ir::footprint::{Given, Grid};
+use crate::ir::ranges::type_range;
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
@@ -84,7 +85,7 @@ pub(crate) fn launch(
                 }
                 let form = match sizes {
                     Sizes::Any(_) => {
-                        let (low, high) = range(*scalar);
+                        let (low, high) = type_range(*scalar);
                         variable(scope.space.fresh(name.as_str(), Role::Launch, low, high))
                     }
                     Sizes::Known { scalars, .. } => number(scalars.get(&at).copied().unwrap_or(0)),
@@ -159,11 +160,6 @@ pub(crate) fn launch(
     };
     given.variables = scope.space;
     Ok(Launch { given, dims: scope.dims, scalars, space })
-}
-
-fn range(scalar: Scalar) -> (i128, i128) {
-    let bits = scalar.bits();
-    if scalar.is_signed() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
 }
 
 impl Scope<'_> {

@@ -68,34 +68,25 @@ fn run(shape: &Shape, low: i128, high: i128) {
 const SMALL: &[i128] = &[-3, -2, -1, 1, 2, 3];
 const LARGE: &[i128] = &[-35, -21, -15, -12, -10, -8, -6, 6, 8, 9, 10, 14, 15, 22, 33];
 
+const INEQUALITIES: Shape = Shape {
+    variables: 4,
+    facts: 7,
+    terms: 3,
+    coefficients: SMALL,
+    constants: 8,
+    equalities: 10,
+    choices: 0,
+    products: 0,
+};
+
 #[test]
 fn inequalities() {
-    let shape = Shape {
-        variables: 4,
-        facts: 7,
-        terms: 3,
-        coefficients: SMALL,
-        constants: 8,
-        equalities: 10,
-        choices: 0,
-        products: 0,
-    };
-    run(&shape, -3, 3);
+    run(&INEQUALITIES, -3, 3);
 }
 
 #[test]
 fn disjunctions() {
-    let shape = Shape {
-        variables: 4,
-        facts: 7,
-        terms: 3,
-        coefficients: SMALL,
-        constants: 8,
-        equalities: 30,
-        choices: 60,
-        products: 0,
-    };
-    run(&shape, -3, 3);
+    run(&Shape { equalities: 30, choices: 60, ..INEQUALITIES }, -3, 3);
 }
 
 #[test]
@@ -115,15 +106,5 @@ fn large_common_divisors() {
 
 #[test]
 fn products() {
-    let shape = Shape {
-        variables: 4,
-        facts: 6,
-        terms: 3,
-        coefficients: SMALL,
-        constants: 8,
-        equalities: 20,
-        choices: 20,
-        products: 3,
-    };
-    run(&shape, -3, 3);
+    run(&Shape { facts: 6, equalities: 20, choices: 20, products: 3, ..INEQUALITIES }, -3, 3);
 }

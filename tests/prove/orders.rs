@@ -112,17 +112,6 @@ fn orders() {
             y[global_idx.x] = atomic_load(s[63 - t]) + s[(t + 1) % 64] + atomic_load(s[t])
         }",
         ),
-        // What is not known to be free of races is run, and is the same in both orders.
-        (
-            '.',
-            "(x: [i32; N], out y: [i32; N]) grid(N / 64) block(64) {
-            shared s: [i32; 64]
-            let t = thread_idx.x
-            s[t] = x[global_idx.x]
-            barrier()
-            y[global_idx.x] = atomic_load(s[63 - t]) + s[(t + 1) % 64] + atomic_load(s[t])
-        }",
-        ),
         // A race.
         ('r', "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { n[0] = i }"),
         ('r', "(inout n: [i32; N]) threads(i: N) { if i > 0 { n[i] = n[i - 1] + 1 } }"),

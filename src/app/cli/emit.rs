@@ -58,8 +58,7 @@ fn typed(path: &Path, context: &mut Context) -> Option<()> {
 
 fn kernels(path: &Path, level: Level, wanted: &Wanted<'_>, context: &mut Context) -> Option<()> {
     let Compiled { session, .. } = script::compile_file(path, &mut context.console)?;
-    let own: Vec<(KernelId, &Kernel)> =
-        session.program.kernels.iter().filter(|(_, k)| Some(k.module) == session.main).collect();
+    let own: Vec<(KernelId, &Kernel)> = session.program.kernels_of(session.main).collect();
     let found: Vec<_> = own.iter().filter(|(_, k)| wanted.kernel.is_none_or(|name| k.name == name)).collect();
     if let (Some(name), true) = (wanted.kernel, found.is_empty()) {
         let help = names::did_you_mean(name, own.iter().map(|(_, k)| k.name.as_str()))

@@ -14,7 +14,6 @@ use crate::app::proof;
 use crate::base::diag::{Diagnostic, Fix};
 use crate::base::render::{self, Style};
 use crate::base::source::FileId;
-use crate::check::typed::{Kernel, KernelId};
 use crate::fmt::{self, Formatted};
 use crate::ide::{Analysis, Hint, Lens, LensKind};
 use crate::prove::examine;
@@ -90,8 +89,7 @@ fn execute(server: &mut Server, params: &Value) -> Answer {
     };
     let Some(analysis) = server.analysis(address) else { return Ok(Value::Null) };
     let session = &analysis.session;
-    let own = |(_, k): &(KernelId, &Kernel)| Some(k.module) == session.main && k.name == name;
-    let Some((kernel, _)) = session.program.kernels.iter().find(own) else {
+    let Some((kernel, _)) = session.program.kernels_of(session.main).find(|(_, k)| k.name == name) else {
         return Err(Failure::refused(format!("there is no kernel `{name}`, or the program has errors")));
     };
     let report = examine(&session.program, kernel);

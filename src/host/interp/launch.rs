@@ -401,8 +401,8 @@ impl Machine<'_> {
     /// launches.
     pub(super) fn compile_ahead(&mut self, main: Option<ModuleId>) {
         let program = self.program;
-        let own = |(_, kernel): &(KernelId, &Kernel)| Some(kernel.module) == main && kernel.sig.generics.is_empty();
-        let waiting: Vec<KernelId> = program.kernels.iter().filter(own).map(|(id, _)| id).collect();
+        let own = program.kernels_of(main).filter(|(_, kernel)| kernel.sig.generics.is_empty());
+        let waiting: Vec<KernelId> = own.map(|(id, _)| id).collect();
         if waiting.is_empty() || !self.interp.options.device.is_remote() {
             return;
         }

@@ -198,15 +198,6 @@ pub(crate) enum Reached {
     Perhaps,
 }
 
-pub(crate) fn type_range(scalar: Scalar) -> (i128, i128) {
-    let bits = scalar.bits();
-    match scalar {
-        Scalar::Bool => (0, 1),
-        s if s.is_signed() => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
-        _ => (0, (1i128 << bits) - 1),
-    }
-}
-
 pub(crate) fn int(ty: Ty) -> Option<Scalar> {
     match ty {
         Ty::Scalar(s) if s.is_int() => Some(s),

@@ -6,7 +6,7 @@ use super::claim::follows;
 use super::def::*;
 use super::form::*;
 use super::space::{ENDLESS, Role};
-use super::state::{Around, Meeting, State, Target, Value, Walk};
+use super::state::{Around, Jumps, Meeting, State, Target, Value, Walk};
 use crate::base::linear::{Formula, Linear, Var};
 use crate::base::source::Span;
 use crate::ir::def::*;
@@ -113,18 +113,7 @@ impl<'a> Walk<'a> {
 
     /// Returns which threads take the same way through a loop that `break` ends.
     fn endless(&mut self, label: Label, body: &'a Block) -> Meeting {
-        let mut on = vec![];
-        each_stmt(body, &mut |stmt| {
-            if let StmtKind::If { cond, then, other } = &stmt.kind {
-                let mut leads = false;
-                let mut jump = |stmt: &Stmt| leads |= stmt.kind.leaves();
-                each_stmt(then, &mut jump);
-                each_stmt(other, &mut jump);
-                if leads {
-                    on.push(*cond);
-                }
-            }
-        });
+        let on = Jumps::of(body).conds;
         let together = self.meeting(&[], &[], Some(label));
         let meeting = self.meeting(&on, &[], Some(label));
         // The conditions are not known before the loop is walked through.

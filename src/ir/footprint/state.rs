@@ -8,6 +8,7 @@ use super::space::Space as Variables;
 use crate::base::linear::{Formula, Linear};
 use crate::ir::def::*;
 use crate::ir::variance::{self, Variances};
+use crate::ir::visit::each_stmt;
 
 /// What is known of a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +56,30 @@ pub(super) struct Meeting {
     pub launch: bool,
 }
 
+/// The jumps of a block.
+pub(super) struct Jumps {
+    pub any: bool,
+    /// The conditions of branches that lead to one.
+    pub conds: Vec<ExprId>,
+}
+
+impl Jumps {
+    pub fn of(block: &Block) -> Jumps {
+        let mut found = Jumps { any: false, conds: vec![] };
+        each_stmt(block, &mut |stmt| {
+            found.any |= stmt.kind.leaves();
+            if let StmtKind::If { cond, then, other } = &stmt.kind {
+                let mut leads = false;
+                let mut jump = |stmt: &Stmt| leads |= stmt.kind.leaves();
+                each_stmt(then, &mut jump);
+                each_stmt(other, &mut jump);
+                found.conds.extend(leads.then_some(*cond));
+            }
+        });
+        found
+    }
+}
+
 pub(super) struct Walk<'a> {
     pub f: &'a Function,
     pub given: &'a Given,
@@ -72,6 +97,8 @@ pub(super) struct Walk<'a> {
     pub uniform: FxHashSet<LocalId>,
     pub variances: Variances,
     pub taint: Taint,
+    /// Those of the whole kernel.
+    pub jumps: Jumps,
     pub opaque: &'a FxHashSet<ExprId>,
     pub unroll: bool,
     /// Statements that may still be executed.
@@ -81,6 +108,7 @@ pub(super) struct Walk<'a> {
 
 /// Statements executed, beyond which the walk gives up.
 const BUDGET: u32 = 60_000;
+
 impl<'a> Walk<'a> {
     pub fn new(f: &'a Function, given: &'a Given, opaque: &'a FxHashSet<ExprId>, unroll: bool) -> Self {
         let variances = variance::analyze(f);
@@ -106,6 +134,7 @@ impl<'a> Walk<'a> {
             uniform: slice::uniform_locals(f, &variances, &taint),
             variances,
             taint,
+            jumps: Jumps::of(&f.body),
             opaque,
             unroll,
             budget: BUDGET,

@@ -1,12 +1,13 @@
 //! The values of expressions: linear forms for integers, formulas for truth values.
 
-use super::def::{Obligation, Strictness, int, type_range};
+use super::def::{Obligation, Strictness, int};
 use super::form::*;
 use super::space::{ENDLESS, Element, Role};
 use super::state::{Value, Walk};
 use crate::base::linear::{Formula, Linear};
 use crate::base::source::Span;
 use crate::ir::def::*;
+use crate::ir::ranges::type_range;
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::{Scalar, Value as Number};
 

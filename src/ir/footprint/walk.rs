@@ -10,7 +10,6 @@ use crate::base::linear::Formula;
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::variance::Variance;
-use crate::ir::visit::each_stmt;
 use crate::lang::ops::BarrierKind;
 
 /// Accesses recorded, beyond which the walk gives up.
@@ -251,22 +250,6 @@ impl<'a> Walk<'a> {
         self.found.accesses.push(touch);
     }
 
-    /// Returns the conditions under which the kernel leaves a statement by a jump.
-    fn jumps(&self) -> Jumps {
-        let mut found = Jumps { any: false, conds: vec![] };
-        each_stmt(&self.f.body, &mut |stmt| {
-            found.any |= stmt.kind.leaves();
-            if let StmtKind::If { cond, then, other } = &stmt.kind {
-                let mut leads = false;
-                let mut jump = |stmt: &Stmt| leads |= stmt.kind.leaves();
-                each_stmt(then, &mut jump);
-                each_stmt(other, &mut jump);
-                found.conds.extend(leads.then_some(*cond));
-            }
-        });
-        found
-    }
-
     fn barrier(&mut self, stmt: &Stmt, kind: BarrierKind, result: Option<ExprId>) {
         self.result(result, "the result of a barrier", stmt.span);
         if kind == BarrierKind::Warp {
@@ -279,9 +262,10 @@ impl<'a> Walk<'a> {
                 self.around.iter().all(|around| meets(&around.meeting)) && !self.variances.returns
             };
             // Blocks, or threads that race, may leave by jumps before it.
-            let left = self.jumps();
-            let steady = self.meeting(&left.conds, &[], None).block;
-            let together = !grid || !left.any;
+            let conds = std::mem::take(&mut self.jumps.conds);
+            let steady = self.meeting(&conds, &[], None).block;
+            self.jumps.conds = conds;
+            let together = !grid || !self.jumps.any;
             let reached = match (all(&|m| m.read && (m.launch || !grid)) && together, all(&|m| m.block) && steady) {
                 (true, true) => Reached::ByAll,
                 (true, false) => Reached::WithoutRaces,
@@ -312,10 +296,4 @@ fn joined_ways(mut a: Vec<Step>, b: &[Step]) -> Vec<Step> {
         a.push(Step::If(or([one, two])));
     }
     a
-}
-
-/// The jumps of a kernel.
-struct Jumps {
-    any: bool,
-    conds: Vec<ExprId>,
 }

@@ -11,7 +11,7 @@ mod transfer;
 mod walk;
 
 use crate::ir::def::Module;
-pub(crate) use fact::Symbol;
+pub(crate) use fact::{Symbol, type_range};
 pub(crate) use found::{Bound, Ranges, Setting, Site, Summary, parameter};
 
 /// Analyzes the kernel's body, which contains no calls.
