@@ -163,7 +163,7 @@ fn simulator_agrees_without_passes(program: &Program, expected: &Run) -> Option<
     match verify::verify(program.module.clone()) {
         Err(_) => Some("it does not verify".into()),
         Ok(module) => {
-            let prepared = Prepared { module, checks: Checks::default(), in_bounds: false };
+            let prepared = Prepared::new(module, Checks::default());
             difference(expected, &by_simulator(program, prepared))
         }
     }

@@ -40,7 +40,7 @@ fn compare(kernel: &dyn Executable, inputs: impl Iterator<Item = u32>) {
 #[test]
 fn every_mantissa_is_rounded_as_defined() {
     let module = verify::verify(text::parse(KERNEL).expect("reads")).expect("verifies");
-    let prepared = Arc::new(Prepared { module, checks: Default::default(), in_bounds: false });
+    let prepared = Arc::new(Prepared::new(module, Default::default()));
     for simulator in isa::some_simulators() {
         every_mantissa(&*simulator.load(prepared.clone()));
     }

@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
 use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program, Type};
-use crate::ir::{self, Checks, Prepared};
+use crate::ir::{self, Checks, Declared, MOST_ELEMENTS, Prepared};
 use crate::lower::{Argument, Constants, Function, Instance, lower_for, lower_map};
 use crate::syntax::ast;
 use crate::{check, pass, syntax};
+use sizes::Sizes;
 
 mod entry;
 mod examine;
 mod import;
 pub mod library;
 mod session;
+pub(crate) mod sizes;
 
 pub use entry::Entered;
 pub(crate) use examine::{each_launch, is_concrete};
@@ -119,8 +121,13 @@ pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance>
 
 /// Compiles a kernel for a device, with these checks.
 pub(crate) fn kernel(program: &Program, instance: &Instance, checks: Checks) -> Result<Prepared, Vec<Diagnostic>> {
-    let place = program.kernels.get(instance.kernel).map_or_else(Default::default, |kernel| kernel.name_span);
-    ready(lower_for(program, instance, checks)?, checks, place)
+    let kernel = program.kernels.get(instance.kernel);
+    let place = kernel.map_or_else(Default::default, |kernel| kernel.name_span);
+    let mut prepared = ready(lower_for(program, instance, checks)?, checks, place)?;
+    let most = Sizes::Any(i128::from(MOST_ELEMENTS));
+    let launch = kernel.and_then(|kernel| sizes::launch(program, kernel, instance, &prepared.module, &most).ok());
+    prepared.declared = launch.map(|launch| Declared::new(launch.given));
+    Ok(prepared)
 }
 
 /// Compiles a function applied to all elements of arrays for a device: see [`lower_map`]. `place` is the location of the

@@ -74,6 +74,8 @@ pub struct Control {
     /// Whether other launches of the kernel may have a larger grid or larger blocks; set if the run shall report hazards that
     /// this launch cannot show.
     pub larger: Option<Larger>,
+    /// What is known of the launch, if it is one that the kernel's signature describes.
+    pub declared: Option<Declared>,
     /// The launch returns when it is over, with its own fault.
     pub wait: bool,
     /// Findings of checks that did not stop the launch, for the host to take.
@@ -82,6 +84,15 @@ pub struct Control {
     pub launches: Arc<AtomicU64>,
     /// Progress of the current launch, for display.
     pub progress: Arc<Progress>,
+}
+
+/// A launch whose arrays and geometry are as the kernel's signature says, and that meets the conditions which the kernel assumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// The largest dimension, or number of elements of an array.
+    pub largest: u64,
+    /// The arrays keep what is promised of their elements.
+    pub promises: bool,
 }
 
 /// The dimensions that differ between launches of a kernel.
@@ -234,6 +245,12 @@ pub trait Executable: Send + Sync {
     /// the kernel's output. It may return before the kernel is over, unless the kernel prints, an argument is [`Arg::Write`] or
     /// [`Control::wait`] is set; a fault is then reported by a later launch, copy or [`Device::confirm`].
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>>;
+
+    /// Returns whether launches rest on what the kernel's signature promises of arrays, so that this should be tested before each
+    /// ([`Declared::promises`]); else they do more tests themselves.
+    fn rests_on_promises(&self) -> bool {
+        false
+    }
 
     /// Announces launches with blocks of this shape, so that a device can prepare while the script continues.
     fn expect_blocks(&self, _block: [u32; 3]) {}

@@ -15,12 +15,23 @@ pub(crate) mod variance;
 pub mod verify;
 pub mod visit;
 
+pub(crate) use footprint::inside::{Declared, MOST_ELEMENTS};
+
 /// The input of a device: a verified kernel with all calls inlined, and the checks that it was prepared for.
 pub struct Prepared {
     pub module: verify::Verified,
     pub checks: Checks,
     /// Its maker vouches that all accesses are in bounds, so that a GPU guards none. The simulator checks them all the same.
     pub in_bounds: bool,
+    /// What holds of launches of a kernel with a signature.
+    pub(crate) declared: Option<Declared>,
+}
+
+impl Prepared {
+    /// Returns a kernel of which no more is known than its body says.
+    pub fn new(module: verify::Verified, checks: Checks) -> Prepared {
+        Prepared { module, checks, in_bounds: false, declared: None }
+    }
 }
 
 /// The checks of a run, beyond the faults that always end it.

@@ -112,6 +112,17 @@ pub(crate) fn broken(promise: Promise, scalar: Scalar, bytes: &[u8]) -> Option<B
     }
 }
 
+/// Returns whether all integers between two keep what is promised of how elements compare with numbers, of an array of so many elements;
+/// how elements compare with each other is not looked at.
+pub(crate) fn is_kept_within(promise: Promise, (least, most): (i128, i128), count: usize) -> bool {
+    match promise {
+        Promise::All(BinaryOp::Ne, bound) => bound < least || most < bound,
+        Promise::All(op, bound) => compares(op, least, bound) && compares(op, most, bound),
+        Promise::Permutation => least >= 0 && most < count as i128,
+        Promise::Ascending | Promise::Distinct => true,
+    }
+}
+
 /// Whether a comparison of two integers holds.
 pub(crate) fn compares(op: BinaryOp, a: i128, b: i128) -> bool {
     match op {
@@ -151,6 +162,23 @@ mod tests {
         assert_eq!(of(Promise::Distinct, &[30000, -30000, 0, 1, 30000]), again(4, 30000, 0));
         assert_eq!(of(Promise::Distinct, &[30000, -30000, 0]), None);
         assert_eq!(of(Promise::Distinct, &[]), None);
+    }
+
+    #[test]
+    fn what_holds_between_the_extremes_holds_of_all() {
+        let all = [BinaryOp::Eq, BinaryOp::Ne, BinaryOp::Lt, BinaryOp::Le, BinaryOp::Gt, BinaryOp::Ge];
+        let promises = all.into_iter().flat_map(|op| (-1..5).map(move |bound| Promise::All(op, bound)));
+        for promise in promises.chain([Promise::Permutation]) {
+            for (least, most) in [(0, 0), (0, 3), (1, 2), (-1, 2)] {
+                let kept = is_kept_within(promise, (least, most), 3);
+                let values: Vec<i16> = (least as i16..=most as i16).collect();
+                let truly = match promise {
+                    Promise::Permutation => least >= 0 && most < 3,
+                    _ => of(promise, &values).is_none(),
+                };
+                assert_eq!(kept, truly, "{promise:?} {least} {most}");
+            }
+        }
     }
 
     #[test]

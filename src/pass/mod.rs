@@ -42,7 +42,7 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
         }
     }
     let module = valid(module, "the last pass")?;
-    Ok(Prepared { module, checks, in_bounds: false })
+    Ok(Prepared::new(module, checks))
 }
 
 fn valid(module: Module, after: &str) -> Result<Verified, String> {

@@ -2,25 +2,24 @@
 
 use std::fmt::Write;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::replay::{Found, Runner, Try};
 use super::report::{Property, Report, Verdict};
-use super::sizes::{self, LARGEST, Launch, Sizes};
 use super::{instances, orders};
-use crate::base::linear::{Budget, Linear, Problem, Var, Verdict as Answer, decide, recheck};
+use crate::base::linear::{self, Budget, Linear, Problem, Var, decide};
 use crate::base::source::Span;
 use crate::check::typed::{Kernel, KernelId, Program};
+use crate::compile::sizes::{self, LARGEST, Launch, Sizes};
 use crate::ir::Prepared;
 use crate::ir::calls::resolve;
 use crate::ir::def::{Function as Body, Module};
-use crate::ir::footprint::question::Question;
-use crate::ir::footprint::{Footprint, Reached, Strictness, at_most, constant, footprint, number, single, variable};
+use crate::ir::footprint::question::{Answer, Question};
+use crate::ir::footprint::settle::{Settled, settle};
+use crate::ir::footprint::{Footprint, Reached, at_most, constant, number, single, variable};
 use crate::ir::footprint::{claim, cover};
 use crate::lower::Instance;
 
-/// How often the walk is repeated because an operation turned out to be able to overflow.
-const MAX_ROUNDS: usize = 8;
 /// The second largest dimension tried.
 const SMALLER: i128 = 1 << 29;
 /// The largest sizes of candidates, tried one after the other.
@@ -158,59 +157,26 @@ impl<'a> Examination<'a> {
 
     /// Walks the body until all results that are followed are known to fit their types.
     fn walk(&self, largest: i128) -> Result<Walked, String> {
-        let mut opaque = FxHashSet::default();
-        let mut unroll = true;
-        let mut overflowing: Vec<Question> = vec![];
-        for _ in 0..MAX_ROUNDS {
-            let launch = sizes::launch(self.program, self.kernel, self.instance, self.module, &Sizes::Any(largest))?;
-            let found = footprint(self.module, &launch.given, &opaque, unroll);
-            if found.stopped.is_some() && unroll {
-                unroll = false;
-                continue;
-            }
-            let (mut steps, mut certificates, mut failed) = (0, String::new(), false);
-            for obligation in &found.obligations {
-                if opaque.contains(&obligation.expr) {
-                    continue;
-                }
-                let question = claim::overflow(&found, obligation);
-                match self.ask(&question, &mut certificates) {
-                    Asked::Never => steps += 1,
-                    _ => {
-                        failed = true;
-                        opaque.insert(obligation.expr);
-                        if obligation.strictness == Strictness::Fault {
-                            overflowing.push(question);
-                        }
-                    }
-                }
-            }
-            if !failed {
-                return Ok(Walked { launch, found, overflowing, steps, certificates });
-            }
-        }
-        Err("too many operations may overflow".into())
+        let launch = sizes::launch(self.program, self.kernel, self.instance, self.module, &Sizes::Any(largest))?;
+        let mut prove = |question: &Question| {
+            let mut certificate = String::new();
+            matches!(self.ask(question, &mut certificate), Asked::Never).then_some(certificate)
+        };
+        let settled =
+            settle(self.module, &launch.given, &mut prove).ok_or("too many operations may overflow".to_string())?;
+        let Settled { found, overflowing, proofs } = settled;
+        Ok(Walked { launch, found, overflowing, steps: proofs.len(), certificates: proofs.concat() })
     }
 
-    /// Asks a question; what is never the case comes with a certificate that was rechecked.
+    /// Asks a question; what is never the case comes with a certificate.
     fn ask(&self, question: &Question, certificates: &mut String) -> Asked {
-        let (mut problem, mut answer) = (&question.problem, decide(&question.problem, &PROOF));
-        if let (Some(related), Answer::Point(_) | Answer::Unknown(_)) = (&question.related, &answer) {
-            (problem, answer) = (related, decide(related, &PROOF));
-        }
-        match answer {
-            Answer::Empty(certificate) => match recheck(problem, &certificate) {
-                Ok(()) => {
-                    write_certificate(certificates, question, problem, &certificate.to_string());
-                    Asked::Never
-                }
-                Err(why) => {
-                    debug_assert!(false, "a certificate is wrong: {why}");
-                    Asked::Open(format!("a proof did not stand the recheck: {why}"))
-                }
-            },
-            Answer::Point(_) => Asked::Maybe,
-            Answer::Unknown(reason) => Asked::Open(reason.to_string()),
+        match question.answer(&PROOF) {
+            Answer::Never(problem, certificate) => {
+                write_certificate(certificates, question, problem, &certificate.to_string());
+                Asked::Never
+            }
+            Answer::Maybe => Asked::Maybe,
+            Answer::Open(why) => Asked::Open(why),
         }
     }
 
@@ -301,7 +267,7 @@ impl<'a> Examination<'a> {
                 problem.facts.push(at_most(&copy, &number(most)));
                 problem.facts.push(at_most(&number(-most), &copy));
             }
-            if let Answer::Point(point) = decide(&problem, &CANDIDATE) {
+            if let linear::Verdict::Point(point) = decide(&problem, &CANDIDATE) {
                 let values: FxHashMap<Var, i128> =
                     question.launch.iter().map(|(var, copy)| (*var, point[copy.index()])).collect();
                 tries.push(attempt(&walked.launch, &|form| at(form, &values).unwrap_or(most.min(5))));

@@ -16,7 +16,7 @@
 //!
 //! # Method
 //!
-//! [`sizes`] writes the launch down in symbols: dimensions are variables from 0 to 2147483647, extents and geometry are forms of
+//! [`sizes`](crate::compile::sizes) writes the launch down in symbols: dimensions are variables from 0 to 2147483647, extents and geometry are forms of
 //! them as the kernel's signature says, and so are the coordinates of a thread. [`crate::ir::footprint`] follows the body with
 //! these. What remains are questions to the decision procedure [`crate::base::linear`], each of the form "can two threads of one
 //! epoch meet in an element?". The answer "no" comes with a certificate, which independent code rechecks before a
@@ -99,7 +99,6 @@ mod instances;
 mod orders;
 mod replay;
 mod report;
-pub(crate) mod sizes;
 
 pub use examine::examine;
 pub(crate) use expected::unexpected;

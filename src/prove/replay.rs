@@ -6,11 +6,11 @@ use rustc_hash::FxHashMap;
 
 use super::contents;
 use super::report::Property;
-use super::sizes::{self, Sizes};
 use crate::base::aligned::AlignedBytes;
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{AssumeKind, Kernel, Program};
-use crate::compile;
+use crate::compile::sizes::Sizes;
+use crate::compile::{self, sizes};
 use crate::device::sim::{Jit, Simulator};
 use crate::device::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, fault_diagnostic};
 use crate::ir::Checks;

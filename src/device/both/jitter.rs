@@ -75,7 +75,7 @@ pub fn jittered(kernel: &Prepared, loose: Loose, seed: u32) -> Result<Prepared, 
     let block = jitter.block(block);
     function.body = block;
     let module = verify(module).map_err(|violations| violations.join("\n"))?;
-    Ok(Prepared { module, checks: Default::default(), in_bounds: false })
+    Ok(Prepared::new(module, Default::default()))
 }
 
 struct Jitter<'a> {

@@ -113,6 +113,10 @@ impl Executable for Pair {
         self.other.expect_blocks(block);
     }
 
+    fn rests_on_promises(&self) -> bool {
+        self.reference.rests_on_promises() || self.other.rests_on_promises()
+    }
+
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         let mut others = self.copies(args)?;
         // The initial contents, for further runs.

@@ -32,6 +32,11 @@ impl Executable for Kernel {
         })
     }
 
+    fn rests_on_promises(&self) -> bool {
+        let declared = self.prepared.declared.as_ref().filter(|_| self.context.settings.text.checked);
+        declared.is_some_and(|declared| declared.inside(&self.prepared.module).on_promises)
+    }
+
     fn expect_blocks(&self, block: [u32; 3]) {
         self.variant(&Options { block: Some(block), ..self.options() });
     }
@@ -45,7 +50,9 @@ impl Kernel {
         let context = &self.context;
         context.look()?;
         self.refuse_what_cannot_fit(args)?;
-        let Some(plan) = self.plan(&Facts { args, extents })? else { return Ok(Output::new()) };
+        let Some(plan) = self.plan(&Facts { args, extents, declared: control.declared })? else {
+            return Ok(Output::new());
+        };
         let variant = &plan.variant;
         let loaded = variant.load(context)?;
         let begin = context.settings.timed.then(Instant::now);

@@ -10,11 +10,12 @@ use super::context::Context;
 use super::cover::{self, Cover};
 use super::driver::Shape;
 use super::kernel::Kernel;
-use super::text::{SharedRefusal, is_narrow};
+use super::text::{Options, SharedRefusal, is_narrow};
 use super::variant::{Loaded, Variant};
 use super::whole;
 use crate::base::source::Span;
-use crate::device::{DeviceError, Extents, FaultKind};
+use crate::device::{Declared, DeviceError, Extents, FaultKind};
+use crate::ir::MOST_ELEMENTS;
 use crate::ir::def::Form;
 use crate::ir::ranges::Symbol;
 
@@ -24,15 +25,16 @@ const KEPT: usize = 4;
 impl Kernel {
     /// Returns the plan of this launch; `None` if there is nothing to run.
     pub(crate) fn plan(&self, facts: &Facts<'_, '_>) -> Result<Option<Arc<Plan>>, End> {
+        let is_declared = self.is_declared(facts);
         {
             let mut kept = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = kept.iter().position(|kept| kept.is_for(facts)) {
+            if let Some(at) = kept.iter().position(|kept| kept.is_for(facts, is_declared)) {
                 // Most recently used first.
                 kept[..=at].rotate_right(1);
                 return Ok(kept[0].plan.clone());
             }
         }
-        let (variant, mut by_value) = self.fitting(facts);
+        let (variant, mut by_value) = self.fitting(facts, is_declared);
         let covers = match facts.extents {
             Extents::Grid { block, .. } => cover::covers(&self.prepared.module, block),
             Extents::Threads(_) => vec![],
@@ -41,6 +43,7 @@ impl Kernel {
         let plan = self.fresh_plan(variant, facts, &covers)?.map(Arc::new);
         let kept = Kept {
             extents: facts.extents,
+            is_declared,
             shapes: shapes(facts).collect(),
             values: by_value.then(|| values(facts).collect()),
             plan: plan.clone(),
@@ -83,8 +86,8 @@ impl Kernel {
 
     /// Returns the variant for this launch: with offsets as wide as necessary, and with more guards where its assumptions do not
     /// hold. Also returns whether that, or the size of shared memory, depends on the values of parameters.
-    fn fitting(&self, facts: &Facts<'_, '_>) -> (Arc<Variant>, bool) {
-        let mut options = self.options();
+    fn fitting(&self, facts: &Facts<'_, '_>, is_declared: bool) -> (Arc<Variant>, bool) {
+        let mut options = Options { declared: is_declared, ..self.options() };
         if let (Form::Grid, Extents::Grid { block, .. }) = (self.definition().form, facts.extents) {
             options.block = Some(block);
         }
@@ -103,6 +106,14 @@ impl Kernel {
         }
         let by_value = assumes || !variant.kernel.dynamic_shared.is_empty();
         (variant, by_value)
+    }
+
+    /// Returns whether the launch is one that proofs about the kernel are about, as far as that matters.
+    fn is_declared(&self, facts: &Facts<'_, '_>) -> bool {
+        let Some(declared) = &self.prepared.declared else { return true };
+        let inside = declared.inside(&self.prepared.module);
+        let proved = |launch: Declared| launch.largest <= MOST_ELEMENTS && (launch.promises || !inside.on_promises);
+        inside.axes.is_empty() || facts.declared.is_some_and(proved)
     }
 
     /// Returns the fault of a block with too much shared memory, which the simulator reports too.

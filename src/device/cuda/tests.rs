@@ -322,7 +322,7 @@ fn shifted(access: Access, shift: bool) -> Prepared {
     }
     b.store(y, &[i], v);
     let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
-    Prepared { module, checks: Default::default(), in_bounds: false }
+    Prepared::new(module, Default::default())
 }
 
 fn copy(call: &mut Call<'_>) {
@@ -722,7 +722,7 @@ fn endless() -> Prepared {
     });
     b.loop_(label, Unroll::default(), body);
     let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
-    Prepared { module, checks: Default::default(), in_bounds: false }
+    Prepared::new(module, Default::default())
 }
 
 #[test]

@@ -477,8 +477,7 @@ mod tests {
             b.store(y, &[i], value);
         }
         let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
-        let kernel =
-            Simulator::default().load(Arc::new(Prepared { module, checks: Default::default(), in_bounds: false }));
+        let kernel = Simulator::default().load(Arc::new(Prepared::new(module, Default::default())));
         let mut array = Storage::zeros(8);
         let args = &mut [Arg::ArrayMut { storage: &mut array, shape: vec![2] }];
         let fault = kernel.launch(Extents::Threads([2, 1, 1]), args, &Control::default()).unwrap_err();
@@ -495,8 +494,7 @@ mod tests {
         let value = b.load(x, &[i]);
         b.store(y, &[i], value);
         let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
-        let kernel =
-            Simulator::default().load(Arc::new(Prepared { module, checks: Default::default(), in_bounds: false }));
+        let kernel = Simulator::default().load(Arc::new(Prepared::new(module, Default::default())));
         for far in [0, 1] {
             let mut arrays = [Storage::zeros(8), Storage::zeros(8)];
             arrays[far].written_remotely(Arc::new(Gone::unavailable()));

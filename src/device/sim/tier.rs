@@ -289,7 +289,7 @@ fn saxpy() {
                 return None;
             }
             let module = verify::verify(text::parse(SAXPY).expect("DeviceIR")).expect("valid");
-            let prepared = Prepared { module, checks: Default::default(), in_bounds: false };
+            let prepared = Prepared::new(module, Default::default());
             let code = compile::compile(&prepared, Isa::detect(), true).expect("a small kernel").code;
             assert_eq!(code.regions.len(), 1);
             let told: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -41,6 +41,8 @@ pub(crate) struct Data {
     readers: Mutex<Vec<Weak<dyn Work>>>,
     /// A type, and the length of an axis of which all elements, as such integers, are known to be positions; 0 if none is.
     positions: AtomicU64,
+    /// The least and the largest element as integers of a type, once somebody has looked.
+    extremes: Mutex<Option<(Scalar, (i128, i128))>>,
 }
 
 impl Data {
@@ -66,7 +68,7 @@ impl Data {
     /// Returns the storage for writing if it has been computed.
     #[inline]
     pub fn computed_mut(&mut self) -> Option<&mut Storage> {
-        *self.positions.get_mut() = 0;
+        self.forget();
         self.storage.get_mut()
     }
 
@@ -110,6 +112,24 @@ impl Data {
         known != 0 && known >> 48 == scalar as u64 && known & 0xffff_ffff_ffff <= len as u64
     }
 
+    /// Notes the least and the largest element, as integers of this type.
+    pub fn note_extremes(&self, scalar: Scalar, extremes: (i128, i128)) {
+        *self.extremes.lock().unwrap_or_else(PoisonError::into_inner) = Some((scalar, extremes));
+    }
+
+    /// Returns what was noted.
+    pub fn known_extremes(&self, scalar: Scalar) -> Option<(i128, i128)> {
+        let known = *self.extremes.lock().unwrap_or_else(PoisonError::into_inner);
+        known.filter(|(of, _)| *of == scalar).map(|(_, extremes)| extremes)
+    }
+
+    /// Forgets what is known of elements that are to be written.
+    #[inline]
+    fn forget(&mut self) {
+        *self.positions.get_mut() = 0;
+        *self.extremes.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Notes work that reads a part of these bytes.
     pub fn read_by(&self, work: &Arc<dyn Work>) {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +157,7 @@ impl Data {
     /// Returns the storage for writing, computed now if necessary.
     pub fn storage_mut(&mut self) -> Outcome<&mut Storage> {
         self.storage()?;
-        *self.positions.get_mut() = 0;
+        self.forget();
         self.storage.get_mut().ok_or_else(|| Problem::new("E0999", "internal error: an array without bytes"))
     }
 }

@@ -10,12 +10,15 @@ use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::exact::{holds, limits};
 use crate::lang::scalar::{Scalar, Value};
 
-/// Returns the least and the largest element; `None` for an array of none, or of more than an axis has.
+/// Returns the least and the largest element, which are looked for once per version of an array; `None` for an array of none, or of more than an axis has.
 pub(crate) fn extremes(array: &Array) -> Outcome<Option<(i128, i128)>> {
     let scalar = array.scalar().ok_or_else(|| broken("the range of structs"))?;
     let count = array.byte_len() / scalar.size();
     if count > MAX_EXTENT {
         return Ok(None);
+    }
+    if let Some(known) = array.data().known_extremes(scalar) {
+        return Ok(Some(known));
     }
     let flat = array.seen_as(Element::Scalar(scalar), &[count])?;
     let rows = Rows::along(flat.shape(), 0);
@@ -25,7 +28,11 @@ pub(crate) fn extremes(array: &Array) -> Outcome<Option<(i128, i128)>> {
         Ok(Value::from_bytes(scalar, found.bytes()?).as_integer())
     };
     let Some(least) = find(MathFn::Min)? else { return Ok(None) };
-    Ok(find(MathFn::Max)?.map(|most| (least, most)))
+    let found = find(MathFn::Max)?.map(|most| (least, most));
+    if let (Some(found), true) = (found, array.data().computed().is_some()) {
+        array.data().note_extremes(scalar, found);
+    }
+    Ok(found)
 }
 
 /// Returns the largest magnitude of an element, as [`extremes`].

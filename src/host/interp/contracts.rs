@@ -1,12 +1,14 @@
-//! Tests of a kernel's `assume` clauses before a launch: conditions always, promises about arrays in runs with checks.
+//! Tests of a kernel's `assume` clauses before a launch: conditions always; promises about arrays in runs with checks, and where
+//! the device's code rests on them.
 //!
 //! Integers are computed exactly: `N * M < K` does not hold because a product was cut off.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Assume, AssumeKind, Expr, ExprKind, Kernel, Promise, Type};
+use crate::check::typed::{Access, Assume, AssumeKind, Expr, ExprKind, Kernel, Promise, Type};
 use crate::check::walk;
 use crate::host::array::Array;
+use crate::host::graph::integers::extremes;
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::promise::{self, Broken, broken};
@@ -41,25 +43,62 @@ impl Machine<'_> {
     }
 
     fn promises(&mut self, frame: &mut Frame, kernel: &Kernel, values: &[Option<Value>], span: Span) -> Eval<()> {
+        kernel.assumes.iter().try_for_each(|assume| self.promise(frame, kernel, assume, values, span))
+    }
+
+    fn promise(
+        &mut self,
+        frame: &mut Frame,
+        kernel: &Kernel,
+        assume: &Assume,
+        values: &[Option<Value>],
+        span: Span,
+    ) -> Eval<()> {
+        let AssumeKind::Array { param, promise } = &assume.kind else { return Ok(()) };
+        let Some(Some(Value::Array(array))) = values.get(*param as usize) else { return Ok(()) };
+        let promise = self.with_values(frame, promise)?;
+        let Some(scalar) = array.scalar() else { return Ok(()) };
+        let bytes = array.bytes().map_err(|problem| self.problem(problem, span))?;
+        let Some(found) = broken(promise, scalar, bytes) else { return Ok(()) };
+        let name = &kernel.sig.params[*param as usize].name;
+        let mut text = text(name, array, found);
+        for expr in assume.exprs() {
+            let values = self.values_in(frame, kernel, expr);
+            text = if values.is_empty() { text } else { format!("{text}, and {values}") };
+        }
+        Err(self.unmet(kernel, assume, text, span))
+    }
+
+    fn with_values(&mut self, frame: &mut Frame, promise: &Promise) -> Eval<promise::Promise> {
+        Ok(match promise {
+            Promise::All { op, bound } => promise::Promise::All(*op, self.exact(frame, bound, Exact::Assumption)?),
+            Promise::Ascending => promise::Promise::Ascending,
+            Promise::Distinct => promise::Promise::Distinct,
+            Promise::Permutation => promise::Promise::Permutation,
+        })
+    }
+
+    /// Tests what is promised of how elements of arrays that the kernel reads compare with numbers, once per version of an array
+    /// and on the device that has it; an error if an element breaks a promise.
+    pub(super) fn ranges_kept(
+        &mut self,
+        frame: &mut Frame,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        span: Span,
+    ) -> Eval<()> {
         for assume in &kernel.assumes {
             let AssumeKind::Array { param, promise } = &assume.kind else { continue };
             let Some(Some(Value::Array(array))) = values.get(*param as usize) else { continue };
-            let promise = match promise {
-                Promise::All { op, bound } => promise::Promise::All(*op, self.exact(frame, bound, Exact::Assumption)?),
-                Promise::Ascending => promise::Promise::Ascending,
-                Promise::Distinct => promise::Promise::Distinct,
-                Promise::Permutation => promise::Promise::Permutation,
-            };
-            let Some(scalar) = array.scalar() else { continue };
-            let bytes = array.bytes().map_err(|problem| self.problem(problem, span))?;
-            if let Some(found) = broken(promise, scalar, bytes) {
-                let name = &kernel.sig.params[*param as usize].name;
-                let mut text = text(name, array, found);
-                for expr in assume.exprs() {
-                    let values = self.values_in(frame, kernel, expr);
-                    text = if values.is_empty() { text } else { format!("{text}, and {values}") };
-                }
-                return Err(self.unmet(kernel, assume, text, span));
+            if kernel.sig.params[*param as usize].access != Access::In || array.is_empty() {
+                continue;
+            }
+            let promise = self.with_values(frame, promise)?;
+            array.storage().map_err(|problem| self.problem(problem, span))?;
+            let extremes = extremes(array).map_err(|problem| self.problem(problem, span))?;
+            // Otherwise, an element says why.
+            if !extremes.is_some_and(|extremes| promise::is_kept_within(promise, extremes, array.count())) {
+                self.promise(frame, kernel, assume, values, span)?;
             }
         }
         Ok(())

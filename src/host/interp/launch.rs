@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{
-    Access, ArrayType, Body, Dim, Expr, ExprKind, FnRef, Geometry, Kernel, KernelId, Launch, LocalId, ModuleId,
-    Program, Type,
+    Access, ArrayType, AssumeKind, Body, Dim, Expr, ExprKind, FnRef, Geometry, Kernel, KernelId, Launch, LocalId,
+    ModuleId, Program, Type,
 };
 use crate::check::walk;
 use crate::compile;
 use crate::device::{
-    Arg, DeviceError, Executable, Extents, Fault, FaultKind, Larger, device_diagnostic, fault_diagnostic,
+    Arg, Declared, DeviceError, Executable, Extents, Fault, FaultKind, Larger, device_diagnostic, fault_diagnostic,
 };
 use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
@@ -35,6 +35,15 @@ enum Passed {
     Array(Array, bool),
 }
 
+/// What a launch is made of, beside its arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Made<'a> {
+    pub executable: &'a Arc<dyn Executable>,
+    pub extents: Extents,
+    /// Dimensions passed to the kernel as additional arguments.
+    pub hidden: &'a [Value],
+}
+
 impl Machine<'_> {
     pub(crate) fn launch(&mut self, frame: &mut Frame, launch: &Launch, span: Span) -> Eval {
         let program = self.program;
@@ -51,8 +60,9 @@ impl Machine<'_> {
                 let mut inner = Frame::new(site.inner.generics.clone(), site.inner.dims.clone());
                 place_scalars(&mut inner, kernel, &values);
                 self.contracts(&mut inner, kernel, &values, span)?;
+                self.rely(&mut inner, kernel, &values, &*site.executable, span)?;
             }
-            let made = (&site.executable, site.extents, &site.hidden[..]);
+            let made = Made { executable: &site.executable, extents: site.extents, hidden: &site.hidden };
             let passed = self.run_kernel(frame, launch, kernel, &site.inner, made, values, span)?;
             return self.hand_back(frame, launch, kernel, passed);
         }
@@ -68,7 +78,8 @@ impl Machine<'_> {
             .into_iter()
             .map(|i| Value::i32(inner.dims.get(i as usize).copied().flatten().unwrap_or(0) as i32))
             .collect();
-        let made = (&executable, extents, &hidden[..]);
+        self.rely(&mut inner, kernel, &values, &*executable, span)?;
+        let made = Made { executable: &executable, extents, hidden: &hidden };
         self.interp.kernels.sites.remember(launch, given, &values, &inner, made, span);
         let passed = self.run_kernel(frame, launch, kernel, &inner, made, values, span)?;
         self.hand_back(frame, launch, kernel, passed)
@@ -448,7 +459,7 @@ impl Machine<'_> {
         launch: &Launch,
         kernel: &Kernel,
         inner: &Frame,
-        (executable, extents, hidden): (&Arc<dyn Executable>, Extents, &[Value]),
+        Made { executable, extents, hidden }: Made<'_>,
         values: Vec<Option<Value>>,
         span: Span,
     ) -> Eval<Vec<Option<Array>>> {
@@ -469,8 +480,10 @@ impl Machine<'_> {
         }
         self.interp.options.control.launched = span;
         self.interp.options.control.larger = self.interp.hints.then(|| larger(self.program, kernel));
+        self.interp.options.control.declared = self.as_declared(launch, kernel, inner, &passed, &**executable);
         let control = &self.interp.options.control;
         let result = device_args(&mut passed, hidden).map(|mut args| executable.launch(extents, &mut args, control));
+        self.interp.options.control.declared = None;
         self.take_warnings(span);
         let written = |passed| if let Passed::Array(array, true) = passed { Some(array) } else { None };
         let arrays: Vec<Option<Array>> = passed.into_iter().map(written).collect();
@@ -489,6 +502,43 @@ impl Machine<'_> {
                 Err(self.problem(problem, span))
             }
         }
+    }
+
+    /// Tests promises about arrays that the device's code rests on, unless they were tested already.
+    fn rely(
+        &mut self,
+        inner: &mut Frame,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        executable: &dyn Executable,
+        span: Span,
+    ) -> Eval<()> {
+        let tested = self.interp.options.control.checks.memory;
+        let promises = kernel.assumes.iter().any(|assume| matches!(assume.kind, AssumeKind::Array { .. }));
+        let rests = promises && !tested && executable.rests_on_promises();
+        if rests { self.ranges_kept(inner, kernel, values, span) } else { Ok(()) }
+    }
+
+    /// Returns what is known of a launch whose conditions were tested, with promises if the device's code rests on them.
+    fn as_declared(
+        &self,
+        launch: &Launch,
+        kernel: &Kernel,
+        inner: &Frame,
+        passed: &[Passed],
+        executable: &dyn Executable,
+    ) -> Option<Declared> {
+        if launch.grid.is_some() || launch.block.is_some() {
+            return None;
+        }
+        let dims = inner.dims.iter().take(kernel.sig.dims.len()).map(|dim| dim.and_then(|n| u64::try_from(n).ok()));
+        let counts = passed.iter().filter_map(|item| match item {
+            Passed::Array(array, _) => Some(Some(array.count() as u64)),
+            Passed::Value(_) => None,
+        });
+        let largest = dims.chain(counts).try_fold(0, |most: u64, n| Some(most.max(n?)))?;
+        let promises = self.interp.options.control.checks.memory || executable.rests_on_promises();
+        Some(Declared { largest, promises })
     }
 
     /// Collects the device's warnings of a launch.

@@ -12,6 +12,7 @@ use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
 
 use super::frame::Frame;
+use super::launch::Made;
 
 /// Maximum number of cached sites; beyond it the cache is cleared.
 const KEPT: usize = 1024;
@@ -87,7 +88,7 @@ impl Sites {
         given: Kinds,
         values: &[Option<Value>],
         inner: &Frame,
-        made: (&Arc<dyn Executable>, Extents, &[Value]),
+        made: Made<'_>,
         span: Span,
     ) {
         let Kinds(Some(kinds)) = given else { return };
@@ -95,7 +96,7 @@ impl Sites {
             (Kind::Missing, Some(Value::Array(array))) => Some((i, array.element().clone(), array.shape().to_vec())),
             _ => None,
         });
-        let (executable, extents, hidden) = made;
+        let Made { executable, extents, hidden } = made;
         let site = Site {
             kernel: launch.kernel,
             missing: missing.collect(),

@@ -47,26 +47,37 @@ pub(crate) fn launches(given: &Given) -> Question {
 
 /// Asks whether an access may be out of bounds.
 pub(crate) fn bounds(function: &Function, given: &Given, found: &Footprint) -> Vec<Question> {
-    let mut asked = vec![];
-    for touch in &found.accesses {
-        let name = &function.memories[touch.memory].name;
-        for (axis, (index, extent)) in touch.indices.iter().zip(&touch.extents).enumerate() {
-            let outside = or([less(index, &number(0)), at_most(extent, index)]);
-            if is_never(&found.variables.settled(outside.clone())) {
-                continue;
-            }
-            let mut builder = Builder::new(&found.variables, Common::default());
-            builder.path(&touch.path, 0);
-            let outside = builder.formula(&outside, 0);
-            builder.fact(outside);
-            // That there is a thread.
-            coordinates(given).for_each(|form| drop(builder.form(form, 0)));
-            let axis = if touch.indices.len() > 1 { format!(" along axis {axis}") } else { String::new() };
-            let question = builder.question(format!("an index of `{name}` is out of bounds{axis}"), touch.span);
-            asked.push(Question { offer: in_range(&found.variables, index, extent), ..question });
-        }
+    let all = |touch| (0..touch_axes(touch)).filter_map(move |axis| outside(function, given, found, touch, axis));
+    found.accesses.iter().flat_map(all).collect()
+}
+
+fn touch_axes(touch: &Touch) -> usize {
+    touch.indices.len().min(touch.extents.len())
+}
+
+/// Asks whether an access may be out of bounds along an axis; `None` where its bounds say that it is not.
+pub(crate) fn outside(
+    function: &Function,
+    given: &Given,
+    found: &Footprint,
+    touch: &Touch,
+    axis: usize,
+) -> Option<Question> {
+    let name = &function.memories[touch.memory].name;
+    let (index, extent) = (&touch.indices[axis], &touch.extents[axis]);
+    let outside = or([less(index, &number(0)), at_most(extent, index)]);
+    if is_never(&found.variables.settled(outside.clone())) {
+        return None;
     }
-    asked
+    let mut builder = Builder::new(&found.variables, Common::default());
+    builder.path(&touch.path, 0);
+    let outside = builder.formula(&outside, 0);
+    builder.fact(outside);
+    // That there is a thread.
+    coordinates(given).for_each(|form| drop(builder.form(form, 0)));
+    let along = if touch.indices.len() > 1 { format!(" along axis {axis}") } else { String::new() };
+    let question = builder.question(format!("an index of `{name}` is out of bounds{along}"), touch.span);
+    Some(Question { offer: in_range(&found.variables, index, extent), ..question })
 }
 
 /// Returns the promise that an element which is used as an index is within an extent, if nothing is promised of its array.

@@ -7,6 +7,7 @@ use super::space::Space as Variables;
 use crate::base::linear::{Formula, Linear, Var};
 use crate::base::source::Span;
 use crate::ir::def::*;
+use crate::ir::ranges::Site as At;
 use crate::lang::ops::AtomicOp;
 use crate::lang::scalar::Scalar;
 
@@ -98,6 +99,8 @@ impl Update {
 /// One access of a thread, with all its iterations.
 #[derive(Clone, Debug)]
 pub(crate) struct Touch {
+    /// Where it is in the body.
+    pub at: At,
     pub deed: Deed,
     pub memory: MemId,
     pub leaf: u32,

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::form::*;
 use super::space::{ENDLESS, Element, Role, Space as Variables};
-use crate::base::linear::{Formula, Linear, Problem, Var};
+use crate::base::linear::{Budget, Certificate, Formula, Linear, Problem, Var, Verdict, decide, recheck};
 use crate::base::source::Span;
 
 /// The most pairs of elements of a question that are related.
@@ -54,6 +54,35 @@ pub(crate) struct Question {
     pub launch: Vec<(Var, Var)>,
     /// The unknown values that the question depends on.
     pub unknowns: Vec<(&'static str, Span)>,
+}
+
+/// The answer to a question.
+pub(crate) enum Answer<'a> {
+    /// This has no solution: the certificate was rechecked.
+    Never(&'a Problem, Certificate),
+    /// Perhaps, for some sizes.
+    Maybe,
+    Open(String),
+}
+
+impl Question {
+    pub fn answer(&self, budget: &Budget) -> Answer<'_> {
+        let (mut problem, mut verdict) = (&self.problem, decide(&self.problem, budget));
+        if let (Some(related), Verdict::Point(_) | Verdict::Unknown(_)) = (&self.related, &verdict) {
+            (problem, verdict) = (related, decide(related, budget));
+        }
+        match verdict {
+            Verdict::Empty(certificate) => match recheck(problem, &certificate) {
+                Ok(()) => Answer::Never(problem, certificate),
+                Err(why) => {
+                    debug_assert!(false, "a certificate is wrong: {why}");
+                    Answer::Open(format!("a proof did not stand the recheck: {why}"))
+                }
+            },
+            Verdict::Point(_) => Answer::Maybe,
+            Verdict::Unknown(reason) => Answer::Open(reason.to_string()),
+        }
+    }
 }
 
 impl<'a> Builder<'a> {

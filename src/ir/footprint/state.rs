@@ -104,6 +104,8 @@ pub(super) struct Walk<'a> {
     /// Statements that may still be executed.
     pub budget: u32,
     pub sites: FxHashMap<(usize, Vec<u32>), u32>,
+    /// The numbers of statements, in pre-order.
+    pub numbers: FxHashMap<*const Stmt, u32>,
 }
 
 /// Statements executed, beyond which the walk gives up.
@@ -139,6 +141,16 @@ impl<'a> Walk<'a> {
             unroll,
             budget: BUDGET,
             sites: FxHashMap::default(),
+            numbers: numbers(&f.body),
         }
     }
+}
+
+fn numbers(body: &Block) -> FxHashMap<*const Stmt, u32> {
+    let mut numbers = FxHashMap::default();
+    each_stmt(body, &mut |stmt| {
+        let next = numbers.len() as u32;
+        numbers.insert(std::ptr::from_ref(stmt), next);
+    });
+    numbers
 }

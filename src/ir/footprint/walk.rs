@@ -9,6 +9,7 @@ use super::state::{Around, Meeting, State, Target, Value, Walk};
 use crate::base::linear::Formula;
 use crate::base::source::Span;
 use crate::ir::def::*;
+use crate::ir::ranges::Site as At;
 use crate::ir::variance::Variance;
 use crate::lang::ops::BarrierKind;
 
@@ -45,13 +46,13 @@ impl<'a> Walk<'a> {
         match &stmt.kind {
             StmtKind::Let(id) => {
                 if let ExprKind::Load { place, .. } = &self.f.exprs[*id].kind {
-                    self.access(Deed::Reads, place, self.f.spans[*id]);
+                    self.access((At::Load(*id), Deed::Reads), place, self.f.spans[*id]);
                 }
                 let value = self.evaluate(*id);
                 self.values.insert(*id, value);
             }
             StmtKind::Write { local, value } => self.write(*local, *value),
-            StmtKind::Store { place, .. } => self.access(Deed::Writes, place, stmt.span),
+            StmtKind::Store { place, .. } => self.access((self.at(stmt), Deed::Writes), place, stmt.span),
             StmtKind::Atomic { op, place, value, compare, result } => {
                 // An atomic load exchanges a value for itself.
                 let change = match *compare == Some(*value) {
@@ -59,7 +60,7 @@ impl<'a> Walk<'a> {
                     false => Change::of(*op, self.f.exprs[*value].ty.scalar()),
                 };
                 let is_used = result.is_some_and(|id| self.used.contains(&id));
-                self.access(Deed::Updates(Update { change, is_used }), place, stmt.span);
+                self.access((self.at(stmt), Deed::Updates(Update { change, is_used })), place, stmt.span);
                 self.result(*result, "the result of an atomic operation", stmt.span);
             }
             StmtKind::Barrier { kind, result, .. } => self.barrier(stmt, *kind, *result),
@@ -205,7 +206,11 @@ impl<'a> Walk<'a> {
         State { path, locals, clocks, sure: a.sure.zip(b.sure).map(|(a, b)| joined_ways(a, &b)) }
     }
 
-    fn access(&mut self, deed: Deed, place: &Place, span: Span) {
+    fn at(&self, stmt: &Stmt) -> At {
+        At::Stmt(self.numbers.get(&std::ptr::from_ref(stmt)).copied().unwrap_or(u32::MAX))
+    }
+
+    fn access(&mut self, (at, deed): (At, Deed), place: &Place, span: Span) {
         if self.muted > 0 {
             return;
         }
@@ -235,6 +240,7 @@ impl<'a> Walk<'a> {
         }
         let Some(state) = &self.state else { return };
         let touch = Touch {
+            at,
             deed,
             memory: place.memory,
             leaf: place.leaf,

@@ -32,6 +32,8 @@ pub(crate) struct Summary {
     pub accesses: u32,
     /// Those in bounds under an assumption about the launch.
     pub assumed: u32,
+    /// Those that are in bounds in every launch that the kernel's signature describes, as far as that is not seen at once.
+    pub declared: u32,
     /// Those that need a guard.
     pub guarded: u32,
     /// Integer divisions and remainders, and those that need a guard.
@@ -70,6 +72,20 @@ impl Ranges {
     pub fn vouch(&mut self) {
         self.guards.clear();
         self.summary.guarded = 0;
+    }
+
+    /// Takes axes of accesses as proved to be in bounds.
+    pub fn release(&mut self, proved: &FxHashMap<Site, Vec<u8>>) {
+        for (site, axes) in proved {
+            if let Some(open) = self.guards.get_mut(site) {
+                open.retain(|axis| !axes.contains(axis));
+            }
+        }
+        let before = self.guards.len();
+        self.guards.retain(|_, open| !open.is_empty());
+        let released = (before - self.guards.len()) as u32;
+        self.summary.guarded -= released;
+        self.summary.declared += released;
     }
 }
 

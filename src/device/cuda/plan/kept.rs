@@ -5,13 +5,14 @@ use std::sync::Arc;
 use crate::device::cuda::driver::Shape;
 use crate::device::cuda::text::abi::LaunchFacts;
 use crate::device::cuda::variant::Variant;
-use crate::device::{Arg, DeviceError, Extents, Fault};
+use crate::device::{Arg, Declared, DeviceError, Extents, Fault};
 use crate::lang::scalar::Value;
 
 /// The facts about a launch that texts depend on.
 pub(crate) struct Facts<'a, 'b> {
     pub args: &'a [Arg<'b>],
     pub extents: Extents,
+    pub declared: Option<Declared>,
 }
 
 impl LaunchFacts for Facts<'_, '_> {
@@ -46,6 +47,7 @@ pub(crate) struct Plan {
 /// A plan and the launches that it fits.
 pub(crate) struct Kept {
     pub(super) extents: Extents,
+    pub(super) is_declared: bool,
     /// The shapes of all arrays, concatenated; a kernel's arrays have fixed ranks.
     pub(super) shapes: Vec<u32>,
     /// The values of parameters, where the plan depends on them.
@@ -54,8 +56,9 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn is_for(&self, facts: &Facts<'_, '_>) -> bool {
+    pub(super) fn is_for(&self, facts: &Facts<'_, '_>, is_declared: bool) -> bool {
         self.extents == facts.extents
+            && self.is_declared == is_declared
             && shapes(facts).eq(self.shapes.iter().copied())
             && self.values.as_ref().is_none_or(|known| same_values(known, facts))
     }

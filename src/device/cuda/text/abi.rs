@@ -10,7 +10,8 @@
 //! # Variants
 //! A text may be *narrow* (32-bit offsets; [`is_narrow`](super::is_narrow) says for which launches) or *wide*, may be specialized
 //! for one block shape ([`Options::block`]), and may rely on [`CudaKernel::assumptions`] about extents, which
-//! [`CudaKernel::assumptions_hold`] checks for a launch; where they do not hold, a text with `assume: false` has more guards.
+//! [`CudaKernel::assumptions_hold`] checks for a launch; where they do not hold, a text with `assume: false` has more guards. It may
+//! also be for launches that are as the kernel's signature says ([`Options::declared`]), which the host knows of a launch.
 //!
 //! # Fault record ([`KernelArgument::Faults`], [`FAULT_BYTES`] bytes)
 //! Little-endian: `u32` site + 1 of the first fault (0: none), `u32` stop word (the host writes 1, and the kernel ends at its
@@ -45,6 +46,9 @@ pub struct Options {
     pub wide: bool,
     /// The text may rely on [`CudaKernel::assumptions`].
     pub assume: bool,
+    /// The launch is one that the kernel's signature describes, with all that is promised of arrays: what is in bounds in each of
+    /// these is not guarded.
+    pub declared: bool,
     /// `a * b + c` may be contracted to one rounding.
     pub contract: bool,
     /// Approximate functions and division; subnormals may be flushed to zero.
@@ -63,6 +67,7 @@ impl Default for Options {
             checked: true,
             wide: false,
             assume: true,
+            declared: true,
             contract: false,
             fast_math: false,
             stop: false,

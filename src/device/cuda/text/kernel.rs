@@ -390,6 +390,11 @@ impl Gen<'_> {
             };
             let accesses = if found.accesses == 1 { "access" } else { "accesses" };
             notes.push(format!("{} {accesses} to memory, {left}", found.accesses));
+            match found.declared {
+                0 => {}
+                1 => notes.push("1 of them is in bounds by the signature".into()),
+                n => notes.push(format!("{n} of them are in bounds by the signature")),
+            }
             if found.guarded_divisions > 0 {
                 notes.push(format!("{} of {} integer divisions guarded", found.guarded_divisions, found.divisions));
             }

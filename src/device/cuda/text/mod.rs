@@ -52,6 +52,8 @@ pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>
     let mut ranges = ranges::analyze(module, Setting { largest, block, assume: options.assume });
     if kernel.in_bounds {
         ranges.vouch();
+    } else if let (Some(declared), true, true) = (&kernel.declared, options.checked, options.declared) {
+        ranges.release(&declared.inside(module).axes);
     }
     let mut generator = Gen::new(module, options, sources, ranges);
     generator.kernel()

@@ -156,7 +156,7 @@ const EVERYTHING: Checks = Checks { memory: true, arithmetic: true, nan: true };
 fn compiled(text: &str, checks: Checks, jit: bool) -> Compiled {
     let module = crate::ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let module = crate::ir::verify::verify(module).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
-    compile(&Arc::new(Prepared { module, checks, in_bounds: false }), Isa::Base, jit).expect("a small kernel")
+    compile(&Arc::new(Prepared::new(module, checks)), Isa::Base, jit).expect("a small kernel")
 }
 
 /// Returns the first op with this name.

@@ -106,11 +106,7 @@ fn compare(text: &str, n: i64, block: [i32; 2], apart: bool, seed: u64) -> Outco
         })
         .collect();
     let verified = crate::ir::verify::verify(module.clone()).expect("a sound kernel");
-    let kernel = Simulator::default().compiling(Jit::Off).load(Arc::new(Prepared {
-        module: verified,
-        checks: Default::default(),
-        in_bounds: false,
-    }));
+    let kernel = Simulator::default().compiling(Jit::Off).load(Arc::new(Prepared::new(verified, Default::default())));
     let [x, y] = block.map(|n| n as u32);
     let extents = Extents::Grid { grid: [1; 3], block: [x, y, 1] };
     let ran = kernel.launch(extents, &mut args, &Control::default());
