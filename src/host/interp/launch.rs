@@ -26,22 +26,13 @@ use super::conform::{Misfit, Place};
 use super::extent::Exact;
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
-use super::site::Kinds;
+use super::site::{Kinds, Made};
 
 /// An argument prepared for the device.
 enum Passed {
     Value(Value),
     /// An array, and whether the kernel may write to it.
     Array(Array, bool),
-}
-
-/// What a launch is made of, beside its arguments.
-#[derive(Clone, Copy)]
-pub(super) struct Made<'a> {
-    pub executable: &'a Arc<dyn Executable>,
-    pub extents: Extents,
-    /// Dimensions passed to the kernel as additional arguments.
-    pub hidden: &'a [Value],
 }
 
 impl Machine<'_> {

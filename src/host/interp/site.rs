@@ -12,7 +12,6 @@ use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
 
 use super::frame::Frame;
-use super::launch::Made;
 
 /// Maximum number of cached sites; beyond it the cache is cleared.
 const KEPT: usize = 1024;
@@ -29,6 +28,15 @@ pub(crate) struct Site {
     pub extents: Extents,
     /// Dimensions passed to the kernel as additional arguments.
     pub hidden: Vec<Value>,
+}
+
+/// What a launch is made of, beside its arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Made<'a> {
+    pub executable: &'a Arc<dyn Executable>,
+    pub extents: Extents,
+    /// Dimensions passed to the kernel as additional arguments.
+    pub hidden: &'a [Value],
 }
 
 /// The properties of an argument that must be the same for reuse.
