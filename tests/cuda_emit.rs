@@ -71,6 +71,37 @@ fn guards_stand_where_nothing_is_proved() {
     assert_eq!(guards("tested"), 0);
 }
 
+/// Guards report behind loops that have no effects but on locals, and there alone.
+#[test]
+fn guards_of_loops_without_effects_do_not_end_them() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda/late.clk");
+    let text = emitted(&path, &[]);
+    let count = |name: &str, what: &str| kernel(&text, name).matches(what).count();
+    let early = [("promised", 0), ("scattered", 1), ("divided", 2), ("chased", 1), ("distant", 1)];
+    for (name, guards) in early {
+        assert_eq!((count(name, "report(faults, "), count(name, "const bool inside")), (guards, 0), "{name}");
+    }
+    for (name, guards) in [("row_sums", 3), ("picked", 1)] {
+        assert_eq!((count(name, "report(faults, "), count(name, "const bool inside")), (guards, guards), "{name}");
+    }
+}
+
+/// An access that the signature keeps in bounds is not guarded; one that is off by one, or rests on less, is.
+#[test]
+fn what_the_signature_keeps_in_bounds_is_not_guarded() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda/declared.clk");
+    let text = emitted(&path, &[]);
+    let source = fs::read_to_string(&path).expect("the program");
+    let mut seen = 0;
+    for line in source.lines().filter(|line| line.starts_with("kernel ")) {
+        let name = line.trim_start_matches("kernel ").split(['(', '<']).next().unwrap_or_default();
+        let guards = kernel(&text, name).matches("report(faults, ").count();
+        assert_eq!(guards > 0, name.starts_with("off_"), "{name} has {guards} guards");
+        seen += 1;
+    }
+    assert!(seen >= 16, "{seen} kernels");
+}
+
 #[test]
 fn switches_change_the_text() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda/index_space.clk");

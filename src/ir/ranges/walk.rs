@@ -713,7 +713,11 @@ impl<'a> Walk<'a> {
         let varies = fact.low < fact.high;
         let dimension = varies && symbolic.is_some_and(|(symbol, _)| symbol.is_some_and(|s| preference(s) < 3));
         let best = if dimension { symbolic } else { number.or(symbolic) };
-        best.and_then(bound).unwrap_or(InBounds::Unknown)
+        // Launches hardly ever meet what compares an extent with itself, or with one that is far away.
+        let meets = |(left, plus): &(Option<Symbol>, i128)| {
+            left.is_none() || (*plus < LARGEST_ASSUMED && (*plus < 0 || left.map(Ok) != Some(right)))
+        };
+        best.filter(meets).and_then(bound).unwrap_or(InBounds::Unknown)
     }
 
     /// Returns the launch constant that an expression is.

@@ -16,11 +16,17 @@ use crate::lang::ops::{BarrierKind, WarpOp};
 
 impl Gen<'_> {
     /// Emits a guard: the thread reports a fault and returns if `broken` is true.
-    pub fn guard(&mut self, broken: Expr, kind: PlaceKind, span: Span, values: Vec<Expr>) {
+    pub fn guard(&mut self, broken: Expr, place: FaultPlace, values: Vec<Expr>) {
+        let number = self.places.len();
+        self.places.push(place);
+        let report = self.report(number, values);
+        self.push(Out::If(broken, vec![report, Out::Return], vec![]));
+    }
+
+    /// Returns the report of a fault at a place.
+    pub fn report(&mut self, place: usize, values: Vec<Expr>) -> Out {
         self.helpers.need("report");
         self.uses_faults = true;
-        let number = self.places.len();
-        self.places.push(FaultPlace { span, kind });
         let (block, thread) = match self.indices.as_slice() {
             [] => (Expr::atom("blockIdx"), Expr::atom("threadIdx")),
             indices => {
@@ -29,10 +35,9 @@ impl Gen<'_> {
                 (Expr::atom("make_uint3(0, 0, 0)"), Expr::call("make_uint3", index))
             }
         };
-        let mut args = vec![Expr::atom("faults"), Expr::int(number as i128), block, thread];
+        let mut args = vec![Expr::atom("faults"), Expr::int(place as i128), block, thread];
         args.extend(values.into_iter().take(MAX_FAULT_VALUES));
-        let report = Out::Do(Expr::call("report", args));
-        self.push(Out::If(broken, vec![report, Out::Return], vec![]));
+        Out::Do(Expr::call("report", args))
     }
 
     /// Emits the bounds check of an access, as far as its indices were not proved to be in bounds.
@@ -42,7 +47,8 @@ impl Gen<'_> {
         }
         let Some(axes) = self.ranges.guards.get(&site).cloned() else { return };
         let function = self.function;
-        let mut broken = vec![];
+        let load = if let (Site::Load(id), Some(_)) = (site, &self.late) { Some(id) } else { None };
+        let mut tests = vec![];
         for axis in axes {
             let index = place.indices[axis as usize];
             let s = function.exprs[index].ty.scalar();
@@ -54,22 +60,21 @@ impl Gen<'_> {
             }
             let name = if wide { "u64" } else { "unsigned" };
             let index = if s.is_unsigned() && s.size() >= 4 { index } else { Expr::call(name, [index]) };
-            broken.push(Expr::binary(">=", index, Expr::call(name, [extent])));
+            let op = if load.is_some() { "<" } else { ">=" };
+            tests.push(Expr::binary(op, index, Expr::call(name, [extent])));
         }
-        let Some(broken) = Expr::all("||", broken) else { return };
+        let Some(test) = Expr::all(if load.is_some() { "&&" } else { "||" }, tests) else { return };
         self.helpers.need("wide");
-        let mut values: Vec<Expr> = vec![];
-        for &index in &place.indices {
-            let index = self.value(index);
-            values.push(Expr::call("wide", [index]));
-        }
-        for axis in 0..place.indices.len() {
-            let extent = self.extent(place.memory, axis);
-            values.push(Expr::call("wide", [extent]));
-        }
+        let indices = place.indices.iter().map(|&index| Expr::call("wide", [self.value(index)])).collect();
+        let extents = (0..place.indices.len()).map(|axis| Expr::call("wide", [self.extent(place.memory, axis)]));
+        let extents: Vec<Expr> = extents.collect();
+        let rank = place.indices.len();
         let array = function.memories[place.memory].name.clone();
-        let kind = PlaceKind::OutOfBounds { array, rank: place.indices.len(), write };
-        self.guard(broken, kind, span, values);
+        let place = FaultPlace { span, kind: PlaceKind::OutOfBounds { array, rank, write } };
+        match load {
+            Some(id) => self.guard_late(id, test, place, [indices, extents]),
+            None => self.guard(test, place, [indices, extents].concat()),
+        }
     }
 
     pub fn guard_division(&mut self, id: ExprId, left: ExprId, right: ExprId, span: Span) {
@@ -84,7 +89,7 @@ impl Gen<'_> {
         let mut values = self.components(ty, &left);
         values.extend(lanes);
         let values = self.raw(values);
-        self.guard(broken, PlaceKind::DivisionByZero { ty }, span, values);
+        self.guard(broken, FaultPlace { span, kind: PlaceKind::DivisionByZero { ty } }, values);
     }
 
     /// Emits the check that the mask of a warp operation includes the thread's own lane. (Whether the other lanes arrive cannot
@@ -97,14 +102,16 @@ impl Gen<'_> {
         let bit = Expr::binary("&", Expr::binary(">>", mask.clone(), lane.clone()), Expr::int(1));
         let values = vec![Expr::call("wide", [mask]), Expr::call("wide", [lane])];
         let what = Builtin::Warp(op).name().to_string();
-        self.guard(Expr::binary("==", bit, Expr::int(0)), PlaceKind::Among { what }, span, values);
+        let place = FaultPlace { span, kind: PlaceKind::Among { what } };
+        self.guard(Expr::binary("==", bit, Expr::int(0)), place, values);
     }
 
     pub fn guard_step(&mut self, step: ExprId, span: Span) {
         let constant = matches!(self.function.exprs[step].kind, ExprKind::Const(bits) if bits != 0);
         if self.options.checked && !constant {
             let step = self.value(step);
-            self.guard(Expr::binary("==", step, Expr::int(0)), PlaceKind::ZeroStep, span, vec![]);
+            let place = FaultPlace { span, kind: PlaceKind::ZeroStep };
+            self.guard(Expr::binary("==", step, Expr::int(0)), place, vec![]);
         }
     }
 
@@ -150,7 +157,7 @@ impl Gen<'_> {
     pub fn assert(&mut self, cond: ExprId, message: &[Part], span: Span) {
         let cond = self.value(cond);
         let (message, values) = self.message(message);
-        self.guard(not(cond), PlaceKind::Assert { message }, span, values);
+        self.guard(not(cond), FaultPlace { span, kind: PlaceKind::Assert { message } }, values);
     }
 
     pub fn print(&mut self, parts: &[Part]) {

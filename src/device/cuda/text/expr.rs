@@ -113,7 +113,10 @@ impl Gen<'_> {
         match &expr.kind {
             kind if kind.is_free() => self.free(kind, ty),
             ExprKind::Read(local) => Expr::atom(&self.locals[local.index()]),
-            ExprKind::Load { place, hint } => self.load(place, *hint, ty),
+            ExprKind::Load { place, hint } => {
+                let load = self.load(place, *hint, ty);
+                self.guarded_load(id, load)
+            }
             ExprKind::Unary { op, value } => {
                 let value = self.operand(*value, whole);
                 self.unary(*op, ty, value, known)

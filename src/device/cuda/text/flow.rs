@@ -1,6 +1,6 @@
 //! Branches and loops. DeviceIR's labels become C's `break` and `continue` where these mean the same, else `goto`.
 
-use super::abi::PlaceKind;
+use super::abi::{Place, PlaceKind};
 use super::generator::{Gen, Known, Target};
 use super::scalar::not;
 use super::tree::{Expr, Stmt as Out};
@@ -175,7 +175,7 @@ impl Gen<'_> {
         self.uses_faults = true;
         let poll = self.within(|g| {
             let test = Expr::call("stopped", [Expr::atom("faults")]);
-            g.guard(test, PlaceKind::Stopped, span, vec![]);
+            g.guard(test, Place { span, kind: PlaceKind::Stopped }, vec![]);
         });
         let leave = left.then(|| Out::If(Expr::atom(&over), vec![Out::Break], vec![]));
         self.push(Out::While(None, test, chunk.into_iter().chain(leave).chain(poll).collect()));
@@ -331,14 +331,22 @@ impl Gen<'_> {
                 (test, Expr::Atom(format!("--{left}, {next}")))
             }
         };
+        let late = self.may_be_late(*label, *local, body);
+        if late {
+            self.begin_late();
+        }
         let target = self.target(*label, true, true);
         let (mut stmts, target) = self.body(target, body);
         if !own {
             stmts.insert(0, Out::Assign(Expr::atom(&variable), name()));
         }
         let unroll = pragma(*unroll);
-        self.push(Out::For { unroll, start: Box::new(declared), test, step: advance, body: stmts });
-        self.behind(target);
+        let start = Box::new(declared);
+        let emit = |g: &mut Self| {
+            g.push(Out::For { unroll, start, test, step: advance, body: stmts });
+            g.behind(target);
+        };
+        if late { self.end_late(emit) } else { emit(self) }
     }
 }
 

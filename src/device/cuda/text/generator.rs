@@ -55,6 +55,20 @@ pub(crate) struct Element {
     pub gaps: Vec<bool>,
 }
 
+/// A loop whose accesses that are out of bounds are reported behind it.
+pub(super) struct Late {
+    /// The variable with the number of the site, from 1, of the first such access, and those with its indices.
+    pub missed: String,
+    pub indices: Vec<String>,
+    pub sites: Vec<LateSite>,
+}
+
+/// A load in such a loop.
+pub(super) struct LateSite {
+    pub place: usize,
+    pub extents: Vec<Expr>,
+}
+
 /// The code generator of one kernel.
 pub(super) struct Gen<'a> {
     pub(super) module: &'a Module,
@@ -91,6 +105,9 @@ pub(super) struct Gen<'a> {
     pub(super) places: Vec<abi::Place>,
     pub(super) prints: Vec<Vec<Piece>>,
     pub(super) targets: Vec<Target>,
+    pub(super) late: Option<Late>,
+    /// Whether a load in such a loop is in bounds, by name.
+    pub(super) inside: FxHashMap<ExprId, String>,
     /// The number of the next statement, as in range analysis.
     pub(super) stmt: u32,
     /// The number of named values and labels so far.
@@ -133,6 +150,8 @@ impl<'a> Gen<'a> {
             places: vec![],
             prints: vec![],
             targets: vec![],
+            late: None,
+            inside: FxHashMap::default(),
             stmt: 0,
             named: 0,
             line: None,

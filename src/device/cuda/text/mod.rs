@@ -10,6 +10,7 @@
 //! | `expr`, `scalar` | expressions; operations on scalars and vectors |
 //! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
+//! | `late` | guards that report behind a loop |
 //! | `fences` | fences and warp barriers that the memory model requires |
 //! | `helpers` | types and functions that a text defines for itself |
 //! | `tree`, `print`, `names` | C++ |
@@ -24,6 +25,7 @@ mod flow;
 mod generator;
 mod helpers;
 mod kernel;
+mod late;
 mod launch;
 mod memory;
 mod names;
