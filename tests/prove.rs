@@ -8,6 +8,8 @@
 mod cases;
 #[path = "prove/contracts.rs"]
 mod contracts;
+#[path = "prove/guards.rs"]
+mod guards;
 #[path = "prove/instances.rs"]
 mod instances;
 #[path = "prove/orders.rs"]
@@ -265,6 +267,21 @@ fn proofs_that_rest_on_contracts_hold_with_small_arrays() {
     assert!(tally.proved > count / 20, "too little is proved: {tally:?}");
     assert!(tally.refuted > count / 20, "too little is refuted: {tally:?}");
     assert!(tally.unmet < tally.runs, "no launch keeps its assumptions: {tally:?}");
+}
+
+/// What a GPU text does not guard is in bounds in all runs.
+#[test]
+fn accesses_without_guards_are_in_bounds() {
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (first, count) = (number("CLK_PROVE_SEED", 1), number("CLK_PROVE_KERNELS", 60));
+    let mut tally = guards::Tally::default();
+    for seed in first..first + count {
+        guards::compare(seed, &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.released as u64 > count / 6, "too little is proved: {tally:?}");
+    assert!(tally.ended > count / 2, "too few runs show a guard's use: {tally:?}");
 }
 
 /// A certificate belongs to its question: it proves nothing about another.

@@ -139,7 +139,7 @@ impl Writer {
     }
 }
 
-fn kernel(seed: u64) -> String {
+pub fn kernel(seed: u64) -> String {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     for _ in 0..4 {
         random.next();
@@ -203,6 +203,17 @@ fn contents(random: &mut Random, count: usize, m: usize, narrow: bool) -> String
     }
 }
 
+/// Returns a launch with small arrays.
+pub fn launch(random: &mut Random, serial: usize, narrow: bool) -> String {
+    let [n, m, long, other] = [5, 6, 6, 5].map(|most| random.below(most));
+    // Permutations are of arrays as long as others.
+    let (n, m) = if random.below(2) == 0 { (long, long) } else { (n, m) };
+    let a = contents(random, long, m, false);
+    let b = contents(random, other, m, narrow);
+    let k = random.below(6) as i64 - 1;
+    format!("var y{serial} = zeros({m}, type = i32)\nk({a}, {b}, zeros({n}, type = i32), {k}, y{serial})\n")
+}
+
 /// Examines a random kernel, and runs it with small arrays if something is proved of it.
 pub fn compare(seed: u64, tally: &mut Tally) {
     let text = kernel(seed);
@@ -221,14 +232,7 @@ pub fn compare(seed: u64, tally: &mut Tally) {
     let narrow = text.contains("b: [u8");
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1);
     for serial in 0..60 {
-        let [n, m, long, other] = [5, 6, 6, 5].map(|most| random.below(most));
-        // Permutations are of arrays as long as others.
-        let (n, m) = if random.below(2) == 0 { (long, long) } else { (n, m) };
-        let a = contents(&mut random, long, m, false);
-        let b = contents(&mut random, other, m, narrow);
-        let k = random.below(6) as i64 - 1;
-        let script =
-            format!("var y{serial} = zeros({m}, type = i32)\nk({a}, {b}, zeros({n}, type = i32), {k}, y{serial})\n");
+        let script = launch(&mut random, serial, narrow);
         let outcome = session.add(&format!("<{serial}>"), &script, &NoFiles);
         assert!(!outcome.failed(), "{script}{:?}", outcome.diagnostics);
         let mut found = vec![];

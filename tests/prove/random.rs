@@ -289,7 +289,7 @@ impl Writer {
     }
 }
 
-fn kernel(seed: u64) -> String {
+pub fn kernel(seed: u64) -> String {
     let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut w = Writer { random, text: String::new(), depth: 0, names: vec![], next: 0, shared: false, flat: true };
     for _ in 0..4 {

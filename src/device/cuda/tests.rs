@@ -1,5 +1,7 @@
 //! Tests of the CUDA runtime with a fake driver: its memory is this process's and its kernels are Rust functions.
 
+mod declared;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

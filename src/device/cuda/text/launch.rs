@@ -1,6 +1,6 @@
 //! Application of the rules of [`abi`](super::abi) to a launch.
 
-use super::abi::{CudaKernel, Geometry, LaunchFacts, MAX_GRID, NARROW, Piece, Size, symbol};
+use super::abi::{CudaKernel, Geometry, LaunchFacts, MAX_GRID, NARROW, Piece, Place, PlaceKind, Size, symbol};
 use super::generator::Gen;
 use crate::base::source::Span;
 use crate::device::Extents;
@@ -60,6 +60,12 @@ pub(crate) fn is_narrow(module: &Module, facts: &dyn LaunchFacts) -> bool {
 }
 
 impl CudaKernel {
+    /// Returns the places of the accesses that the text guards, one for each.
+    pub fn guarded(&self) -> Vec<Span> {
+        let access = |place: &&Place| matches!(place.kind, PlaceKind::OutOfBounds { .. });
+        self.places.iter().filter(access).map(|place| place.span).collect()
+    }
+
     /// Returns whether the text's assumptions hold for a launch.
     pub(crate) fn assumptions_hold(&self, facts: &dyn LaunchFacts) -> bool {
         self.assumptions.iter().all(|bound| holds(bound, facts) == Some(true))
