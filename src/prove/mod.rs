@@ -39,9 +39,16 @@
 //! # Contracts
 //!
 //! What a kernel's `assume` clauses say of its launches are facts here. Conditions on dimensions and scalar parameters are
-//! tested at every launch; a proof that uses them is as good as any other. Promises about arrays are tested with `--check` only,
-//! so a proof rests on them: [`Report::assuming`] names all clauses, and what is built on a proof in a run without checks must do
-//! without promises.
+//! tested at every launch; a proof that uses them is as good as any other. Promises about arrays are tested with `--check`,
+//! so a proof rests on them: [`Report::assuming`] names all clauses.
+//!
+//! # Use
+//!
+//! GPU code is examined as it runs, after all passes, and access by access: one that range analysis leaves open and that is proved to be in
+//! bounds is not guarded ([`crate::ir::footprint::inside`]). Such a text is for launches of up to 2^29 elements whose geometry is the
+//! signature's; the host says of each launch whether it is one ([`crate::device::Declared`]), and others run a text with guards. Where
+//! a proof uses how elements compare with numbers, launches test that without `--check` as well, by the least and the largest
+//! element of each version of an array; how elements compare with each other it does not use.
 //!
 //! `expect in_bounds` and the like are what `clk check` compares with a report ([`unexpected`]).
 //!

@@ -306,8 +306,9 @@ assert(v == w)
         title: "a launch for which an assumption of the kernel does not hold",
         text: r#"
 A kernel says with `assume` what its launches have in common. Conditions on dimensions and scalar parameters are tested at every
-launch, with exact integers; promises about arrays (`all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`) only in runs with
-`--check`, because each takes a pass over the array. Proofs by `clk prove` rest on both.
+launch, with exact integers; promises about arrays (`all(x < N)`, `ascending(x)`, `distinct(x)`, `permutation(x)`) in runs with
+`--check`, because each takes a pass over the array, and on a GPU where accesses without guards rest on them, once for each version of an
+array. Proofs by `clk prove` rest on both.
 
 ```clk fails
 kernel lasts(x: [f32; N, M], out y: [f32; N]) threads(i: N)
