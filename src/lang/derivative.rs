@@ -1,0 +1,422 @@
+//! Derivatives of the operators and mathematical functions: the one table of their rules.
+//!
+//! Input is an operation, its operands and its result, output the partial derivative with respect to one operand. The terms it
+//! consists of are made by a [`Terms`]: expressions of a kernel, arrays of the host, or numbers. So kernels and scripts share the
+//! rules, and their conventions at kinks: both operands of `max` and `min` have a half where they are equal, `abs` and `sign` have 0 at
+//! 0, steps (`floor`, `round`, …) have 0 everywhere, `hypot(0, 0)` has 0, and `sqrt`, `cbrt` have an infinity at 0.
+
+use std::f64::consts::{LN_2, LN_10, PI};
+
+use super::ops::{BinaryOp, MathFn, UnaryOp};
+
+/// Makes the terms of a derivative. All operands are floats of one type; those of one operation may differ in shape, if they
+/// broadcast.
+pub(crate) trait Terms {
+    type Value: Clone;
+    type Error;
+
+    /// A number of the type of `like`.
+    fn number(&mut self, like: &Self::Value, number: f64) -> Result<Self::Value, Self::Error>;
+    fn unary(&mut self, op: UnaryOp, value: &Self::Value) -> Result<Self::Value, Self::Error>;
+    fn binary(&mut self, op: BinaryOp, left: &Self::Value, right: &Self::Value) -> Result<Self::Value, Self::Error>;
+    fn math(&mut self, function: MathFn, args: &[Self::Value]) -> Result<Self::Value, Self::Error>;
+    /// `then` where a comparison holds, else `other`.
+    fn select(
+        &mut self,
+        cond: &Self::Value,
+        then: &Self::Value,
+        other: &Self::Value,
+    ) -> Result<Self::Value, Self::Error>;
+}
+
+/// What the derivative of an operand is multiplied by to be a part of the derivative of the result.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Partial<V> {
+    Zero,
+    One,
+    MinusOne,
+    Times(V),
+}
+
+type Found<T> = Result<Option<Partial<<T as Terms>::Value>>, <T as Terms>::Error>;
+type Made<T> = Result<<T as Terms>::Value, <T as Terms>::Error>;
+
+/// Returns the partial derivative of an operator by its left (0) or right (1) operand; none if it has no derivative.
+pub(crate) fn of_binary<T: Terms>(
+    terms: &mut T,
+    op: BinaryOp,
+    (left, right): (&T::Value, &T::Value),
+    result: &T::Value,
+    operand: usize,
+) -> Found<T> {
+    let partial = match (op, operand) {
+        (BinaryOp::Add, _) | (BinaryOp::Sub | BinaryOp::Rem, 0) => Partial::One,
+        (BinaryOp::Sub, _) => Partial::MinusOne,
+        (BinaryOp::Mul, 0) => Partial::Times(right.clone()),
+        (BinaryOp::Mul, _) => Partial::Times(left.clone()),
+        (BinaryOp::Div, 0) => Partial::Times(reciprocal(terms, right)?),
+        (BinaryOp::Div, _) => {
+            let quotient = terms.binary(BinaryOp::Div, result, right)?;
+            Partial::Times(terms.unary(UnaryOp::Neg, &quotient)?)
+        }
+        (BinaryOp::Rem, _) => {
+            let quotient = terms.binary(BinaryOp::Div, left, right)?;
+            let whole = terms.math(MathFn::Trunc, &[quotient])?;
+            Partial::Times(terms.unary(UnaryOp::Neg, &whole)?)
+        }
+        (BinaryOp::Pow, _) => return power(terms, left, right, result, operand).map(Some),
+        _ => return Ok(None),
+    };
+    Ok(Some(partial))
+}
+
+/// Returns the partial derivative of a function by one of its arguments; none if it has no derivative, or none that Clk computes.
+pub(crate) fn of_math<T: Terms>(
+    terms: &mut T,
+    function: MathFn,
+    args: &[T::Value],
+    result: &T::Value,
+    operand: usize,
+) -> Found<T> {
+    use MathFn::*;
+    let x = &args[0];
+    let factor = match function {
+        Floor | Ceil | Round | Trunc | Sign => return Ok(Some(Partial::Zero)),
+        Fract => return Ok(Some(Partial::One)),
+        Min | Max => extreme(terms, function, (&args[0], &args[1]), operand)?,
+        Clamp => return clamped(terms, args, operand).map(Some),
+        Abs => terms.math(Sign, std::slice::from_ref(x))?,
+        Copysign if operand == 1 => return Ok(Some(Partial::Zero)),
+        Copysign => {
+            let one = terms.number(x, 1.0)?;
+            let (a, b) =
+                (terms.math(Copysign, &[one.clone(), x.clone()])?, terms.math(Copysign, &[one, args[1].clone()])?);
+            terms.binary(BinaryOp::Mul, &a, &b)?
+        }
+        Fma if operand == 2 => return Ok(Some(Partial::One)),
+        Fma => args[1 - operand].clone(),
+        Pow => return power(terms, x, &args[1], result, operand).map(Some),
+        Sqrt | Rsqrt | Cbrt => root(terms, function, x, result)?,
+        Exp | Exp2 | Exp10 | Expm1 => exponential(terms, function, result)?,
+        Log | Log2 | Log10 | Log1p => logarithm(terms, function, x)?,
+        Sin | Cos | Tan | Asin | Acos | Atan => circular(terms, function, x, result)?,
+        Sinh | Cosh | Tanh | Asinh | Acosh | Atanh => hyperbolic(terms, function, x, result)?,
+        Atan2 => {
+            let radius = terms.math(Hypot, args)?;
+            let (num, ratio) =
+                (&args[1 - operand], |terms: &mut T, a: &T::Value| terms.binary(BinaryOp::Div, a, &radius));
+            let cosine = ratio(terms, num)?;
+            let factor = ratio(terms, &cosine)?;
+            if operand == 0 { factor } else { terms.unary(UnaryOp::Neg, &factor)? }
+        }
+        Hypot => {
+            let zero = terms.number(result, 0.0)?;
+            let at_zero = terms.binary(BinaryOp::Eq, result, &zero)?;
+            let ratio = terms.binary(BinaryOp::Div, &args[operand], result)?;
+            terms.select(&at_zero, &zero, &ratio)?
+        }
+        Erf | Erfc => {
+            let square = terms.binary(BinaryOp::Mul, x, x)?;
+            let exponent = terms.unary(UnaryOp::Neg, &square)?;
+            let bell = terms.math(Exp, &[exponent])?;
+            times(terms, &bell, if function == Erf { 2.0 } else { -2.0 } / PI.sqrt())?
+        }
+        Lgamma | Tgamma | IsNan | IsInf | IsFinite | Popcount | Clz | Ctz | ReverseBits | MulHi | WrappingAdd
+        | WrappingSub | WrappingMul | WrappingNeg | SaturatingAdd | SaturatingSub => return Ok(None),
+    };
+    Ok(Some(Partial::Times(factor)))
+}
+
+fn times<T: Terms>(terms: &mut T, value: &T::Value, by: f64) -> Made<T> {
+    let factor = terms.number(value, by)?;
+    terms.binary(BinaryOp::Mul, value, &factor)
+}
+
+fn plus<T: Terms>(terms: &mut T, value: &T::Value, number: f64) -> Made<T> {
+    let other = terms.number(value, number)?;
+    terms.binary(BinaryOp::Add, value, &other)
+}
+
+fn reciprocal<T: Terms>(terms: &mut T, value: &T::Value) -> Made<T> {
+    let one = terms.number(value, 1.0)?;
+    terms.binary(BinaryOp::Div, &one, value)
+}
+
+/// `(1 - x) * (1 + x)`, which is exact near 1 where `1 - x * x` is not.
+fn one_less_square<T: Terms>(terms: &mut T, x: &T::Value) -> Made<T> {
+    let one = terms.number(x, 1.0)?;
+    let (less, more) = (terms.binary(BinaryOp::Sub, &one, x)?, terms.binary(BinaryOp::Add, &one, x)?);
+    terms.binary(BinaryOp::Mul, &less, &more)
+}
+
+/// 1 where this operand of `min` or `max` is the result, a half where both are. A number is the result where the other is NaN.
+fn extreme<T: Terms>(terms: &mut T, function: MathFn, (x, y): (&T::Value, &T::Value), operand: usize) -> Made<T> {
+    let (own, other) = if operand == 0 { (x, y) } else { (y, x) };
+    let op = if function == MathFn::Max { BinaryOp::Gt } else { BinaryOp::Lt };
+    let one = terms.number(own, 1.0)?;
+    let (half, zero) = (terms.number(own, 0.5)?, terms.number(own, 0.0)?);
+    let is_nan = terms.binary(BinaryOp::Ne, other, other)?;
+    let is_same = terms.binary(BinaryOp::Eq, own, other)?;
+    let wins = terms.binary(op, own, other)?;
+    let unless = terms.select(&is_nan, &one, &zero)?;
+    let tied = terms.select(&is_same, &half, &unless)?;
+    terms.select(&wins, &one, &tied)
+}
+
+/// `clamp(x, low, high)` is `min(max(x, low), high)`, and so are its derivatives.
+fn clamped<T: Terms>(terms: &mut T, args: &[T::Value], operand: usize) -> Result<Partial<T::Value>, T::Error> {
+    let raised = terms.math(MathFn::Max, &args[..2])?;
+    if operand == 2 {
+        return Ok(Partial::Times(extreme(terms, MathFn::Min, (&raised, &args[2]), 1)?));
+    }
+    let outer = extreme(terms, MathFn::Min, (&raised, &args[2]), 0)?;
+    let inner = extreme(terms, MathFn::Max, (&args[0], &args[1]), operand)?;
+    Ok(Partial::Times(terms.binary(BinaryOp::Mul, &outer, &inner)?))
+}
+
+/// `y * x ** (y - 1)`, which is 0 where `y` is; and `log(x) * x ** y`, which is 0 where `x` is 0 and `y` positive.
+fn power<T: Terms>(
+    terms: &mut T,
+    x: &T::Value,
+    y: &T::Value,
+    result: &T::Value,
+    operand: usize,
+) -> Result<Partial<T::Value>, T::Error> {
+    let zero = terms.number(y, 0.0)?;
+    let (special, factor) = if operand == 0 {
+        let less = plus(terms, y, -1.0)?;
+        let lower = terms.math(MathFn::Pow, &[x.clone(), less])?;
+        (terms.binary(BinaryOp::Eq, y, &zero)?, terms.binary(BinaryOp::Mul, y, &lower)?)
+    } else {
+        let log = terms.math(MathFn::Log, std::slice::from_ref(x))?;
+        (terms.binary(BinaryOp::Eq, result, &zero)?, terms.binary(BinaryOp::Mul, &log, result)?)
+    };
+    Ok(Partial::Times(terms.select(&special, &zero, &factor)?))
+}
+
+fn root<T: Terms>(terms: &mut T, function: MathFn, x: &T::Value, result: &T::Value) -> Made<T> {
+    match function {
+        MathFn::Rsqrt => {
+            let ratio = terms.binary(BinaryOp::Div, result, x)?;
+            times(terms, &ratio, -0.5)
+        }
+        MathFn::Sqrt => {
+            let half = terms.number(x, 0.5)?;
+            terms.binary(BinaryOp::Div, &half, result)
+        }
+        _ => {
+            let square = terms.binary(BinaryOp::Mul, result, result)?;
+            let triple = times(terms, &square, 3.0)?;
+            reciprocal(terms, &triple)
+        }
+    }
+}
+
+fn exponential<T: Terms>(terms: &mut T, function: MathFn, result: &T::Value) -> Made<T> {
+    match function {
+        MathFn::Exp2 => times(terms, result, LN_2),
+        MathFn::Exp10 => times(terms, result, LN_10),
+        MathFn::Expm1 => plus(terms, result, 1.0),
+        _ => Ok(result.clone()),
+    }
+}
+
+fn logarithm<T: Terms>(terms: &mut T, function: MathFn, x: &T::Value) -> Made<T> {
+    let divisor = match function {
+        MathFn::Log2 => times(terms, x, LN_2)?,
+        MathFn::Log10 => times(terms, x, LN_10)?,
+        MathFn::Log1p => plus(terms, x, 1.0)?,
+        _ => x.clone(),
+    };
+    reciprocal(terms, &divisor)
+}
+
+fn circular<T: Terms>(terms: &mut T, function: MathFn, x: &T::Value, result: &T::Value) -> Made<T> {
+    let own = std::slice::from_ref(x);
+    match function {
+        MathFn::Sin => terms.math(MathFn::Cos, own),
+        MathFn::Cos => {
+            let sine = terms.math(MathFn::Sin, own)?;
+            terms.unary(UnaryOp::Neg, &sine)
+        }
+        MathFn::Tan | MathFn::Atan => {
+            let base = if function == MathFn::Tan { result } else { x };
+            let square = terms.binary(BinaryOp::Mul, base, base)?;
+            let more = plus(terms, &square, 1.0)?;
+            if function == MathFn::Tan { Ok(more) } else { reciprocal(terms, &more) }
+        }
+        _ => {
+            let rest = one_less_square(terms, x)?;
+            let root = terms.math(MathFn::Sqrt, &[rest])?;
+            let factor = reciprocal(terms, &root)?;
+            if function == MathFn::Asin { Ok(factor) } else { terms.unary(UnaryOp::Neg, &factor) }
+        }
+    }
+}
+
+fn hyperbolic<T: Terms>(terms: &mut T, function: MathFn, x: &T::Value, result: &T::Value) -> Made<T> {
+    let own = std::slice::from_ref(x);
+    match function {
+        MathFn::Sinh => terms.math(MathFn::Cosh, own),
+        MathFn::Cosh => terms.math(MathFn::Sinh, own),
+        MathFn::Tanh => one_less_square(terms, result),
+        MathFn::Asinh => {
+            let one = terms.number(x, 1.0)?;
+            let root = terms.math(MathFn::Hypot, &[x.clone(), one])?;
+            reciprocal(terms, &root)
+        }
+        MathFn::Acosh => {
+            let (less, more) = (plus(terms, x, -1.0)?, plus(terms, x, 1.0)?);
+            let roots = [terms.math(MathFn::Sqrt, &[less])?, terms.math(MathFn::Sqrt, &[more])?];
+            let root = terms.binary(BinaryOp::Mul, &roots[0], &roots[1])?;
+            reciprocal(terms, &root)
+        }
+        _ => {
+            let rest = one_less_square(terms, x)?;
+            reciprocal(terms, &rest)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::lang::ops::Family;
+    use crate::lang::scalar::{self, Value};
+
+    /// Terms that are numbers.
+    struct Numbers;
+
+    impl Terms for Numbers {
+        type Value = Value;
+        type Error = Infallible;
+
+        fn number(&mut self, _: &Value, number: f64) -> Result<Value, Infallible> {
+            Ok(Value::of(number))
+        }
+
+        fn unary(&mut self, op: UnaryOp, value: &Value) -> Result<Value, Infallible> {
+            Ok(scalar::dynamic::unary(op, *value).expect("an operator of floats"))
+        }
+
+        fn binary(&mut self, op: BinaryOp, left: &Value, right: &Value) -> Result<Value, Infallible> {
+            Ok(scalar::dynamic::binary(op, *left, *right).expect("an operator of floats"))
+        }
+
+        fn math(&mut self, function: MathFn, args: &[Value]) -> Result<Value, Infallible> {
+            Ok(scalar::dynamic::math(function, args).expect("a function of floats"))
+        }
+
+        fn select(&mut self, cond: &Value, then: &Value, other: &Value) -> Result<Value, Infallible> {
+            Ok(if cond.bits != 0 { *then } else { *other })
+        }
+    }
+
+    fn factor(partial: Option<Partial<Value>>) -> f64 {
+        match partial.expect("a derivative") {
+            Partial::Zero => 0.0,
+            Partial::One => 1.0,
+            Partial::MinusOne => -1.0,
+            Partial::Times(value) => value.to(),
+        }
+    }
+
+    /// Compares a partial derivative with the difference quotient, extrapolated from two steps (Richardson).
+    fn compare(name: &str, at: &[f64], operand: usize, found: f64, f: impl Fn(&[f64]) -> f64) {
+        let slope = |h: f64| {
+            let moved = |by: f64| {
+                let mut point = at.to_vec();
+                point[operand] += by;
+                f(&point)
+            };
+            (moved(h) - moved(-h)) / (2.0 * h)
+        };
+        let (h, scale) = (1e-4, 1.0 + found.abs());
+        let wanted = (4.0 * slope(h / 2.0) - slope(h)) / 3.0;
+        assert!((found - wanted).abs() <= 1e-8 * scale, "{name}{at:?} by operand {operand}: {found}, not {wanted}");
+    }
+
+    fn values(numbers: &[f64]) -> Vec<Value> {
+        numbers.iter().map(|number| Value::of(*number)).collect()
+    }
+
+    /// Inside the domain of a function, away from its kinks.
+    fn points(function: MathFn) -> &'static [[f64; 3]] {
+        use MathFn::*;
+        match function {
+            Acosh => &[[1.3, 0.0, 0.0], [2.5, 0.0, 0.0]],
+            Log1p => &[[-0.6, 0.0, 0.0], [3.7, 0.0, 0.0]],
+            Sqrt | Rsqrt | Log | Log2 | Log10 => &[[0.3, 0.0, 0.0], [2.7, 0.0, 0.0]],
+            Pow => &[[0.4, 1.7, 0.0], [2.2, -0.6, 0.0]],
+            Clamp => &[[0.3, -0.5, 0.9], [-0.7, -0.5, 0.9], [1.4, -0.5, 0.9]],
+            _ => &[[0.37, -0.81, 1.3], [-0.64, 0.46, -2.1], [0.91, 0.22, 0.8]],
+        }
+    }
+
+    #[test]
+    fn every_function_has_the_slope_that_its_rule_says() {
+        let mut without = vec![];
+        for row in MathFn::TABLE {
+            if matches!(row.family, Family::Tests | Family::Integers) {
+                continue;
+            }
+            for point in points(row.function) {
+                let at = &point[..row.arity];
+                let f = |at: &[f64]| {
+                    scalar::dynamic::math(row.function, &values(at)).expect("a function of floats").to::<f64>()
+                };
+                for operand in 0..row.arity {
+                    let result = Value::of(f(at));
+                    let found = of_math(&mut Numbers, row.function, &values(at), &result, operand).expect("no error");
+                    match found {
+                        Some(_) => compare(row.name, at, operand, factor(found), f),
+                        None => without.push(row.name),
+                    }
+                }
+            }
+        }
+        without.dedup();
+        assert_eq!(without, ["lgamma", "tgamma"], "functions without a derivative");
+    }
+
+    #[test]
+    fn every_operator_has_the_slope_that_its_rule_says() {
+        for op in [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Rem, BinaryOp::Pow] {
+            for at in [[2.3, 0.7], [0.4, 1.9]] {
+                let apply = |at: &[f64]| {
+                    scalar::dynamic::binary(op, Value::of(at[0]), Value::of(at[1])).expect("floats").to::<f64>()
+                };
+                for operand in 0..2 {
+                    let (x, y) = (Value::of(at[0]), Value::of(at[1]));
+                    let found = of_binary(&mut Numbers, op, (&x, &y), &Value::of(apply(&at)), operand);
+                    compare(op.symbol(), &at, operand, factor(found.expect("no error")), apply);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn conventions_at_kinks() {
+        let at = |function: MathFn, numbers: &[f64], operand: usize| {
+            let args = values(numbers);
+            let result = scalar::dynamic::math(function, &args).expect("floats");
+            factor(of_math(&mut Numbers, function, &args, &result, operand).expect("no error"))
+        };
+        assert_eq!(at(MathFn::Max, &[2.0, 2.0], 0), 0.5);
+        assert_eq!(at(MathFn::Min, &[2.0, 2.0], 1), 0.5);
+        assert_eq!(at(MathFn::Max, &[2.0, f64::NAN], 0), 1.0);
+        assert_eq!(at(MathFn::Max, &[f64::NAN, 2.0], 0), 0.0);
+        assert_eq!(at(MathFn::Abs, &[0.0], 0), 0.0);
+        assert_eq!(at(MathFn::Sqrt, &[0.0], 0), f64::INFINITY);
+        assert_eq!(at(MathFn::Cbrt, &[0.0], 0), f64::INFINITY);
+        assert_eq!(at(MathFn::Hypot, &[0.0, 0.0], 0), 0.0);
+        assert_eq!(at(MathFn::Pow, &[0.0, 0.0], 0), 0.0);
+        assert_eq!(at(MathFn::Pow, &[0.0, 1.0], 0), 1.0);
+        assert_eq!(at(MathFn::Pow, &[0.0, 2.0], 1), 0.0);
+        assert_eq!(at(MathFn::Pow, &[-2.0, 3.0], 0), 12.0);
+        assert_eq!(at(MathFn::Floor, &[1.0], 0), 0.0);
+        assert_eq!(at(MathFn::Clamp, &[5.0, 1.0, 5.0], 0), 0.5);
+    }
+}
