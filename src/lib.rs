@@ -25,6 +25,7 @@
 //! | 3 | [`device`] | execution of DeviceIR: the `Device` trait, the simulator, NVIDIA GPUs via CUDA text, and a comparison of both |
 //! | 3 | [`fmt`] | the formatter, which determines the whitespace between tokens |
 //! | 4 | [`lower`] | from a typed kernel with its compile-time arguments to DeviceIR |
+//! | 4 | [`derive`] | derivatives of kernels: from DeviceIR to DeviceIR |
 //! | 5 | [`compile`] | from sources to a checked program, without I/O of its own |
 //! | 6 | [`host`] | values, arrays and the interpreter of scripts |
 //! | 6 | [`prove`] | proofs that a kernel is right for every size, and counterexamples that a run confirms |
@@ -46,6 +47,7 @@ pub mod app;
 pub mod base;
 pub mod check;
 pub mod compile;
+pub mod derive;
 pub mod device;
 pub mod fmt;
 pub mod host;

@@ -21,6 +21,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("pass", 3),
     ("device", 3),
     ("fmt", 3),
+    ("derive", 4),
     ("lower", 4),
     ("compile", 5),
     ("host", 6),

@@ -23,6 +23,7 @@ use crate::base::arena::{Arena, Side};
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::typing;
+use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
 use crate::lang::scalar::Value;
 
@@ -80,6 +81,30 @@ impl FunctionBuilder {
             span: Span::default(),
             free: FxHashMap::default(),
         }
+    }
+
+    /// Continues a kernel's body: its declarations and expressions stay, and its statements are to be made anew.
+    pub(crate) fn over(kernel: &Kernel, body: &Function) -> Self {
+        let mut labels = 0;
+        each_stmt(&body.body, &mut |stmt| {
+            if let Some(label) = stmt.kind.label() {
+                labels = labels.max(label.0.saturating_add(1));
+            }
+        });
+        FunctionBuilder {
+            function: Function { body: vec![], ..body.clone() },
+            kernel_params: kernel.params.clone(),
+            cooperative: kernel.cooperative,
+            open: vec![vec![]],
+            labels,
+            span: body.span,
+            free: FxHashMap::default(),
+        }
+    }
+
+    /// Adds an expression that a statement defines as its result.
+    pub(crate) fn result(&mut self, ty: Ty) -> ExprId {
+        self.push(ExprKind::Result, ty)
     }
 
     /// Sets the span of the whole function.

@@ -5,7 +5,7 @@
 
 mod cse;
 mod dead;
-mod edit;
+pub(crate) mod edit;
 mod forward;
 mod hoist;
 mod if_convert;
@@ -43,6 +43,16 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
     }
     let module = valid(module, "the last pass")?;
     Ok(Prepared::new(module, checks))
+}
+
+/// Inlines and simplifies a kernel whose derivative is wanted. An error is a bug in Clk.
+pub(crate) fn for_derivative(module: &Module) -> Result<Module, String> {
+    let mut module = valid(module.clone(), "lowering")?.into_module();
+    for pass in pipeline::DERIVED {
+        stop::poll();
+        (pass.run)(&mut module);
+    }
+    Ok(valid(module, "the passes before a derivative")?.into_module())
 }
 
 fn valid(module: Module, after: &str) -> Result<Verified, String> {

@@ -84,3 +84,11 @@ pub(crate) static CHECKED: &[Pass] = &[
     IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, DEAD, IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, CSE, DEAD,
     HOIST_SAFE, CSE, DEAD, TIDY,
 ];
+
+/// The pipeline before a derivative is taken: one function, few jumps, few locals.
+#[rustfmt::skip]
+pub(crate) static DERIVED: &[Pass] = &[
+    INLINE, COMPACT, STRUCTURE,
+    FORWARD, SIMPLIFY, DEAD,
+    UNROLL, STRUCTURE, FORWARD, SIMPLIFY, DEAD, SCALARIZE, FORWARD, SIMPLIFY, CSE, DEAD, TIDY,
+];

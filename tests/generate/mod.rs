@@ -43,7 +43,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    fn zeros(len: usize) -> Bytes {
+    pub fn zeros(len: usize) -> Bytes {
         Bytes { words: vec![0; len.div_ceil(16)], len }
     }
 

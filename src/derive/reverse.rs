@@ -1,0 +1,527 @@
+//! Reverse mode: the kernel once more, and then its mirror image.
+//!
+//! Input: a kernel without calls. Output: a kernel that adds to the adjoints of inputs what those of the outputs give. It is made
+//! repeatedly, until no value is asked for that has not been recorded.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::active::{Activity, activity, refusal};
+use super::companion::Companions;
+use super::jumps::{self, Ends};
+use super::plan::{self, Key, Kind, Plan, key};
+use super::rules::{Maker, constant};
+use super::tape::{self, Slots, Tape};
+use super::{Counting, Derived, Lost, Role};
+use crate::base::stop;
+use crate::ir::build::{FunctionBuilder, module};
+use crate::ir::def::*;
+use crate::ir::typing::I32;
+use crate::lang::ops::BarrierKind;
+use crate::pass::edit;
+
+/// The values that the mirror image asks for and the forward part has to record.
+#[derive(Default)]
+pub(super) struct Needs {
+    pub values: FxHashSet<ExprId>,
+    /// Loops whose turns are counted.
+    pub turns: FxHashSet<Label>,
+    pub grown: bool,
+}
+
+pub(super) struct Reverse<'a> {
+    pub b: FunctionBuilder,
+    pub f: &'a Function,
+    pub activity: &'a Activity,
+    pub plan: &'a Plan,
+    pub ends: &'a Ends,
+    pub needs: &'a mut Needs,
+    pub companions: Companions,
+    pub tape: Tape,
+    counting: bool,
+    /// What has been computed again or popped, per open block of the mirror image.
+    pub cache: Vec<FxHashMap<ExprId, ExprId>>,
+    /// Adjoints of expressions so far.
+    pub adjoints: FxHashMap<ExprId, ExprId>,
+    /// The same, of those that are used in inner blocks.
+    pub sums: FxHashMap<ExprId, LocalId>,
+    /// Of the kernel's values.
+    pub params: FxHashMap<u32, LocalId>,
+    /// The values of the counters of open loops.
+    pub counters: FxHashMap<LocalId, ExprId>,
+    kept: FxHashMap<ExprId, LocalId>,
+    turns: FxHashMap<Label, LocalId>,
+}
+
+impl Maker for Reverse<'_> {
+    fn builder(&mut self) -> &mut FunctionBuilder {
+        &mut self.b
+    }
+
+    fn here(&mut self, id: ExprId) -> ExprId {
+        if id.index() < self.f.exprs.len() { self.value(id) } else { id }
+    }
+}
+
+struct Source<'a> {
+    kernel: &'a Kernel,
+    f: &'a Function,
+    active: &'a [bool],
+    activity: Activity,
+    plan: Plan,
+    ends: Ends,
+}
+
+pub(super) fn derive(mut module: Module, active: &[bool]) -> Result<Derived, Lost> {
+    let body = module.kernel.body;
+    let f = &mut module.functions[body];
+    let ends = jumps::remove(f);
+    plan::hoist_reads(f);
+    let f = &module.functions[body];
+    let activity = activity(f, active);
+    refusal(f, &activity, true)?;
+    let plan = plan::plan(&module.kernel, f, &activity);
+    let source = Source { kernel: &module.kernel, f, active, activity, plan, ends };
+    let mut needs = Needs::default();
+    loop {
+        stop::poll();
+        needs.grown = false;
+        let (made, roles) = source.run(&mut needs, false)?;
+        if needs.grown {
+            continue;
+        }
+        let counting = match roles.iter().any(|role| matches!(role, Role::Tape(_))) {
+            true => {
+                let (module, params) = source.run(&mut needs, true)?;
+                Some(Counting { module, params })
+            }
+            false => None,
+        };
+        return Ok(Derived { module: made, params: roles, counting });
+    }
+}
+
+impl Source<'_> {
+    /// Makes the derived kernel, or the one that counts.
+    fn run(&self, needs: &mut Needs, counting: bool) -> Result<(Module, Vec<Role>), Lost> {
+        let Source { kernel, f, active, activity, plan, ends } = self;
+        let slots = slots(f, plan, ends, needs, &f.body);
+        let mut b = FunctionBuilder::over(kernel, f);
+        let mut roles: Vec<Role> = (0..kernel.params.len()).map(Role::Primal).collect();
+        let (mut companions, mut values) = (Companions::default(), vec![]);
+        if !counting {
+            values = value_params(&mut b, kernel, active, &mut roles);
+            let adjoint = |param, _| (Role::Adjoint(param), Access::InOut);
+            companions = Companions::add(&mut b, f, activity, &mut roles, adjoint);
+        }
+        let tape = Tape::new(&mut b, kernel.form, slots, counting, &mut roles);
+        let mut reverse = Reverse {
+            b,
+            f,
+            activity,
+            plan,
+            ends,
+            needs,
+            companions,
+            tape,
+            counting,
+            cache: vec![],
+            adjoints: FxHashMap::default(),
+            sums: FxHashMap::default(),
+            params: FxHashMap::default(),
+            counters: FxHashMap::default(),
+            kept: FxHashMap::default(),
+            turns: FxHashMap::default(),
+        };
+        reverse.start(&values);
+        reverse.joined(&f.body)?;
+        reverse.finish(&values);
+        let suffix = if counting { "count" } else { "vjp" };
+        let mut made = module(Default::default(), reverse.b, kernel.form);
+        made.kernel.name = format!("{}_{suffix}", kernel.name);
+        made.kernel.span = kernel.span;
+        without_outputs(&mut made, f, plan);
+        Ok((made, roles))
+    }
+}
+
+/// Adds the adjoints of active values; returns the position of each value, and the array that is its adjoint.
+fn value_params(
+    b: &mut FunctionBuilder,
+    kernel: &Kernel,
+    active: &[bool],
+    roles: &mut Vec<Role>,
+) -> Vec<(u32, Ty, MemId)> {
+    let mut found = vec![];
+    for (position, param) in kernel.params.iter().enumerate() {
+        if let KernelParam::Value { name, ty } = param
+            && active.get(position) == Some(&true)
+            && ty.scalar().is_float()
+        {
+            let memory = b.array(format!("d_{name}"), Access::InOut, Layout::plain(*ty), 1);
+            roles.push(Role::Adjoint(position));
+            found.push((position as u32, *ty, memory));
+        }
+    }
+    found
+}
+
+/// Arrays that the kernel never reads are not written again; they remain for their extents.
+fn without_outputs(made: &mut Module, f: &Function, plan: &Plan) {
+    let body = &mut made.functions[made.kernel.body];
+    for (id, memory) in f.memories.iter() {
+        if let Space::Global { param, .. } = memory.space
+            && !plan.read[id.index()]
+        {
+            body.memories[id].space = Space::Global { param, access: Access::In };
+            if let Some(KernelParam::Array { access, .. }) = made.kernel.params.get_mut(param as usize) {
+                *access = Access::In;
+            }
+        }
+    }
+}
+
+/// Returns how much a block records on the tape.
+fn slots(f: &Function, plan: &Plan, ends: &Ends, needs: &Needs, block: &Block) -> Slots {
+    let mut all = Slots::zero();
+    let scope = &plan.scopes[&key(block)];
+    if scope.kind == Kind::Looped {
+        for id in scope.evaluated.iter().filter(|id| needs.values.contains(id)) {
+            let ty = f.exprs[*id].ty;
+            all.add(tape::class(ty.scalar()), Some(u64::from(ty.lanes())));
+        }
+    }
+    for stmt in block {
+        let turns = match &stmt.kind {
+            StmtKind::For { label, start, end, step, inclusive, .. } if !ends.contains_key(label) => {
+                trips(f, (*start, *end, *step), *inclusive)
+            }
+            StmtKind::For { .. } | StmtKind::Loop { .. } => None,
+            _ => Some(1),
+        };
+        if let Some(label) = stmt.kind.label()
+            && scope.kind == Kind::Looped
+            && needs.turns.contains(&label)
+        {
+            all.add(tape::class(I32.scalar()), Some(1));
+        }
+        for inner in stmt.kind.blocks() {
+            all.add_turns(slots(f, plan, ends, needs, inner), turns);
+        }
+    }
+    all
+}
+
+fn trips(f: &Function, (start, end, step): (ExprId, ExprId, ExprId), inclusive: bool) -> Option<u64> {
+    let of = |id| edit::integer_of(f, id);
+    let (start, end, step) = (of(start)?, of(end)?, of(step)?);
+    let span = if step < 0 { start - end } else { end - start } + i128::from(inclusive);
+    let step = step.abs();
+    (step > 0).then(|| u64::try_from(span.max(0).div_euclid(step) + i128::from(span.max(0) % step > 0)).ok())?
+}
+
+impl Reverse<'_> {
+    fn kind(&self, block: Key) -> Kind {
+        self.plan.scopes.get(&block).map_or(Kind::Looped, |scope| scope.kind)
+    }
+
+    /// Sets all adjoints to zero that begin in this kernel.
+    fn start(&mut self, values: &[(u32, Ty, MemId)]) {
+        if self.counting {
+            return;
+        }
+        for &(param, ty, _) in values {
+            let zero = constant(&mut self.b, ty, 0.0);
+            self.params.insert(param, self.b.variable("sum", zero));
+        }
+        for (id, local) in self.f.locals.iter() {
+            if let Some(&own) = self.companions.locals.get(&id) {
+                let zero = constant(&mut self.b, local.ty, 0.0);
+                self.b.write(own, zero);
+            }
+        }
+        let mut shared = false;
+        for (id, memory) in self.f.memories.iter() {
+            let Some(&own) = self.companions.memories.get(&id) else { continue };
+            match memory.space {
+                Space::Local => self.clear(own, None),
+                Space::Shared => {
+                    let (thread, size) = tape::thread_of_block(&mut self.b);
+                    self.clear(own, Some((thread, size)));
+                    shared = true;
+                }
+                _ => {}
+            }
+        }
+        if shared {
+            self.b.barrier(BarrierKind::Block, None);
+        }
+    }
+
+    /// Sets a memory to zero, by all threads of a block or by this one.
+    pub(super) fn clear(&mut self, memory: MemId, share: Option<(ExprId, ExprId)>) {
+        let b = &mut self.b;
+        let Memory { extents, layout, .. } = b.function().memories[memory].clone();
+        let extents: Vec<ExprId> = extents
+            .iter()
+            .enumerate()
+            .map(|(axis, extent)| match extent {
+                Extent::Known(n) => b.i32(*n as i32),
+                _ => b.extent(memory, axis as u8),
+            })
+            .collect();
+        let mut count = b.i32(1);
+        for &extent in &extents {
+            count = b.binary(BinOp::Mul, count, extent);
+        }
+        let (start, step) = share.unwrap_or_else(|| (b.i32(0), b.i32(1)));
+        let (label, local) = (b.label(), b.local("n", I32));
+        b.push_block();
+        let mut rest = b.read(local);
+        let mut indices = vec![];
+        for &extent in extents.iter().rev() {
+            indices.push(b.binary(BinOp::Rem, rest, extent));
+            rest = b.binary(BinOp::Div, rest, extent);
+        }
+        indices.reverse();
+        for (leaf, of) in layout.leaves.iter().enumerate() {
+            if of.ty.scalar().is_float() {
+                let zero = constant(b, of.ty, 0.0);
+                let place = Place { memory, indices: indices.clone(), leaf: leaf as u32, component: None };
+                b.store_place(place, zero, Hint::None);
+            }
+        }
+        let body = b.pop_block();
+        let range = crate::ir::build::Range { start, end: count, step, inclusive: false };
+        b.for_(label, local, range, Unroll::Auto, body);
+    }
+
+    /// Adds the sums of values to their adjoints.
+    fn finish(&mut self, values: &[(u32, Ty, MemId)]) {
+        self.tape.finish(&mut self.b);
+        for &(param, _, memory) in values {
+            let Some(&local) = self.params.get(&param) else { continue };
+            let sum = self.b.read(local);
+            let place = Place { memory, indices: vec![self.b.i32(0)], leaf: 0, component: None };
+            self.add_atomically(&place, sum);
+        }
+    }
+
+    /// Makes a block with its mirror image behind it.
+    fn joined(&mut self, block: &Block) -> Result<(), Lost> {
+        self.cache.push(FxHashMap::default());
+        self.begin_sums(key(block));
+        for (position, stmt) in block.iter().enumerate() {
+            match &stmt.kind {
+                StmtKind::If { cond, then, other } if position + 1 == block.len() => {
+                    self.b.set_span(stmt.span);
+                    let then = self.inner(|r| r.joined(then))?;
+                    let other = self.inner(|r| r.joined(other))?;
+                    self.b.set_span(stmt.span);
+                    self.b.if_(*cond, then, other);
+                }
+                _ => self.again(stmt, Kind::Joined)?,
+            }
+        }
+        if !self.counting {
+            for (position, stmt) in block.iter().enumerate().rev() {
+                let done = position + 1 == block.len() && matches!(stmt.kind, StmtKind::If { .. });
+                if !done {
+                    self.back(stmt, Kind::Joined)?;
+                }
+            }
+        }
+        self.cache.pop();
+        Ok(())
+    }
+
+    pub(super) fn inner(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), Lost>) -> Result<Block, Lost> {
+        self.b.push_block();
+        let done = fill(self);
+        let made = self.b.pop_block();
+        done.map(|()| made)
+    }
+
+    // The forward part
+
+    fn forward(&mut self, block: &Block) -> Result<(), Lost> {
+        let own = key(block);
+        let kind = self.kind(own);
+        for stmt in block {
+            self.again(stmt, kind)?;
+        }
+        let plan = self.plan;
+        let evaluated = plan.scopes.get(&own).map_or(&[][..], |scope| &scope.evaluated);
+        for &id in evaluated.iter().filter(|id| self.needs.values.contains(id)).collect::<Vec<_>>() {
+            match kind {
+                Kind::Looped => self.tape.push(&mut self.b, id),
+                Kind::Branch | Kind::Joined => {
+                    let local = self.kept(id);
+                    self.b.write(local, id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn kept(&mut self, id: ExprId) -> LocalId {
+        let (ty, b) = (self.f.exprs[id].ty, &mut self.b);
+        *self.kept.entry(id).or_insert_with(|| b.local("kept", ty))
+    }
+
+    fn again(&mut self, stmt: &Stmt, kind: Kind) -> Result<(), Lost> {
+        self.b.set_span(stmt.span);
+        match &stmt.kind {
+            StmtKind::If { cond, then, other } => {
+                let then = self.inner(|r| r.forward(then))?;
+                let other = self.inner(|r| r.forward(other))?;
+                self.b.set_span(stmt.span);
+                self.b.if_(*cond, then, other);
+            }
+            StmtKind::For { label, .. } | StmtKind::Loop { label, .. } => self.loop_again(stmt, *label, kind)?,
+            StmtKind::Store { place, .. } | StmtKind::Atomic { place, result: None, .. }
+                if !self.plan.read[place.memory.index()] => {}
+            StmtKind::Print { .. } => {}
+            other => self.b.stmt(other.clone()),
+        }
+        Ok(())
+    }
+
+    fn loop_again(&mut self, stmt: &Stmt, label: Label, kind: Kind) -> Result<(), Lost> {
+        let end = self.ends.get(&label).copied();
+        let turns = self.needs.turns.contains(&label).then(|| self.turns(label));
+        if let Some(turns) = turns {
+            let zero = self.b.i32(0);
+            self.b.write(turns, zero);
+        }
+        let leave = |r: &mut Self| {
+            if let Some(end) = end {
+                let ended = r.b.read(end);
+                r.b.if_then(ended, |b| b.break_(label));
+            }
+        };
+        let count = |r: &mut Self| {
+            if let Some(turns) = turns {
+                let (before, one) = (r.b.read(turns), r.b.i32(1));
+                let next = r.b.binary(BinOp::Add, before, one);
+                r.b.write(turns, next);
+            }
+        };
+        let mut made = stmt.kind.clone();
+        if let StmtKind::For { body, .. } = &stmt.kind {
+            let new = self.inner(|r| {
+                leave(r);
+                count(r);
+                r.forward(body)
+            })?;
+            made.blocks_mut().for_each(|body| *body = new.clone());
+        }
+        if let StmtKind::Loop { body, .. } = &stmt.kind {
+            let new = self.inner(|r| {
+                count(r);
+                r.forward(body)?;
+                leave(r);
+                Ok(())
+            })?;
+            made.blocks_mut().for_each(|body| *body = new.clone());
+        }
+        self.b.set_span(stmt.span);
+        self.b.stmt(made);
+        if let (Some(turns), Kind::Looped) = (turns, kind) {
+            let count = self.b.read(turns);
+            self.tape.push(&mut self.b, count);
+        }
+        Ok(())
+    }
+
+    fn turns(&mut self, label: Label) -> LocalId {
+        let b = &mut self.b;
+        *self.turns.entry(label).or_insert_with(|| b.local("turns", I32))
+    }
+
+    // Values in the mirror image
+
+    /// Returns the turns that a loop took.
+    pub(super) fn taken(&mut self, label: Label, kind: Kind) -> ExprId {
+        if self.needs.turns.insert(label) {
+            self.needs.grown = true;
+            return self.b.i32(0);
+        }
+        let local = self.turns(label);
+        let popped = if kind == Kind::Looped { self.tape.pop(&mut self.b, I32) } else { None };
+        popped.unwrap_or_else(|| self.b.read(local))
+    }
+
+    /// Pops what a block has recorded.
+    pub(super) fn pop(&mut self, block: Key) {
+        let plan = self.plan;
+        let Some(scope) = plan.scopes.get(&block).filter(|scope| scope.kind == Kind::Looped) else { return };
+        for &id in scope.evaluated.iter().rev() {
+            if self.needs.values.contains(&id)
+                && let Some(value) = self.tape.pop(&mut self.b, self.f.exprs[id].ty)
+            {
+                self.remember(id, value);
+            }
+        }
+    }
+
+    fn remember(&mut self, id: ExprId, value: ExprId) {
+        if let Some(scope) = self.cache.last_mut() {
+            scope.insert(id, value);
+        }
+    }
+
+    /// Returns whether a value can be computed again anywhere in the mirror image of its block.
+    fn recomputable(&self, id: ExprId) -> bool {
+        let kind = &self.f.exprs[id].kind;
+        let fits = match kind {
+            kind if kind.is_free() => return true,
+            ExprKind::Read(_) => return self.plan.counters.contains(&id),
+            ExprKind::Load { place, .. } => self.plan.constant[place.memory.index()],
+            ExprKind::Result => false,
+            _ => true,
+        };
+        let mut all = fits;
+        kind.operands(|operand| all = all && (self.is_there(operand) || self.recomputable(operand)));
+        all
+    }
+
+    /// Returns whether a value of the forward part is still in scope.
+    fn is_there(&self, id: ExprId) -> bool {
+        self.plan.home.get(&id).is_some_and(|home| self.kind(*home) == Kind::Joined)
+    }
+
+    /// Returns a value of the original kernel, where the mirror image is now.
+    pub(super) fn value(&mut self, id: ExprId) -> ExprId {
+        let f = self.f;
+        if f.exprs[id].kind.is_free() || self.is_there(id) {
+            return id;
+        }
+        if let Some(&known) = self.cache.iter().rev().find_map(|scope| scope.get(&id)) {
+            return known;
+        }
+        let value = if self.recomputable(id) { self.computed_again(id) } else { self.recorded(id) };
+        self.remember(id, value);
+        value
+    }
+
+    fn computed_again(&mut self, id: ExprId) -> ExprId {
+        let Expr { mut kind, ty } = self.f.exprs[id].clone();
+        if let ExprKind::Read(local) = kind {
+            return self.counters.get(&local).copied().unwrap_or(id);
+        }
+        kind.operands_mut(|operand| *operand = self.value(*operand));
+        self.b.expr(kind, ty)
+    }
+
+    fn recorded(&mut self, id: ExprId) -> ExprId {
+        if self.needs.values.insert(id) {
+            self.needs.grown = true;
+        }
+        let looped = self.plan.home.get(&id).is_none_or(|home| self.kind(*home) == Kind::Looped);
+        if self.needs.grown || looped {
+            return id;
+        }
+        let local = self.kept(id);
+        self.b.read(local)
+    }
+}

@@ -1,0 +1,111 @@
+//! The rules of [`lang::derivative`](crate::lang::derivative) for expressions of a kernel.
+
+use std::convert::Infallible;
+
+use super::Lost;
+use crate::ir::build::FunctionBuilder;
+use crate::ir::def::*;
+use crate::lang::derivative::{self, Partial, Terms};
+use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::Value;
+
+/// Something that makes expressions, and knows how an expression of the original kernel is called where it is now.
+pub(super) trait Maker {
+    fn builder(&mut self) -> &mut FunctionBuilder;
+    fn here(&mut self, id: ExprId) -> ExprId;
+}
+
+impl<M: Maker> Terms for M {
+    type Value = ExprId;
+    type Error = Infallible;
+
+    fn number(&mut self, like: &ExprId, number: f64) -> Result<ExprId, Infallible> {
+        let ty = self.builder().ty(*like);
+        Ok(constant(self.builder(), ty, number))
+    }
+
+    fn unary(&mut self, op: UnaryOp, value: &ExprId) -> Result<ExprId, Infallible> {
+        let value = self.here(*value);
+        Ok(self.builder().unary(op, value))
+    }
+
+    fn binary(&mut self, op: BinaryOp, left: &ExprId, right: &ExprId) -> Result<ExprId, Infallible> {
+        let (left, right) = (self.here(*left), self.here(*right));
+        Ok(self.builder().binary(strict(op), left, right))
+    }
+
+    fn math(&mut self, function: MathFn, args: &[ExprId]) -> Result<ExprId, Infallible> {
+        let args: Vec<ExprId> = args.iter().map(|&arg| self.here(arg)).collect();
+        Ok(self.builder().math(function, &args))
+    }
+
+    fn select(&mut self, cond: &ExprId, then: &ExprId, other: &ExprId) -> Result<ExprId, Infallible> {
+        let (cond, then, other) = (self.here(*cond), self.here(*then), self.here(*other));
+        Ok(self.builder().select(cond, then, other))
+    }
+}
+
+/// Makes a number of a float type, in all lanes.
+pub(super) fn constant(b: &mut FunctionBuilder, ty: Ty, number: f64) -> ExprId {
+    let one = b.constant(Value::of(number).to_type(ty.scalar()));
+    if let Ty::Vector(_, lanes) = ty { b.broadcast(one, lanes) } else { one }
+}
+
+fn strict(op: BinaryOp) -> BinOp {
+    match op {
+        BinaryOp::Add => BinOp::Add,
+        BinaryOp::Sub => BinOp::Sub,
+        BinaryOp::Mul | BinaryOp::MatMul => BinOp::Mul,
+        BinaryOp::Div => BinOp::Div,
+        BinaryOp::Rem => BinOp::Rem,
+        BinaryOp::Pow => BinOp::Pow,
+        BinaryOp::BitAnd | BinaryOp::And => BinOp::And,
+        BinaryOp::BitOr | BinaryOp::Or => BinOp::Or,
+        BinaryOp::BitXor => BinOp::Xor,
+        BinaryOp::Shl => BinOp::Shl,
+        BinaryOp::Shr => BinOp::Shr,
+        BinaryOp::Eq => BinOp::Eq,
+        BinaryOp::Ne => BinOp::Ne,
+        BinaryOp::Lt => BinOp::Lt,
+        BinaryOp::Le => BinOp::Le,
+        BinaryOp::Gt => BinOp::Gt,
+        BinaryOp::Ge => BinOp::Ge,
+    }
+}
+
+/// Returns the operands of an operation that the table of rules is about.
+pub(super) fn operands(kind: &ExprKind) -> Vec<ExprId> {
+    match kind {
+        ExprKind::Binary { left, right, .. } => vec![*left, *right],
+        ExprKind::Math { args, .. } => args.clone(),
+        _ => vec![],
+    }
+}
+
+/// Returns `factor` times the partial derivative of an operation of the table by one of its operands; none if that is zero.
+pub(super) fn times_partial<M: Maker>(
+    maker: &mut M,
+    f: &Function,
+    id: ExprId,
+    operand: usize,
+    factor: ExprId,
+) -> Result<Option<ExprId>, Lost> {
+    let found = match &f.exprs[id].kind {
+        ExprKind::Binary { op, left, right } => {
+            derivative::of_binary(maker, op.operator(), (left, right), &id, operand)
+        }
+        ExprKind::Math { function, args } => derivative::of_math(maker, *function, args, &id, operand),
+        _ => Ok(None),
+    };
+    let Ok(found) = found;
+    match found {
+        None => Err(Lost::new(f.spans[id], "Clk has no derivative of this operation", "use other functions")),
+        Some(Partial::Zero) => Ok(None),
+        Some(Partial::One) => Ok(Some(factor)),
+        Some(Partial::MinusOne) => Ok(Some(maker.builder().unary(UnaryOp::Neg, factor))),
+        Some(Partial::Times(partial)) => {
+            let partial = maker.here(partial);
+            Ok(Some(maker.builder().binary(BinOp::Mul, factor, partial)))
+        }
+    }
+}

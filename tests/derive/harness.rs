@@ -1,0 +1,369 @@
+//! Runs a kernel, its derivatives in both modes, and compares them.
+
+use std::sync::Arc;
+
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::derive::{self, Derived, Lost, Role};
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Control, Device, Extents};
+use clk_lang::ir::def::*;
+use clk_lang::ir::{Checks, text};
+use clk_lang::lang::scalar::{Scalar, Value};
+use clk_lang::lower::{Instance, lower};
+use clk_lang::pass;
+
+use crate::generate::{Argument, Bytes, launch_arguments};
+use crate::reference;
+
+/// An argument of a case.
+#[derive(Clone, Copy)]
+pub enum Spec {
+    /// An array of random floats with these extents.
+    Floats(&'static [u32]),
+    Ints(&'static [i32]),
+    Number(f64),
+    Int(i32),
+}
+
+#[derive(Clone)]
+pub struct Problem {
+    pub module: Module,
+    pub extents: Extents,
+    pub arguments: Vec<Argument>,
+    pub session: Arc<Session>,
+}
+
+#[derive(Debug)]
+pub enum Verdict {
+    Right(String),
+    Refused { label: String, line: usize },
+    Wrong(String),
+}
+
+/// A stream of random numbers.
+pub struct Stream(pub u64);
+
+impl Stream {
+    pub fn next(&mut self, (low, high): (f64, f64)) -> f64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        low + (high - low) * ((self.0 >> 33) as f64 / (1u64 << 31) as f64)
+    }
+}
+
+pub fn problem(text: &str, extents: Extents, specs: &[Spec], range: (f64, f64)) -> Result<Problem, String> {
+    let mut session = Session::default();
+    let outcome = session.add("case.clk", text, &NoFiles);
+    if outcome.failed() {
+        return Err(format!("{:#?}", outcome.diagnostics.iter().find(|d| d.is_error())));
+    }
+    let kernel = session.program.kernels.ids().next_back().ok_or("no kernel")?;
+    let module = lower(&session.program, &Instance { kernel, arguments: vec![] })
+        .map_err(|errors| format!("{:#?}", errors.first()))?;
+    let mut stream = Stream(1);
+    let mut arguments = vec![];
+    for (param, spec) in module.kernel.params.iter().zip(specs) {
+        arguments.push(match (param, spec) {
+            (KernelParam::Value { ty, .. }, Spec::Number(x)) => Argument::Value(vec![Value::of(*x).to_type(ty.scalar())]),
+            (KernelParam::Value { ty, .. }, Spec::Int(x)) => Argument::Value(vec![Value::of(*x).to_type(ty.scalar())]),
+            (KernelParam::Array { memory, access, .. }, spec) => {
+                let layout = module.functions[module.kernel.body].memories[*memory].layout.clone();
+                let write = *access != Access::In;
+                let mut array = match spec {
+                    Spec::Floats(shape) => zeros(&layout, shape.to_vec(), write),
+                    Spec::Ints(values) => zeros(&layout, vec![values.len() as u32], write),
+                    _ => return Err("an array is wanted".into()),
+                };
+                if let Argument::Array { bytes, .. } = &mut array {
+                    match spec {
+                        Spec::Ints(values) => {
+                            for (to, value) in bytes.get_mut().chunks_mut(4).zip(*values) {
+                                to.copy_from_slice(&value.to_le_bytes());
+                            }
+                        }
+                        _ if *access != Access::Out => fill(&layout, bytes, &mut || stream.next(range)),
+                        _ => {}
+                    }
+                }
+                array
+            }
+            _ => return Err("an argument does not fit".into()),
+        });
+    }
+    if arguments.len() != module.kernel.params.len() {
+        return Err(format!("{} parameters", module.kernel.params.len()));
+    }
+    Ok(Problem { module, extents, arguments, session: Arc::new(session) })
+}
+
+pub fn zeros(layout: &Layout, shape: Vec<u32>, write: bool) -> Argument {
+    let count = shape.iter().product::<u32>() as usize;
+    Argument::Array { layout: layout.clone(), shape, bytes: Bytes::zeros(count * layout.size), write }
+}
+
+/// Calls `f` with the type and the place of every float of an array.
+fn each_float(layout: &Layout, bytes: &mut Bytes, f: &mut dyn FnMut(Scalar, &mut [u8])) {
+    for element in bytes.get_mut().chunks_mut(layout.size.max(1)) {
+        for leaf in layout.leaves.iter().filter(|leaf| leaf.ty.scalar().is_float()) {
+            let scalar = leaf.ty.scalar();
+            element[leaf.offset..leaf.offset + leaf.ty.size()].chunks_mut(scalar.size()).for_each(|to| f(scalar, to));
+        }
+    }
+}
+
+fn fill(layout: &Layout, bytes: &mut Bytes, next: &mut dyn FnMut() -> f64) {
+    each_float(layout, bytes, &mut |scalar, to| {
+        to.copy_from_slice(&Value::of(next()).to_type(scalar).to_bytes()[..scalar.size()]);
+    });
+}
+
+/// Returns the floats of an argument.
+pub fn floats(argument: &Argument) -> Vec<f64> {
+    let mut found = vec![];
+    match argument.clone() {
+        Argument::Value(values) => found.extend(values.iter().filter(|v| v.ty.is_float()).map(|v| v.as_f64())),
+        Argument::Array { layout, mut bytes, .. } => {
+            each_float(&layout, &mut bytes, &mut |scalar, at| found.push(Value::from_bytes(scalar, at).as_f64()));
+        }
+    }
+    found
+}
+
+/// Returns the argument with other floats.
+pub fn with_floats(argument: &Argument, floats: &[f64]) -> Argument {
+    let mut floats = floats.iter().copied();
+    let mut next = || floats.next().expect("as many floats");
+    match argument.clone() {
+        Argument::Value(values) => {
+            let new = |v: &Value| if v.ty.is_float() { Value::of(next()).to_type(v.ty) } else { *v };
+            Argument::Value(values.iter().map(new).collect())
+        }
+        Argument::Array { layout, shape, mut bytes, write } => {
+            fill(&layout, &mut bytes, &mut next);
+            Argument::Array { layout, shape, bytes, write }
+        }
+    }
+}
+
+fn combined(a: &Argument, by: f64, direction: &[f64]) -> Argument {
+    let moved: Vec<f64> = floats(a).iter().zip(direction).map(|(a, d)| a + by * d).collect();
+    with_floats(a, &moved)
+}
+
+/// Runs a module in the reference interpreter.
+fn by_reference(module: &Module, extents: Extents, arguments: &[Argument]) -> Result<Vec<Argument>, String> {
+    let mut arguments = arguments.to_vec();
+    let outcome = reference::launch(module, extents, &mut launch_arguments(&mut arguments));
+    match outcome.faults.first() {
+        Some(fault) => Err(format!("{:?} at {:?}", fault.kind, fault.span)),
+        None => Ok(arguments),
+    }
+}
+
+/// Runs a module on the simulator with memory checks.
+pub fn by_simulator(module: &Module, extents: Extents, arguments: &[Argument]) -> Result<Vec<Argument>, String> {
+    let checks = Checks { memory: true, ..Checks::default() };
+    let prepared = pass::prepare_for(module.clone(), checks)?;
+    let executable = Simulator::default().load(Arc::new(prepared));
+    let mut arguments = arguments.to_vec();
+    let control = Control { workers: 2, checks, ..Control::default() };
+    executable
+        .launch(extents, &mut launch_arguments(&mut arguments), &control)
+        .map_err(|fault| format!("{:?} at {:?}", fault.kind, fault.span))?;
+    let warnings = control.warnings.lock().map(|w| w.clone()).unwrap_or_default();
+    let incomplete = |f: &&clk_lang::device::Fault| !matches!(f.kind, clk_lang::device::FaultKind::Incomplete { .. });
+    match warnings.iter().find(incomplete) {
+        Some(fault) => Err(format!("{:?} at {:?}", fault.kind, fault.span)),
+        None => Ok(arguments),
+    }
+}
+
+/// The accesses of the parameters; none of a value.
+fn accesses(module: &Module) -> Vec<Option<Access>> {
+    let access = |param: &KernelParam| match param {
+        KernelParam::Value { .. } => None,
+        KernelParam::Array { access, .. } => Some(*access),
+    };
+    module.kernel.params.iter().map(access).collect()
+}
+
+/// Builds the arguments of a derived kernel. `derivative` gives the floats of a tangent or adjoint.
+fn arguments(
+    problem: &Problem,
+    (module, roles): (&Module, &[Role]),
+    derivative: &dyn Fn(usize) -> Vec<f64>,
+    slots: &[u32],
+) -> Vec<Argument> {
+    let mut tapes = slots.iter();
+    let threads: Vec<u32> = match (problem.extents, module.kernel.form) {
+        (Extents::Threads(n), Form::Threads { rank }) => n[..usize::from(rank)].to_vec(),
+        (Extents::Grid { grid, block }, _) => vec![grid.iter().chain(&block).product()],
+        _ => vec![],
+    };
+    let with = |first: u32| [&[first][..], &threads].concat();
+    let body = &module.functions[module.kernel.body];
+    let one = |(role, param): (&Role, &KernelParam)| {
+        let (layout, write) = match param {
+            KernelParam::Value { .. } => (None, false),
+            KernelParam::Array { memory, access, .. } => {
+                (Some(body.memories[*memory].layout.clone()), *access != Access::In)
+            }
+        };
+        let mut made = match role {
+            Role::Primal(i) => problem.arguments[*i].clone(),
+            Role::Tangent(i) | Role::Adjoint(i) => {
+                let like = match (&problem.arguments[*i], &layout) {
+                    (Argument::Value(_), Some(layout)) => zeros(layout, vec![1], true),
+                    (other, _) => other.clone(),
+                };
+                with_floats(&like, &derivative(*i))
+            }
+            Role::Tape(_) => zeros(layout.as_ref().expect("an array"), with(*tapes.next().expect("a tape")), true),
+            Role::Counts => zeros(layout.as_ref().expect("an array"), with(4), true),
+        };
+        if let Argument::Array { write: own, .. } = &mut made {
+            *own = write;
+        }
+        made
+    };
+    roles.iter().zip(&module.kernel.params).map(one).collect()
+}
+
+/// Runs a derived kernel; returns the floats of each tangent or adjoint afterwards.
+fn run_derived(
+    problem: &Problem,
+    derived: &Derived,
+    derivative: &dyn Fn(usize) -> Vec<f64>,
+) -> Result<(Vec<Option<Vec<f64>>>, Vec<u32>), String> {
+    let mut slots = vec![];
+    if let Some(counting) = &derived.counting {
+        let given = arguments(problem, (&counting.module, &counting.params), derivative, &[]);
+        let after = by_simulator(&counting.module, problem.extents, &given).map_err(|why| format!("counting: {why}"))?;
+        let Some(Argument::Array { bytes, shape, .. }) = after.last() else { return Err("no counts".into()) };
+        let counts: Vec<i32> =
+            bytes.get().chunks(4).map(|b| i32::from_le_bytes(b.try_into().expect("4 bytes"))).collect();
+        let threads = shape[1..].iter().product::<u32>() as usize;
+        slots = counts.chunks(threads.max(1)).map(|own| own.iter().copied().max().unwrap_or(0) as u32).collect();
+    }
+    let given = arguments(problem, (&derived.module, &derived.params), derivative, &slots);
+    let show = |why: String| format!("{why}\n{}", text::print(&derived.module));
+    let after = by_simulator(&derived.module, problem.extents, &given).map_err(show)?;
+    let mut found = vec![None; problem.arguments.len()];
+    for (role, argument) in derived.params.iter().zip(&after) {
+        if let Role::Tangent(i) | Role::Adjoint(i) = role {
+            found[*i] = Some(floats(argument));
+        }
+    }
+    let again = by_reference(&derived.module, problem.extents, &given).map_err(show)?;
+    for ((role, argument), other) in derived.params.iter().zip(&after).zip(&again) {
+        if let Role::Tangent(_) | Role::Adjoint(_) = role {
+            let apart = distance(&floats(argument), &floats(other));
+            if apart > 1e-11 {
+                return Err(show(format!("the simulator and the reference differ by {apart}")));
+            }
+        }
+    }
+    Ok((found, slots))
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    let scale = 1.0 + a.iter().chain(b).filter(|x| x.is_finite()).fold(0.0, |m: f64, x| m.max(x.abs()));
+    let one = |(a, b): (&f64, &f64)| match a == b || (a.is_nan() && b.is_nan()) {
+        true => 0.0,
+        false => (a - b).abs() / scale,
+    };
+    a.iter().zip(b).map(one).fold(0.0, |m, x| if x.is_nan() || m > x { m.max(if x.is_nan() { f64::INFINITY } else { x }) } else { x })
+}
+
+pub fn refused(problem: &Problem, lost: &Lost) -> Verdict {
+    if lost.code == "E0999" {
+        return Verdict::Wrong(lost.label.clone());
+    }
+    let line = problem.session.sources.line_column(lost.span).0;
+    Verdict::Refused { label: lost.label.clone(), line }
+}
+
+/// What is compared: inputs, outputs, directions.
+pub struct Setting {
+    pub active: Vec<bool>,
+    pub inputs: Vec<bool>,
+    pub outputs: Vec<bool>,
+    pub v: Vec<Vec<f64>>,
+    pub u: Vec<Vec<f64>>,
+}
+
+pub fn setting(problem: &Problem) -> Setting {
+    let active = derive::can_be_active(&problem.module);
+    let access = accesses(&problem.module);
+    let of = |fits: &dyn Fn(Option<Access>) -> bool| -> Vec<bool> {
+        active.iter().zip(&access).map(|(active, access)| *active && fits(*access)).collect()
+    };
+    let inputs = of(&|access| access != Some(Access::Out));
+    let outputs = of(&|access| matches!(access, Some(Access::Out | Access::InOut)));
+    let mut stream = Stream(77);
+    let mut directions = |which: &[bool]| -> Vec<Vec<f64>> {
+        let one = |(argument, wanted): (&Argument, &bool)| {
+            floats(argument).iter().map(|_| if *wanted { stream.next((-1.0, 1.0)) } else { 0.0 }).collect()
+        };
+        problem.arguments.iter().zip(which).map(one).collect()
+    };
+    let (v, u) = (directions(&inputs), directions(&outputs));
+    Setting { active, inputs, outputs, v, u }
+}
+
+/// Returns the outputs at a point along the direction.
+fn outputs_at(problem: &Problem, setting: &Setting, by: f64) -> Result<Vec<Vec<f64>>, String> {
+    let moved: Vec<Argument> = problem.arguments.iter().zip(&setting.v).map(|(a, v)| combined(a, by, v)).collect();
+    let after = by_reference(&problem.module, problem.extents, &moved)?;
+    Ok(after.iter().map(floats).collect())
+}
+
+/// Compares forward mode, reverse mode and difference quotients.
+pub fn check(problem: &Problem) -> Verdict {
+    match checked(problem) {
+        Ok(verdict) => verdict,
+        Err(why) => Verdict::Wrong(why),
+    }
+}
+
+fn checked(problem: &Problem) -> Result<Verdict, String> {
+    let setting = setting(problem);
+    let forward = match derive::forward(&problem.module, &setting.active) {
+        Ok(forward) => forward,
+        Err(lost) => return Ok(refused(problem, &lost)),
+    };
+    let reverse = match derive::reverse(&problem.module, &setting.active) {
+        Ok(reverse) => reverse,
+        Err(lost) => return Ok(refused(problem, &lost)),
+    };
+    let tangents = run_derived(problem, &forward, &|i| setting.v[i].clone())?.0;
+    let (mut quotient, mut compared) = (0.0_f64, 0);
+    let slope = |h: f64| -> Result<Vec<Vec<f64>>, String> {
+        let (up, down) = (outputs_at(problem, &setting, h)?, outputs_at(problem, &setting, -h)?);
+        let one = |(a, b): (&Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| (a - b) / (2.0 * h)).collect();
+        Ok(up.iter().zip(&down).map(one).collect())
+    };
+    let (coarse, fine) = (slope(1e-4)?, slope(5e-5)?);
+    let mut dot = 0.0;
+    for i in (0..problem.arguments.len()).filter(|&i| setting.outputs[i]) {
+        let Some(tangent) = &tangents[i] else { return Err(format!("no tangent of {i}")) };
+        let wanted: Vec<f64> = fine[i].iter().zip(&coarse[i]).map(|(f, c)| (4.0 * f - c) / 3.0).collect();
+        quotient = quotient.max(distance(&wanted, tangent));
+        compared += wanted.len();
+        dot += tangent.iter().zip(&setting.u[i]).map(|(t, u)| t * u).sum::<f64>();
+        if quotient > 1e-6 {
+            let show = text::print(&forward.module);
+            return Err(format!("forward mode of {i}: {tangent:?}\ndifferences: {wanted:?}\n{show}"));
+        }
+    }
+    let (adjoints, slots) = run_derived(problem, &reverse, &|i| setting.u[i].clone())?;
+    let mut other = 0.0;
+    for i in (0..problem.arguments.len()).filter(|&i| setting.inputs[i]) {
+        let Some(adjoint) = &adjoints[i] else { return Err(format!("no adjoint of {i}")) };
+        other += adjoint.iter().zip(&setting.v[i]).map(|(a, v)| a * v).sum::<f64>();
+    }
+    if (dot - other).abs() > 1e-9 * (1.0 + dot.abs()) || dot.is_nan() {
+        let show = text::print(&reverse.module);
+        return Err(format!("forward mode gives {dot}, reverse mode {other}\n{show}"));
+    }
+    Ok(Verdict::Right(format!("{compared} slopes within {quotient:.0e}, <u, Jv> = {dot:.4}, tapes of {slots:?}")))
+}

@@ -1,0 +1,3 @@
+//! Random kernels.
+
+pub fn compare() {}
