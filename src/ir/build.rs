@@ -102,11 +102,6 @@ impl FunctionBuilder {
         }
     }
 
-    /// Adds an expression that a statement defines as its result.
-    pub(crate) fn result(&mut self, ty: Ty) -> ExprId {
-        self.push(ExprKind::Result, ty)
-    }
-
     /// Sets the span of the whole function.
     pub(crate) fn function_span(&mut self, span: Span) {
         self.function.span = span;

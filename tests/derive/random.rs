@@ -1,3 +1,163 @@
-//! Random kernels.
+//! Random kernels of `tests/generate`: forward mode against reverse mode and difference quotients, in `f64` and with moderate numbers.
 
-pub fn compare() {}
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use clk_lang::device::Extents;
+use clk_lang::ir::def::*;
+use clk_lang::ir::verify;
+use clk_lang::lang::scalar::{Scalar, Value};
+
+use crate::generate::{self, Argument};
+use crate::harness::{self, Problem, Stream, Verdict};
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn double(scalar: Scalar) -> Scalar {
+    if scalar.is_float() { Scalar::F64 } else { scalar }
+}
+
+fn double_ty(ty: &mut Ty) {
+    *ty = ty.with_scalar(double(ty.scalar()));
+}
+
+fn double_layout(layout: &mut Layout) {
+    for leaf in &mut layout.leaves {
+        double_ty(&mut leaf.ty);
+    }
+    *layout = match &layout.leaves[..] {
+        [leaf] if leaf.path.is_empty() => Layout::plain(leaf.ty),
+        leaves => Layout::of(leaves.iter().map(|leaf| (leaf.path.clone(), leaf.ty))),
+    };
+}
+
+/// Returns the bits of a moderate number of type `f64` that a float stands for.
+fn moderate(scalar: Scalar, bits: u64) -> u64 {
+    let value = Value { ty: scalar, bits }.as_f64();
+    if value.is_finite() && (1e-3..=4.0).contains(&value.abs()) {
+        return value.to_bits();
+    }
+    let hash = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    (((hash % 61) as f64 - 30.0) / 16.0 + 0.01).to_bits()
+}
+
+/// Replaces all floats of a program by `f64` and its numbers by moderate ones.
+fn twin(program: &generate::Program) -> Option<Problem> {
+    let mut module = program.module.clone();
+    for param in &mut module.kernel.params {
+        if let KernelParam::Value { ty, .. } = param {
+            double_ty(ty);
+        }
+    }
+    for (_, function) in module.functions.iter_mut() {
+        function.params.iter_mut().chain(&mut function.results).for_each(double_ty);
+        function.locals.iter_mut().for_each(|(_, local)| double_ty(&mut local.ty));
+        for (_, memory) in function.memories.iter_mut() {
+            let scalars: Vec<Scalar> = memory.layout.leaves.iter().flat_map(|leaf| vec![leaf.ty.scalar(); leaf.ty.lanes().into()]).collect();
+            let new = |(bits, scalar): (&u64, &Scalar)| if scalar.is_float() { moderate(*scalar, *bits) } else { *bits };
+            memory.values = memory.values.iter().zip(scalars.iter().cycle()).map(new).collect::<Vec<u64>>().into();
+            double_layout(&mut memory.layout);
+        }
+        for (_, expr) in function.exprs.iter_mut() {
+            if let (ExprKind::Const(bits), true) = (&mut expr.kind, expr.ty.scalar().is_float()) {
+                *bits = moderate(expr.ty.scalar(), *bits);
+            }
+            double_ty(&mut expr.ty);
+        }
+    }
+    without_bits(&mut module);
+    if !verify::violations(&module).is_empty() {
+        return None;
+    }
+    let mut stream = Stream(program.seed);
+    let arguments = program
+        .arguments
+        .iter()
+        .map(|argument| match argument {
+            Argument::Value(values) => Argument::Value(
+                values
+                    .iter()
+                    .map(|v| if v.ty.is_float() { Value::of(stream.next((-1.5, 1.5))) } else { *v })
+                    .collect(),
+            ),
+            Argument::Array { layout, shape, bytes, write } => {
+                let mut new = layout.clone();
+                double_layout(&mut new);
+                let mut made = harness::zeros(&new, shape.clone(), *write);
+                if let Argument::Array { bytes: to, .. } = &mut made {
+                    let elements = bytes.get().chunks(layout.size.max(1)).zip(to.get_mut().chunks_mut(new.size.max(1)));
+                    for (from, to) in elements {
+                        for (old, leaf) in layout.leaves.iter().zip(&new.leaves) {
+                            if !leaf.ty.scalar().is_float() {
+                                to[leaf.offset..][..leaf.ty.size()].copy_from_slice(&from[old.offset..][..leaf.ty.size()]);
+                            }
+                        }
+                    }
+                }
+                let floats: Vec<f64> = harness::floats(&made).iter().map(|_| stream.next((-1.5, 1.5))).collect();
+                harness::with_floats(&made, &floats)
+            }
+        })
+        .collect();
+    Some(Problem { module, extents: program.extents, arguments, session: Arc::default(), smooth: false })
+}
+
+/// Replaces views of bits whose size no longer fits by conversions.
+fn without_bits(module: &mut Module) {
+    for (_, function) in module.functions.iter_mut() {
+        let sizes: Vec<usize> = function.exprs.iter().map(|(_, expr)| expr.ty.scalar().size()).collect();
+        for (id, expr) in function.exprs.iter_mut() {
+            if let ExprKind::Bitcast(value) = expr.kind
+                && sizes[value.index()] != sizes[id.index()]
+            {
+                expr.kind = ExprKind::Convert(value);
+            }
+        }
+    }
+}
+
+fn threads(extents: Extents) -> u32 {
+    match extents {
+        Extents::Threads(n) => n.iter().product(),
+        Extents::Grid { grid, block } => grid.iter().chain(&block).product(),
+    }
+}
+
+pub fn compare() {
+    let (first, count) = (setting("CLK_DERIVE_SEED", 0), setting("CLK_DERIVE_KERNELS", 300));
+    let (mut tally, mut failures): (BTreeMap<String, u64>, Vec<String>) = (BTreeMap::new(), vec![]);
+    for seed in first..first + count {
+        let program = generate::program(seed);
+        if threads(program.extents) > 300 {
+            continue;
+        }
+        let Some(problem) = twin(&program) else {
+            *tally.entry("left out: bits of floats".into()).or_default() += 1;
+            continue;
+        };
+        let verdict = catch_unwind(AssertUnwindSafe(|| harness::check(&problem)))
+            .unwrap_or_else(|_| Verdict::Wrong("a panic".into()));
+        let outcome = match verdict {
+            Verdict::Right(said) if said.contains("= 0.0000") => "right, without a derivative".into(),
+            Verdict::Right(_) => "right".into(),
+            Verdict::Left(why) => format!("left out: {why}"),
+            Verdict::Refused { label, .. } => format!("refused: {label}"),
+            Verdict::Wrong(why) => {
+                failures.push(format!("seed {seed}: {why}"));
+                "wrong".into()
+            }
+        };
+        *tally.entry(outcome).or_default() += 1;
+    }
+    for (outcome, number) in &tally {
+        println!("{number:6} {outcome}");
+    }
+    let of = |word: &str| tally.iter().filter(|(what, _)| what.starts_with(word)).map(|(_, n)| n).sum::<u64>();
+    let (right, refused) = (of("right"), of("refused"));
+    println!("refused: {:.1} % of {}", 100.0 * refused as f64 / (right + refused).max(1) as f64, right + refused);
+    let shown: Vec<&str> = failures.iter().map(|f| f.get(..6000).unwrap_or(f)).take(3).collect();
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), shown.join("\n\n"));
+}
