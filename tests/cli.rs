@@ -531,7 +531,7 @@ fn bench_takes_samples_on_demand() {
 fn emit_shows_each_stage() {
     let text = "kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }\n";
     let folder = folder_with(&[("a.clk", text)]);
-    for stage in ["ast", "typed", "ir", "lanes"] {
+    for stage in ["ast", "typed", "ir", "grad", "lanes"] {
         let ran = run(folder.path(), &["emit", "--stage", stage, "a.clk"]);
         assert_eq!(ran.code, 0, "{stage}: {}", ran.err);
         assert!(ran.out.contains("scale"), "{stage}: {}", ran.out);

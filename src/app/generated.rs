@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use super::disk::temporary::Folder;
+use super::gradient;
 use super::libraries;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
@@ -26,6 +27,8 @@ use crate::lower::{Argument, Function, Instance};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Ir,
+    /// The derivative, as source.
+    Grad,
     /// LaneIR, which the simulator makes machine code of.
     Lanes,
     Cuda,
@@ -76,11 +79,14 @@ impl Generator {
         let kernel = &session.program.kernels[id];
         let arguments: Option<Vec<Argument>> = kernel.sig.generics.iter().map(stand_in).collect();
         let instance = Instance { kernel: id, arguments: arguments.ok_or(Failure::Open)? };
+        if level == Level::Grad {
+            return gradient::text(session, &instance).map_err(Failure::Program);
+        }
         let checks = if level == Level::Lanes { self.checks } else { Checks::default() };
         let prepared = compile::kernel(&session.program, &instance, checks).map_err(Failure::Program)?;
         let named = lines.then_some(&session.sources);
         match level {
-            Level::Ir => Ok(ir::text::print(&prepared.module)),
+            Level::Ir | Level::Grad => Ok(ir::text::print(&prepared.module)),
             Level::Lanes => Ok(lanes_text(&prepared, &session.sources)),
             Level::Cuda => Ok(cuda_text(&prepared, &self.options, named).text),
             Level::Ptx | Level::Sass => {

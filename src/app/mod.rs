@@ -12,6 +12,7 @@ pub mod exit;
 mod fixes;
 mod folders;
 pub(crate) mod generated;
+mod gradient;
 mod graphics;
 mod interrupt;
 #[cfg(target_os = "linux")]

@@ -49,8 +49,7 @@ pub(super) fn derive(module_of: &Module, active: &[bool]) -> Result<Derived, Los
             roles.push(Role::Tangent(position));
         }
     }
-    let companions =
-        Companions::add(&mut b, f, &activity, &mut roles, |param, access| (Role::Tangent(param), access));
+    let companions = Companions::add(&mut b, f, &activity, &mut roles, |param, access| (Role::Tangent(param), access));
     let mut dual = Dual { b, f, activity, companions, tangents: FxHashMap::default(), params };
     dual.block(&f.body)?;
     let mut made = module(Default::default(), dual.b, kernel.form);
@@ -106,7 +105,8 @@ impl Dual<'_> {
             }
             StmtKind::Warp { op, value, lane, among, result } if self.activity.expr(*result) => {
                 if let Some(tangent) = self.tangent(*value) {
-                    let operands = warp::Operands { op: *op, value: *value, lane: *lane, among: *among, result: *result };
+                    let operands =
+                        warp::Operands { op: *op, value: *value, lane: *lane, among: *among, result: *result };
                     let tangent = warp::tangent(self, &operands, tangent);
                     self.tangents.insert(*result, tangent);
                 }

@@ -18,7 +18,7 @@ pub struct Lost {
 impl Lost {
     pub(super) fn new(span: Span, label: impl Into<String>, help: impl Into<String>) -> Lost {
         let title = "the derivative is lost here".to_string();
-        Lost { code: "E0660", span, title, label: label.into(), help: help.into() }
+        Lost { code: "E0491", span, title, label: label.into(), help: help.into() }
     }
 
     pub(super) fn internal(why: String) -> Lost {

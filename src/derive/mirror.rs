@@ -135,8 +135,8 @@ impl Reverse<'_> {
         if !self.plan.scopes.get(&key(body)).is_some_and(|scope| scope.matters) {
             return Ok(());
         }
-        match &stmt.kind {
-            &StmtKind::For { label, local, start, end, step, inclusive, .. } => {
+        match stmt.kind {
+            StmtKind::For { label, local, start, end, step, inclusive, .. } => {
                 let bounds = Bounds { start, end, step, inclusive };
                 if self.ends.contains_key(&label) {
                     self.back_turns(label, kind, body, Some((local, bounds)))
@@ -144,7 +144,7 @@ impl Reverse<'_> {
                     self.back_for(local, &bounds, body)
                 }
             }
-            &StmtKind::Loop { label, .. } => self.back_turns(label, kind, body, None),
+            StmtKind::Loop { label, .. } => self.back_turns(label, kind, body, None),
             _ => Ok(()),
         }
     }
@@ -203,12 +203,7 @@ impl Reverse<'_> {
 
     /// Returns the value of a counter in the turn that is as far from the last one as `now` is from the first. In a loop's body, so
     /// that there is a turn.
-    fn mirror_image(
-        &mut self,
-        now: ExprId,
-        (start, end, step): (ExprId, ExprId, ExprId),
-        inclusive: bool,
-    ) -> ExprId {
+    fn mirror_image(&mut self, now: ExprId, (start, end, step): (ExprId, ExprId, ExprId), inclusive: bool) -> ExprId {
         let b = &mut self.b;
         let scalar = b.ty(start).scalar();
         let number = |b: &mut crate::ir::build::FunctionBuilder, n: i128| {
@@ -362,4 +357,3 @@ impl Reverse<'_> {
         }
     }
 }
-

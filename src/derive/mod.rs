@@ -36,9 +36,11 @@ mod plan;
 mod reverse;
 mod rules;
 mod tape;
+mod text;
 mod warp;
 
 pub use lost::Lost;
+pub use text::{Head, print};
 
 use crate::ir::def::{Function, KernelParam, MemId, Module, Space};
 use crate::ir::typing;
@@ -92,6 +94,11 @@ pub fn forward(module: &Module, active: &[bool]) -> Result<Derived, Lost> {
 pub fn reverse(module: &Module, active: &[bool]) -> Result<Derived, Lost> {
     let module = pass::for_derivative(module).map_err(Lost::internal)?;
     reverse::derive(module, active)
+}
+
+/// Simplifies a derived kernel, for reading.
+pub fn simplified(module: &Module) -> Result<Module, String> {
+    pass::simplified(module)
 }
 
 /// Returns which parameters of a kernel can be active: floats, and arrays with floats.

@@ -47,12 +47,21 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
 
 /// Inlines and simplifies a kernel whose derivative is wanted. An error is a bug in Clk.
 pub(crate) fn for_derivative(module: &Module) -> Result<Module, String> {
-    let mut module = valid(module.clone(), "lowering")?.into_module();
-    for pass in pipeline::DERIVED {
+    through(module, pipeline::DERIVED, "lowering")
+}
+
+/// Simplifies a kernel for reading. An error is a bug in Clk.
+pub(crate) fn simplified(module: &Module) -> Result<Module, String> {
+    through(module, pipeline::READABLE, "a derivative")
+}
+
+fn through(module: &Module, passes: &[pipeline::Pass], after: &str) -> Result<Module, String> {
+    let mut module = valid(module.clone(), after)?.into_module();
+    for pass in passes {
         stop::poll();
         (pass.run)(&mut module);
     }
-    Ok(valid(module, "the passes before a derivative")?.into_module())
+    Ok(valid(module, "the last pass")?.into_module())
 }
 
 fn valid(module: Module, after: &str) -> Result<Verified, String> {

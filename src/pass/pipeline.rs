@@ -92,3 +92,7 @@ pub(crate) static DERIVED: &[Pass] = &[
     FORWARD, SIMPLIFY, DEAD,
     UNROLL, STRUCTURE, FORWARD, SIMPLIFY, DEAD, SCALARIZE, FORWARD, SIMPLIFY, CSE, DEAD, TIDY,
 ];
+
+/// The pipeline of a kernel that is printed as source.
+#[rustfmt::skip]
+pub(crate) static READABLE: &[Pass] = &[COMPACT, STRUCTURE, FORWARD, SIMPLIFY, DEAD, CSE, DEAD, TIDY];

@@ -118,21 +118,35 @@ kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = relu(x[i]) * power
 ];
 
 pub const LOOPS: &[Case] = &[
-    right("matmul", threads([3, 4, 1]), &[Floats(&[3, 5]), Floats(&[5, 4]), Floats(&[3, 4])], "
+    right(
+        "matmul",
+        threads([3, 4, 1]),
+        &[Floats(&[3, 5]), Floats(&[5, 4]), Floats(&[3, 4])],
+        "
 kernel k(a: [f32; M, K], b: [f32; K, N], out c: [f32; M, N]) threads(i: M, j: N) {
     var total = 0.0
     for k in 0..K { total += a[i, k] * b[k, j] }
     c[i, j] = total
-}"),
-    right("softmax row", threads([3, 1, 1]), &[Floats(&[3, 5]), Floats(&[3, 5])], "
+}",
+    ),
+    right(
+        "softmax row",
+        threads([3, 1, 1]),
+        &[Floats(&[3, 5]), Floats(&[3, 5])],
+        "
 kernel k(x: [f32; M, N], out y: [f32; M, N]) threads(i: M) {
     var most = x[i, 0]
     for j in 1..N { most = max(most, x[i, j]) }
     var total = 0.0
     for j in 0..N { total += exp(x[i, j] - most) }
     for j in 0..N { y[i, j] = exp(x[i, j] - most) / total }
-}"),
-    right("n-body", threads([5, 1, 1]), &[Floats(&[5]), Floats(&[5])], "
+}",
+    ),
+    right(
+        "n-body",
+        threads([5, 1, 1]),
+        &[Floats(&[5]), Floats(&[5])],
+        "
 kernel k(x: [f32x3; N], out a: [f32x3; N]) threads(i: N) {
     var sum = f32x3(0.0)
     for j in 0..N {
@@ -143,14 +157,24 @@ kernel k(x: [f32x3; N], out a: [f32x3; N]) threads(i: N) {
         }
     }
     a[i] = sum
-}"),
-    right("product", threads([3, 1, 1]), &[Floats(&[3, 6]), Floats(&[3])], "
+}",
+    ),
+    right(
+        "product",
+        threads([3, 1, 1]),
+        &[Floats(&[3, 6]), Floats(&[3])],
+        "
 kernel k(x: [f32; M, N], out y: [f32; M]) threads(i: M) {
     var p = 1.0
     for j in 0..N { p *= x[i, j] }
     y[i] = p
-}"),
-    right("nested products", threads([3, 1, 1]), &[Floats(&[3, 4]), Ints(&[2, 0, 3]), Floats(&[3])], "
+}",
+    ),
+    right(
+        "nested products",
+        threads([3, 1, 1]),
+        &[Floats(&[3, 4]), Ints(&[2, 0, 3]), Floats(&[3])],
+        "
 kernel k(x: [f32; M, N], n: [i32; M], out y: [f32; M]) threads(i: M) {
     var p = 1.0
     for j in 0..N {
@@ -162,8 +186,13 @@ kernel k(x: [f32; M, N], n: [i32; M], out y: [f32; M]) threads(i: M) {
         p *= x[i, j] + q
     }
     y[i] = p
-}"),
-    right("while with break", threads([4, 1, 1]), &[Floats(&[4]), Floats(&[4])], "
+}",
+    ),
+    right(
+        "while with break",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Floats(&[4])],
+        "
 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     var v = x[i]
     var n = 0
@@ -176,8 +205,13 @@ kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
         v = sin(v) + 0.3
     }
     y[i] = v * x[i]
-}"),
-    right("newton", threads([4, 1, 1]), &[Floats(&[4]), Floats(&[4])], "
+}",
+    ),
+    right(
+        "newton",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Floats(&[4])],
+        "
 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     let a = x[i] * x[i] + 1.0
     var r = a
@@ -187,28 +221,48 @@ kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
         r = next
     }
     y[i] = r
-}"),
-    right("steps and directions", threads([3, 1, 1]), &[Floats(&[12]), Ints(&[9, 4, 1]), Floats(&[3])], "
+}",
+    ),
+    right(
+        "steps and directions",
+        threads([3, 1, 1]),
+        &[Floats(&[12]), Ints(&[9, 4, 1]), Floats(&[3])],
+        "
 kernel k(x: [f32; N], n: [i32; M], out y: [f32; M]) threads(i: M) {
     var p = 1.0
     for j in 0..n[i] step 2 { p *= x[j] * f32(j + 1) }
     for j in n[i]..0 step -3 { p = p * x[j] + 0.5 }
     for j in 0..=n[i] step i + 1 { p = sin(p) * x[j] + 0.5 }
     y[i] = p
-}"),
-    right("scan", threads([2, 1, 1]), &[Floats(&[2, 6]), Floats(&[2, 6])], "
+}",
+    ),
+    right(
+        "scan",
+        threads([2, 1, 1]),
+        &[Floats(&[2, 6]), Floats(&[2, 6])],
+        "
 kernel k(x: [f32; M, N], out y: [f32; M, N]) threads(i: M) {
     var sum = 0.0
     for j in 0..N {
         sum = sum * 0.5 + x[i, j] * sum + x[i, j]
         y[i, j] = sum
     }
-}"),
-    right("recurrence in an array", threads([2, 1, 1]), &[Floats(&[2, 6])], "
+}",
+    ),
+    right(
+        "recurrence in an array",
+        threads([2, 1, 1]),
+        &[Floats(&[2, 6])],
+        "
 kernel k(inout x: [f32; M, N]) threads(i: M) {
     for j in 2..N { x[i, j] = x[i, j - 1] * x[i, j - 2] + sin(x[i, j]) }
-}"),
-    right("local array", threads([3, 1, 1]), &[Floats(&[3, 8]), Ints(&[5, 7, 2]), Floats(&[3])], "
+}",
+    ),
+    right(
+        "local array",
+        threads([3, 1, 1]),
+        &[Floats(&[3, 8]), Ints(&[5, 7, 2]), Floats(&[3])],
+        "
 kernel k(x: [f32; M, N], n: [i32; M], out y: [f32; M]) threads(i: M) {
     var t: [f32; 4] = 0.5
     for j in 0..n[i] { t[j % 4] = t[j % 4] * x[i, j] + t[(j + 1) % 4] }
@@ -218,8 +272,13 @@ kernel k(x: [f32; M, N], n: [i32; M], out y: [f32; M]) threads(i: M) {
         t[j % 4] = w[0] * w[1] + w[2]
     }
     y[i] = t[0] * t[1] + t[2] * t[3]
-}"),
-    right("found in a loop", threads([3, 1, 1]), &[Floats(&[3, 6]), Floats(&[3])], "
+}",
+    ),
+    right(
+        "found in a loop",
+        threads([3, 1, 1]),
+        &[Floats(&[3, 6]), Floats(&[3])],
+        "
 fn first(x: [f32; M, N], i: i32) -> f32 {
     var p = 1.0
     for j in 0..N {
@@ -232,8 +291,13 @@ fn first(x: [f32; M, N], i: i32) -> f32 {
     }
     return p
 }
-kernel k(x: [f32; M, N], out y: [f32; M]) threads(i: M) { y[i] = first(x, i) * x[i, 0] }"),
-    right("smallest distance", threads([4, 1, 1]), &[Floats(&[4]), Floats(&[5]), Floats(&[4])], "
+kernel k(x: [f32; M, N], out y: [f32; M]) threads(i: M) { y[i] = first(x, i) * x[i, 0] }",
+    ),
+    right(
+        "smallest distance",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Floats(&[5]), Floats(&[4])],
+        "
 kernel k(x: [f32; N], c: [f32; K], out y: [f32; N]) threads(i: N) {
     var least = 1.0e30
     var best = 0
@@ -245,16 +309,26 @@ kernel k(x: [f32; N], c: [f32; K], out y: [f32; N]) threads(i: N) {
         }
     }
     y[i] = least * c[best]
-}"),
+}",
+    ),
 ];
 
 pub const BLOCKS: &[Case] = &[
-    right("guarded blocks", blocks(2, 4), &[Floats(&[7]), Floats(&[7])], "
+    right(
+        "guarded blocks",
+        blocks(2, 4),
+        &[Floats(&[7]), Floats(&[7])],
+        "
 kernel k(x: [f32; N], out y: [f32; N]) grid(2) block(4) {
     let i = global_idx.x
     if i < N { y[i] = x[i] * sin(x[i]) }
-}"),
-    right("tiled matmul", Extents::Grid { grid: [2, 2, 1], block: [4, 4, 1] }, &[Floats(&[5, 6]), Floats(&[6, 7]), Floats(&[5, 7])], "
+}",
+    ),
+    right(
+        "tiled matmul",
+        Extents::Grid { grid: [2, 2, 1], block: [4, 4, 1] },
+        &[Floats(&[5, 6]), Floats(&[6, 7]), Floats(&[5, 7])],
+        "
 const T: i32 = 4
 kernel k(a: [f32; M, K], b: [f32; K, N], out c: [f32; M, N]) grid(ceil_div(N, T), ceil_div(M, T)) block(T, T) {
     shared ta: [f32; T, T]
@@ -272,8 +346,13 @@ kernel k(a: [f32; M, K], b: [f32; K, N], out c: [f32; M, N]) grid(ceil_div(N, T)
         barrier()
     }
     if row < M && col < N { c[row, col] = acc }
-}"),
-    right("reduction tree", blocks(2, 8), &[Floats(&[16]), Floats(&[2])], "
+}",
+    ),
+    right(
+        "reduction tree",
+        blocks(2, 8),
+        &[Floats(&[16]), Floats(&[2])],
+        "
 kernel k(x: [f32; N], out y: [f32; M]) grid(2) block(8) {
     shared s: [f32; 8]
     let t = thread_idx.x
@@ -286,8 +365,13 @@ kernel k(x: [f32; N], out y: [f32; M]) grid(2) block(8) {
         d /= 2
     }
     if t == 0 { y[block_idx.x] = s[0] }
-}"),
-    right("shuffles", blocks(1, 32), &[Floats(&[32]), Floats(&[32])], "
+}",
+    ),
+    right(
+        "shuffles",
+        blocks(1, 32),
+        &[Floats(&[32]), Floats(&[32])],
+        "
 kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(32) {
     let v = x[thread_idx.x]
     let a = shuffle_xor(v * v, 5)
@@ -295,8 +379,13 @@ kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(32) {
     let c = shuffle_down(v, 7)
     let d = shuffle(v, 11)
     y[thread_idx.x] = a * b + c * v + d * d + warp_reduce_add(v * v) * v + warp_reduce_max(v * b)
-}"),
-    right("shuffles of a part of a warp", blocks(1, 20), &[Floats(&[20]), Floats(&[20])], "
+}",
+    ),
+    right(
+        "shuffles of a part of a warp",
+        blocks(1, 20),
+        &[Floats(&[20]), Floats(&[20])],
+        "
 kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(20) {
     let v = x[thread_idx.x]
     let a = shuffle_xor(v * v, 17)
@@ -304,8 +393,13 @@ kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(20) {
     let c = shuffle_down(v, 7)
     let d = shuffle(v, 11) + shuffle(v, 25)
     y[thread_idx.x] = a * b + c * v + d * d + warp_reduce_add(v * v) * v
-}"),
-    right("block softmax", blocks(3, 8), &[Floats(&[3, 20]), Floats(&[3, 20])], "
+}",
+    ),
+    right(
+        "block softmax",
+        blocks(3, 8),
+        &[Floats(&[3, 20]), Floats(&[3, 20])],
+        "
 kernel k(x: [f32; M, N], out y: [f32; M, N]) grid(M) block(8) {
     shared s: [f32; 8]
     let t = thread_idx.x
@@ -323,8 +417,13 @@ kernel k(x: [f32; M, N], out y: [f32; M, N]) grid(M) block(8) {
     var total = 0.0
     for j in 0..8 { total += s[j] }
     for j in t..N step 8 { y[row, j] = exp(x[row, j] - most) / total }
-}"),
-    right("block scan", blocks(1, 8), &[Floats(&[8]), Floats(&[8])], "
+}",
+    ),
+    right(
+        "block scan",
+        blocks(1, 8),
+        &[Floats(&[8]), Floats(&[8])],
+        "
 kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(8) {
     shared s: [f32; 8]
     let t = thread_idx.x
@@ -338,8 +437,13 @@ kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(8) {
         barrier()
     }
     y[t] = s[t]
-}"),
-    right("shared atomics", blocks(2, 8), &[Floats(&[16]), Floats(&[3])], "
+}",
+    ),
+    right(
+        "shared atomics",
+        blocks(2, 8),
+        &[Floats(&[16]), Floats(&[3])],
+        "
 kernel k(x: [f32; N], inout y: [f32; M]) grid(2) block(8) {
     shared s: [f32; 3]
     let t = thread_idx.x
@@ -348,66 +452,111 @@ kernel k(x: [f32; N], inout y: [f32; M]) grid(2) block(8) {
     atomic_add(s[t % 3], x[global_idx.x] * x[global_idx.x])
     barrier()
     if t < 3 { atomic_add(y[t], s[t] * s[t]) }
-}"),
+}",
+    ),
 ];
 
 /// From the trackers of Warp (#1350, #1294, #1293, #1736), Taichi (#8802, #8356, #3003) and Slang (#9267, #8530).
 pub const MISTAKES: &[Case] = &[
-    right("ternary", threads([5, 1, 1]), &[Floats(&[5]), Floats(&[5])], "
+    right(
+        "ternary",
+        threads([5, 1, 1]),
+        &[Floats(&[5]), Floats(&[5])],
+        "
 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     let v = if x[i] > 0.0 { x[i] * 2.0 } else { x[i] * x[i] }
     y[i] = v * x[i]
-}"),
-    right("in-place mul and div", threads([5, 1, 1]), &[Floats(&[5]), Floats(&[5]), Floats(&[5])], "
+}",
+    ),
+    right(
+        "in-place mul and div",
+        threads([5, 1, 1]),
+        &[Floats(&[5]), Floats(&[5]), Floats(&[5])],
+        "
 kernel k(x: [f32; N], z: [f32; N], inout y: [f32; N]) threads(i: N) {
     y[i] *= x[i]
     y[i] /= z[i] * z[i] + 1.0
     y[i] *= y[i]
-}"),
-    right("overwritten array", threads([5, 1, 1]), &[Floats(&[5]), Floats(&[5])], "
+}",
+    ),
+    right(
+        "overwritten array",
+        threads([5, 1, 1]),
+        &[Floats(&[5]), Floats(&[5])],
+        "
 kernel k(inout x: [f32; N], inout y: [f32; N]) threads(i: N) {
     let a = x[i]
     x[i] = a * a
     y[i] = x[i] * a
     x[i] = y[i] * x[i]
     y[i] = 1.0
-}"),
-    right("nested dynamic loops", threads([2, 1, 1]), &[Floats(&[2, 3]), Ints(&[3, 2]), Floats(&[2])], "
+}",
+    ),
+    right(
+        "nested dynamic loops",
+        threads([2, 1, 1]),
+        &[Floats(&[2, 3]), Ints(&[3, 2]), Floats(&[2])],
+        "
 kernel k(x: [f32; M, N], n: [i32; M], out y: [f32; M]) threads(i: M) {
     var sum = 0.0
     for a in 0..n[i] {
         for b in 0..n[i] { sum = sum + x[i, a] * x[i, b] * sum + x[i, a] }
     }
     y[i] = sum
-}"),
-    right("norm in a loop", threads([2, 1, 1]), &[Floats(&[2, 4]), Floats(&[2])], "
+}",
+    ),
+    right(
+        "norm in a loop",
+        threads([2, 1, 1]),
+        &[Floats(&[2, 4]), Floats(&[2])],
+        "
 kernel k(x: [f32; M, N], out y: [f32; M]) threads(i: M) {
     var s = 0.0
     for j in 0..N { s += x[i, j] * x[i, j] }
     y[i] = sqrt(s)
-}"),
-    right("loop-carried read after write", threads([2, 1, 1]), &[Floats(&[2, 7]), Floats(&[2])], "
+}",
+    ),
+    right(
+        "loop-carried read after write",
+        threads([2, 1, 1]),
+        &[Floats(&[2, 7]), Floats(&[2])],
+        "
 kernel k(inout x: [f32; M, N], out y: [f32; M]) threads(i: M) {
     for j in 1..N {
-        x[i, j] += x[i, j - 1] * x[i, j - 1]
-        x[i, j - 1] = 2.0 * x[i, j]
+        x[i, j] += 0.2 * x[i, j - 1] * x[i, j - 1]
+        x[i, j - 1] = 0.7 * x[i, j]
     }
     y[i] = x[i, N - 1] * x[i, 0]
-}"),
-    right("max in a loop", threads([2, 1, 1]), &[Floats(&[2, 6]), Floats(&[2])], "
+}",
+    ),
+    right(
+        "max in a loop",
+        threads([2, 1, 1]),
+        &[Floats(&[2, 6]), Floats(&[2])],
+        "
 kernel k(x: [f32; M, N], out y: [f32; M]) threads(i: M) {
     var m = -10.0
     for j in 0..N { m = max(m, x[i, j] * x[i, j]) }
     y[i] = m
-}"),
-    right("empty loops", threads([3, 1, 1]), &[Floats(&[3]), Ints(&[0, 2, -3]), Floats(&[3])], "
+}",
+    ),
+    right(
+        "empty loops",
+        threads([3, 1, 1]),
+        &[Floats(&[3]), Ints(&[0, 2, -3]), Floats(&[3])],
+        "
 kernel k(x: [f32; N], n: [i32; N], out y: [f32; N]) threads(i: N) {
     var p = x[i]
     for _ in 0..n[i] { p *= x[i] }
     for _ in 0..0 { p *= 3.0 }
     y[i] = p
-}"),
-    right("local overwritten in a branch of a loop", threads([3, 1, 1]), &[Floats(&[3, 6]), Floats(&[3])], "
+}",
+    ),
+    right(
+        "local overwritten in a branch of a loop",
+        threads([3, 1, 1]),
+        &[Floats(&[3, 6]), Floats(&[3])],
+        "
 kernel k(x: [f32; M, N], out y: [f32; M]) threads(i: M) {
     var a = 1.0
     var b = x[i, 0]
@@ -421,30 +570,61 @@ kernel k(x: [f32; M, N], out y: [f32; M]) threads(i: M) {
         }
     }
     y[i] = a * b
-}"),
+}",
+    ),
 ];
 
 pub const REFUSED: &[Case] = &[
-    refused("conversion", threads([4, 1, 1]), &[Floats(&[4]), Floats(&[4])], "conversion to `i32`", "
+    refused(
+        "conversion",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Floats(&[4])],
+        "conversion to `i32`",
+        "
 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     let n = i32(x[i] * 3.0) //!
     y[i] = f32(n) * x[i]
-}"),
-    refused("atomic max", threads([4, 1, 1]), &[Floats(&[4]), Floats(&[1])], "only sums", "
+}",
+    ),
+    refused(
+        "atomic max",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Floats(&[1])],
+        "only sums",
+        "
 kernel k(x: [f32; N], inout y: [f32; 1]) threads(i: N) {
     atomic_max(y[0], x[i]) //!
-}"),
-    refused("slots", threads([4, 1, 1]), &[Floats(&[4]), Ints(&[0]), Floats(&[4])], "order of the threads", "
+}",
+    ),
+    refused(
+        "slots",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Ints(&[0]), Floats(&[4])],
+        "order of the threads",
+        "
 kernel k(x: [f32; N], inout n: [i32; 1], inout y: [f32; N]) threads(i: N) {
     let at = atomic_add(n[0], 1) //!
     y[at] = x[i] * 2.0
-}"),
-    refused("gamma", threads([4, 1, 1]), &[Floats(&[4]), Floats(&[4])], "no derivative of this operation", "
+}",
+    ),
+    refused(
+        "gamma",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Floats(&[4])],
+        "no derivative of this operation",
+        "
 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     y[i] = lgamma(x[i]) //!
-}"),
-    refused("shuffle by a variable amount", blocks(1, 32), &[Floats(&[32]), Floats(&[32])], "not a constant", "
+}",
+    ),
+    refused(
+        "shuffle by a variable amount",
+        blocks(1, 32),
+        &[Floats(&[32]), Floats(&[32])],
+        "not a constant",
+        "
 kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(32) {
     y[thread_idx.x] = shuffle(x[thread_idx.x], 31 - thread_idx.x) //!
-}"),
+}",
+    ),
 ];

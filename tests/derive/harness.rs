@@ -22,7 +22,6 @@ pub enum Spec {
     Floats(&'static [u32]),
     Ints(&'static [i32]),
     Number(f64),
-    Int(i32),
 }
 
 #[derive(Clone)]
@@ -31,6 +30,8 @@ pub struct Problem {
     pub extents: Extents,
     pub arguments: Vec<Argument>,
     pub session: Arc<Session>,
+    /// The source of the kernel, if it has one.
+    pub text: Option<String>,
     /// There is no kink or jump near.
     pub smooth: bool,
 }
@@ -38,7 +39,10 @@ pub struct Problem {
 #[derive(Debug)]
 pub enum Verdict {
     Right(String),
-    Refused { label: String, line: usize },
+    Refused {
+        label: String,
+        line: usize,
+    },
     /// It cannot be compared, for this reason.
     Left(String),
     Wrong(String),
@@ -55,20 +59,14 @@ impl Stream {
 }
 
 pub fn problem(text: &str, extents: Extents, specs: &[Spec], range: (f64, f64)) -> Result<Problem, String> {
-    let mut session = Session::default();
-    let outcome = session.add("case.clk", text, &NoFiles);
-    if outcome.failed() {
-        return Err(format!("{:#?}", outcome.diagnostics.iter().find(|d| d.is_error())));
-    }
-    let kernel = session.program.kernels.ids().next_back().ok_or("no kernel")?;
-    let module = lower(&session.program, &Instance { kernel, arguments: vec![] })
-        .map_err(|errors| format!("{:#?}", errors.first()))?;
+    let (session, module) = compiled(text)?;
     let mut stream = Stream(1);
     let mut arguments = vec![];
     for (param, spec) in module.kernel.params.iter().zip(specs) {
         arguments.push(match (param, spec) {
-            (KernelParam::Value { ty, .. }, Spec::Number(x)) => Argument::Value(vec![Value::of(*x).to_type(ty.scalar())]),
-            (KernelParam::Value { ty, .. }, Spec::Int(x)) => Argument::Value(vec![Value::of(*x).to_type(ty.scalar())]),
+            (KernelParam::Value { ty, .. }, Spec::Number(x)) => {
+                Argument::Value(vec![Value::of(*x).to_type(ty.scalar())])
+            }
             (KernelParam::Array { memory, access, .. }, spec) => {
                 let layout = module.functions[module.kernel.body].memories[*memory].layout.clone();
                 let write = *access != Access::In;
@@ -96,7 +94,7 @@ pub fn problem(text: &str, extents: Extents, specs: &[Spec], range: (f64, f64)) 
     if arguments.len() != module.kernel.params.len() {
         return Err(format!("{} parameters", module.kernel.params.len()));
     }
-    Ok(Problem { module, extents, arguments, session: Arc::new(session), smooth: true })
+    Ok(Problem { module, extents, arguments, session: Arc::new(session), text: Some(text.into()), smooth: true })
 }
 
 pub fn zeros(layout: &Layout, shape: Vec<u32>, write: bool) -> Argument {
@@ -241,7 +239,8 @@ fn run_derived(
     let mut slots = vec![];
     if let Some(counting) = &derived.counting {
         let given = arguments(problem, (&counting.module, &counting.params), derivative, &[]);
-        let after = by_simulator(&counting.module, problem.extents, &given).map_err(|why| format!("counting: {why}"))?;
+        let after =
+            by_simulator(&counting.module, problem.extents, &given).map_err(|why| format!("counting: {why}"))?;
         let Some(Argument::Array { bytes, shape, .. }) = after.last() else { return Err("no counts".into()) };
         let counts: Vec<i32> =
             bytes.get().chunks(4).map(|b| i32::from_le_bytes(b.try_into().expect("4 bytes"))).collect();
@@ -266,7 +265,66 @@ fn run_derived(
             }
         }
     }
+    as_source(problem, derived, &given, &again)?;
     Ok((found, slots))
+}
+
+/// Compares the derived kernel with what it is as source, compiled again.
+fn as_source(problem: &Problem, derived: &Derived, given: &[Argument], expected: &[Argument]) -> Result<(), String> {
+    let Some(text) = &problem.text else { return Ok(()) };
+    let of = |argument: &Argument| match argument {
+        Argument::Value(_) => (vec![], String::new()),
+        Argument::Array { shape, .. } => (shape.iter().map(u32::to_string).collect(), "P".to_string()),
+    };
+    let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let (indices, geometry) = match (problem.extents, derived.module.kernel.form) {
+        (Extents::Threads(n), Form::Threads { rank }) => {
+            let names: Vec<String> = (0..rank).map(|k| format!("i{k}")).collect();
+            let pairs: Vec<String> = names.iter().zip(n).map(|(name, n)| format!("{name}: {n}")).collect();
+            (names, format!("threads({})", pairs.join(", ")))
+        }
+        (Extents::Grid { grid, block }, _) => (vec![], format!("grid({}) block({})", list(&grid), list(&block))),
+        _ => return Err("an odd launch".into()),
+    };
+    let head = derive::Head {
+        params: problem.arguments.iter().map(of).collect(),
+        geometry,
+        threads: (0..indices.len().max(1)).map(|k| format!("TAPE{k}")).collect(),
+        indices,
+    };
+    let simple = derive::simplified(&derived.module)?;
+    let Some(printed) = derive::print(&simple, &derived.params, &head) else {
+        // Jumps stay in forward mode, and source has none out of several loops.
+        if derived.module.kernel.name.ends_with("_jvp") {
+            return Ok(());
+        }
+        return Err(format!("it cannot be said in source:\n{}", text::print(&simple)));
+    };
+    if std::env::var("CLK_SHOW_IR").is_ok() {
+        println!("{printed}");
+    }
+    let module = compiled(&format!("{text}\n{printed}")).map_err(|why| format!("{why}\n{printed}"))?.1;
+    let after = by_reference(&module, problem.extents, given).map_err(|why| format!("{why}\n{printed}"))?;
+    for (role, (a, b)) in derived.params.iter().zip(after.iter().zip(expected)) {
+        let apart = distance(&floats(a), &floats(b));
+        if apart > 1e-12 && !matches!(role, Role::Tape(_)) {
+            return Err(format!("as source, it differs by {apart}\n{printed}"));
+        }
+    }
+    Ok(())
+}
+
+/// Compiles a program; returns its last kernel.
+fn compiled(text: &str) -> Result<(Session, Module), String> {
+    let mut session = Session::default();
+    let outcome = session.add("case.clk", text, &NoFiles);
+    if outcome.failed() {
+        return Err(format!("{:#?}", outcome.diagnostics.iter().find(|d| d.is_error())));
+    }
+    let kernel = session.program.kernels.ids().next_back().ok_or("no kernel")?;
+    let module = lower(&session.program, &Instance { kernel, arguments: vec![] })
+        .map_err(|errors| format!("{:#?}", errors.first()))?;
+    Ok((session, module))
 }
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
@@ -275,7 +333,10 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
         true => 0.0,
         false => (a - b).abs() / scale,
     };
-    a.iter().zip(b).map(one).fold(0.0, |m, x| if x.is_nan() || m > x { m.max(if x.is_nan() { f64::INFINITY } else { x }) } else { x })
+    a.iter()
+        .zip(b)
+        .map(one)
+        .fold(0.0, |m, x| if x.is_nan() || m > x { m.max(if x.is_nan() { f64::INFINITY } else { x }) } else { x })
 }
 
 pub fn refused(problem: &Problem, lost: &Lost) -> Verdict {

@@ -56,8 +56,10 @@ fn twin(program: &generate::Program) -> Option<Problem> {
         function.params.iter_mut().chain(&mut function.results).for_each(double_ty);
         function.locals.iter_mut().for_each(|(_, local)| double_ty(&mut local.ty));
         for (_, memory) in function.memories.iter_mut() {
-            let scalars: Vec<Scalar> = memory.layout.leaves.iter().flat_map(|leaf| vec![leaf.ty.scalar(); leaf.ty.lanes().into()]).collect();
-            let new = |(bits, scalar): (&u64, &Scalar)| if scalar.is_float() { moderate(*scalar, *bits) } else { *bits };
+            let scalars: Vec<Scalar> =
+                memory.layout.leaves.iter().flat_map(|leaf| vec![leaf.ty.scalar(); leaf.ty.lanes().into()]).collect();
+            let new =
+                |(bits, scalar): (&u64, &Scalar)| if scalar.is_float() { moderate(*scalar, *bits) } else { *bits };
             memory.values = memory.values.iter().zip(scalars.iter().cycle()).map(new).collect::<Vec<u64>>().into();
             double_layout(&mut memory.layout);
         }
@@ -78,10 +80,7 @@ fn twin(program: &generate::Program) -> Option<Problem> {
         .iter()
         .map(|argument| match argument {
             Argument::Value(values) => Argument::Value(
-                values
-                    .iter()
-                    .map(|v| if v.ty.is_float() { Value::of(stream.next((-1.5, 1.5))) } else { *v })
-                    .collect(),
+                values.iter().map(|v| if v.ty.is_float() { Value::of(stream.next((-1.5, 1.5))) } else { *v }).collect(),
             ),
             Argument::Array { layout, shape, bytes, write } => {
                 let mut new = layout.clone();
@@ -92,7 +91,8 @@ fn twin(program: &generate::Program) -> Option<Problem> {
                     for (from, to) in elements {
                         for (old, leaf) in layout.leaves.iter().zip(&new.leaves) {
                             if !leaf.ty.scalar().is_float() {
-                                to[leaf.offset..][..leaf.ty.size()].copy_from_slice(&from[old.offset..][..leaf.ty.size()]);
+                                to[leaf.offset..][..leaf.ty.size()]
+                                    .copy_from_slice(&from[old.offset..][..leaf.ty.size()]);
                             }
                         }
                     }
@@ -102,7 +102,7 @@ fn twin(program: &generate::Program) -> Option<Problem> {
             }
         })
         .collect();
-    Some(Problem { module, extents: program.extents, arguments, session: Arc::default(), smooth: false })
+    Some(Problem { module, extents: program.extents, arguments, session: Arc::default(), text: None, smooth: false })
 }
 
 /// Replaces views of bits whose size no longer fits by conversions.

@@ -363,10 +363,11 @@ fn architecture(text: &str) -> Result<u32, String> {
 }
 
 fn emit() -> Command {
-    let names = ["ast", "typed", "ir", "lanes", "cuda", "ptx", "sass"];
+    let names = ["ast", "typed", "ir", "grad", "lanes", "cuda", "ptx", "sass"];
     let stages = PossibleValuesParser::new(names).map(|name| match name.as_str() {
         "ast" => Stage::Ast,
         "typed" => Stage::Typed,
+        "grad" => Stage::Kernels(Level::Grad),
         "lanes" => Stage::Kernels(Level::Lanes),
         "cuda" => Stage::Kernels(Level::Cuda),
         "ptx" => Stage::Kernels(Level::Ptx),
@@ -387,7 +388,7 @@ fn emit() -> Command {
                 .short('s')
                 .value_name("STAGE")
                 .value_parser(stages)
-                .help("ast, typed, ir, lanes (what the simulator compiles), cuda, ptx or sass; the last two with what each kernel needs [default: ir]"),
+                .help("ast, typed, ir, grad (its derivative, as source), lanes (what the simulator compiles), cuda, ptx or sass; the last two with what each kernel needs [default: ir]"),
         )
         .arg(
             Arg::new("arch")

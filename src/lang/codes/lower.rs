@@ -86,6 +86,16 @@ pub(crate) static PAGES: &[Page] = &[
                ```clk\nfn a(x: f32) -> f32 { sin(x) + 1.0 }\nfn b(x: f32) -> f32 { 8.0 * a(x) }\nfn c(x: f32) -> f32 { 8.0 * b(x) }\nkernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = c(x[i]) }\nlet y = k([1.0])\n```\n",
     },
     Page {
+        code: "E0491",
+        title: "a derivative that is lost",
+        text: "The gradient of a kernel is right, or the kernel is refused with the line that stands in the way. A derivative \
+               does not pass through a conversion to an integer, the bits of a float, atomic operations other than sums, the \
+               old value of an atomic operation (which depends on the order of the threads), and functions such as `lgamma` \
+               whose derivative Clk does not compute.\n\n\
+               Steps such as `floor` and `sign` have the derivative 0 by convention, so `i32(floor(x))` is fine where `i32(x)` \
+               is refused.\n",
+    },
+    Page {
         code: "E0999",
         title: "an internal error of Clk",
         text: "Something that should be impossible happened inside the compiler. It is not an error in your program; please \

@@ -12,7 +12,7 @@ impl Repl<'_> {
     pub(super) fn listing(&mut self, command: &str, name: &str, level: Level) -> Answer {
         let kernel = self.kernel(command, name)?;
         let language = match level {
-            Level::Ir | Level::Lanes => Language::Ir,
+            Level::Ir | Level::Grad | Level::Lanes => Language::Ir,
             Level::Cuda => Language::Cuda,
             Level::Ptx | Level::Sass => Language::Assembly,
         };

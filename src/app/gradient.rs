@@ -1,0 +1,74 @@
+//! The derivative of a kernel as source, for `clk emit --stage grad`.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Sources;
+use crate::check::show_type;
+use crate::check::typed::{Dim, Expr, Geometry, Kernel, Program, Type};
+use crate::compile::Session;
+use crate::derive::{self, Derived, Head, Role};
+use crate::ir::def::{KernelParam, Module};
+use crate::ir::text;
+use crate::lower::{Instance, lower};
+
+/// Returns the derivatives of a kernel by all its floats, in reverse mode.
+pub(crate) fn text(session: &Session, instance: &Instance) -> Result<String, Vec<Diagnostic>> {
+    let kernel = &session.program.kernels[instance.kernel];
+    let module = lower(&session.program, instance)?;
+    let active = derive::can_be_active(&module);
+    let derived = derive::reverse(&module, &active).map_err(|lost| vec![lost.diagnostic()])?;
+    let head = head(&session.program, &session.sources, kernel, &module);
+    let Derived { module, params, counting } = &derived;
+    let mut printed = source(module, params, head.as_ref());
+    if let Some(counting) = counting {
+        printed += "\n// How many slots of its tapes each thread needs.\n";
+        printed += &source(&counting.module, &counting.params, head.as_ref());
+    }
+    Ok(printed)
+}
+
+/// Prints a kernel as source or, where that cannot say it, as IR.
+fn source(module: &Module, roles: &[Role], head: Option<&Head>) -> String {
+    let simple = derive::simplified(module).unwrap_or_else(|_| module.clone());
+    let said = head.and_then(|head| derive::print(&simple, roles, head));
+    said.unwrap_or_else(|| format!("// This cannot be said in source.\n{}", text::print(&simple)))
+}
+
+/// Returns the head of a kernel as its source has it; none if it depends on compile-time arguments.
+fn head(program: &Program, sources: &Sources, kernel: &Kernel, module: &Module) -> Option<Head> {
+    if !kernel.sig.generics.is_empty() {
+        return None;
+    }
+    let slices = |exprs: &[Expr]| -> Vec<String> { exprs.iter().map(|e| sources.slice(e.span).to_string()).collect() };
+    let dim = |dim: &Dim| match dim {
+        Dim::Known(n) => Some(n.to_string()),
+        Dim::Name(i) => Some(kernel.sig.dims.get(*i as usize)?.name.to_string()),
+        Dim::Expr(i) => Some(sources.slice(kernel.sig.dim_exprs.get(*i as usize)?.span).to_string()),
+        Dim::Local(_) | Dim::Unknown => None,
+    };
+    let param = |param: &KernelParam| match param {
+        KernelParam::Value { .. } => Some((vec![], String::new())),
+        KernelParam::Array { name, .. } => {
+            let typed = kernel.sig.params.iter().find(|typed| typed.name == name.as_str())?;
+            let Type::Array(array) = &typed.ty else { return None };
+            let extents = array.dims.iter().map(dim).collect::<Option<_>>()?;
+            Some((extents, show_type(program, Some(&kernel.sig), &array.element)))
+        }
+    };
+    let params = module.kernel.params.iter().map(param).collect::<Option<_>>()?;
+    let (indices, geometry, threads) = match &kernel.geometry {
+        Geometry::Threads { indices, extents, block, .. } => {
+            let locals = &kernel.body.as_ref()?.locals;
+            let names: Vec<String> = indices.iter().map(|local| locals[*local].name.to_string()).collect();
+            let threads = slices(extents);
+            let pairs: Vec<String> = names.iter().zip(&threads).map(|(name, n)| format!("{name}: {n}")).collect();
+            let block = block.as_ref().map(|block| format!(" block({})", slices(block).join(", "))).unwrap_or_default();
+            (names, format!("threads({}){block}", pairs.join(", ")), threads)
+        }
+        Geometry::Grid { grid, block, .. } => {
+            let (grid, block) = (slices(grid), slices(block));
+            let all: Vec<String> = grid.iter().chain(&block).map(|n| format!("({n})")).collect();
+            (vec![], format!("grid({}) block({})", grid.join(", "), block.join(", ")), vec![all.join(" * ")])
+        }
+    };
+    Some(Head { params, geometry, indices, threads })
+}
