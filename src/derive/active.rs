@@ -3,7 +3,8 @@
 //! Input: a kernel's body and its active parameters. Output: floats that depend on them. Steps (`floor`, `sign`, …) and comparisons
 //! have results whose derivative is zero by convention, so these are inactive.
 
-use super::Lost;
+use super::def::{float_at, param_of};
+use super::lost::Lost;
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
@@ -26,7 +27,7 @@ impl Activity {
 
     /// Whether the derivative of a memory location is followed.
     pub fn place(&self, f: &Function, place: &Place) -> bool {
-        self.memories[place.memory.index()] && super::float_at(f, place).is_some()
+        self.memories[place.memory.index()] && float_at(f, place).is_some()
     }
 }
 
@@ -80,7 +81,7 @@ fn forget_unread(f: &Function, active: &[bool], found: &mut Activity) {
         }
     });
     for (id, _) in f.memories.iter() {
-        let wanted = super::param_of(f, id).is_none_or(|param| active.get(param).copied().unwrap_or(false));
+        let wanted = param_of(f, id).is_none_or(|param| active.get(param).copied().unwrap_or(false));
         found.memories[id.index()] &= wanted || read[id.index()];
     }
 }

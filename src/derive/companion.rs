@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::active::Activity;
-use super::{Role, param_of};
+use super::def::{Role, param_of};
 use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
 

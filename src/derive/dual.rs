@@ -7,8 +7,10 @@ use rustc_hash::FxHashMap;
 
 use super::active::{Activity, activity, refusal};
 use super::companion::Companions;
+use super::def::{Derived, Role};
+use super::lost::Lost;
 use super::rules::{Maker, constant, operands, times_partial};
-use super::{Derived, Lost, Role, warp};
+use super::warp;
 use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;
 use crate::lang::ops::{AtomicOp, UnaryOp};

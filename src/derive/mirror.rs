@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Lost;
+use super::lost::Lost;
 use super::plan::{Key, Kind, key};
 use super::reverse::Reverse;
 use super::rules::{constant, operands, times_partial};

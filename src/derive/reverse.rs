@@ -7,11 +7,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::active::{Activity, activity, refusal};
 use super::companion::Companions;
+use super::def::{Counting, Derived, Role};
 use super::jumps::{self, Ends};
+use super::lost::Lost;
 use super::plan::{self, Key, Kind, Plan, key};
 use super::rules::{Maker, constant};
 use super::tape::{self, Slots, Tape};
-use super::{Counting, Derived, Lost, Role};
 use crate::base::stop;
 use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;

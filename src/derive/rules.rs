@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use super::Lost;
+use super::lost::Lost;
 use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
 use crate::lang::derivative::{self, Partial, Terms};

@@ -3,7 +3,7 @@
 //! A value is pushed as a scalar of its class, which loses nothing, and popped in the opposite order. A stack whose size is known and
 //! small is a local array, else a parameter, whose first extent a counting kernel tells.
 
-use super::Role;
+use super::def::Role;
 use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
 use crate::lang::scalar::Scalar;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Role;
+use super::def::{Role, param_of};
 use crate::ir::def::*;
 use crate::ir::typing;
 use crate::ir::visit::each_stmt;
@@ -346,7 +346,7 @@ impl Printer<'_> {
     }
 
     fn extent(&self, memory: MemId, axis: u8) -> String {
-        let named = super::param_of(self.f, memory).and_then(|param| match self.roles.get(param)? {
+        let named = param_of(self.f, memory).and_then(|param| match self.roles.get(param)? {
             Role::Primal(i) | Role::Tangent(i) | Role::Adjoint(i) => self.head.params.get(*i)?.0.get(usize::from(axis)),
             Role::Tape(_) | Role::Counts => None,
         });

@@ -1,6 +1,6 @@
 //! Warp operations: tangents of their results, and adjoints of their operands.
 
-use super::Lost;
+use super::lost::Lost;
 use super::rules::{Maker, constant};
 use crate::base::source::Span;
 use crate::ir::def::*;

@@ -1,0 +1,54 @@
+//! Derived kernels and the roles of their parameters.
+
+use crate::ir::def::{Function, MemId, Module, Place, Space, Ty};
+use crate::ir::typing;
+use crate::lang::scalar::Scalar;
+
+/// What a parameter of a derived kernel is; the numbers are positions in the parameters of the original kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// As for the original kernel. Reverse: an `inout` array is a copy with the contents before the launch; an `out` array is
+    /// scratch. Both are overwritten.
+    Primal(usize),
+    /// The tangent of a parameter, with its type, extents and access.
+    Tangent(usize),
+    /// The adjoint of a parameter, `inout`: of an array with its layout and extents, of a value an array of one element. Adjoints
+    /// of results come in and are consumed, those of inputs are added to; arrays that are neither begin with zeros.
+    Adjoint(usize),
+    /// An `inout` array of these scalars without contents: its extents are the slots that one thread needs, and then those of the
+    /// index space (`threads`) or the number of all threads (`grid`).
+    Tape(Scalar),
+    /// Of a counting kernel: `out`, `i32`, with an extent of the number of tapes, and then as those of a tape: the slots that each
+    /// thread needs of each tape.
+    Counts,
+}
+
+/// A derived kernel.
+#[derive(Clone, Debug)]
+pub struct Derived {
+    pub module: Module,
+    /// One per parameter of the derived kernel.
+    pub params: Vec<Role>,
+    /// If the kernel has tapes: a kernel that counts the slots they need.
+    pub counting: Option<Counting>,
+}
+
+/// A kernel that runs the forward part only, and counts what it would record. It is launched as the derived one.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    pub module: Module,
+    pub params: Vec<Role>,
+}
+
+/// Returns the position of the launch parameter that a memory is.
+pub(super) fn param_of(f: &Function, memory: MemId) -> Option<usize> {
+    match f.memories[memory].space {
+        Space::Global { param, .. } => Some(param as usize),
+        _ => None,
+    }
+}
+
+/// Returns the type of a leaf or component at a place, if it is a float.
+pub(super) fn float_at(f: &Function, place: &Place) -> Option<Ty> {
+    typing::place(f, place).ok().filter(|ty| ty.scalar().is_float())
+}
