@@ -260,6 +260,14 @@ const FAULTS: &[(&str, &str)] = &[
         "kernel k(s: i32, out y: [i32; 4]) threads(i: 4) { for j in 0..8 step s { y[i] = j } }\nprint(k(0))",
     ),
     (
+        "another geometry than the signature's",
+        "kernel k(out y: [i32; 4 * N]) grid(N) block(4) { y[4 * block_idx.x + 3 - thread_idx.x] = 1 }\nvar y = zeros(8, type = i32)\nk(y)\nk<<<3, 4>>>(y)\nprint(y)",
+    ),
+    (
+        "an access in a branch of a loop",
+        "kernel k(at: [i32; M], x: [i32; N, N], out y: [i32; 9]) threads(i: 9) { var s = 0\n for j in 0..M { if j > i {\n s += x[at[j], 0] } }\n y[i] = s }\nprint(k([0, 1, 2, 1, 2, 5], [[1, 2], [3, 4]]))",
+    ),
+    (
         "a shared array's bounds",
         "kernel k(d: i32, out y: [i32; 32]) grid(1) block(32) { shared s: [i32; 32]\n s[thread_idx.x + d] = 1\n barrier()\n y[thread_idx.x] = s[thread_idx.x] }\nprint(k(1))",
     ),
@@ -281,6 +289,54 @@ fn faults_are_the_simulators() {
     }
     println!("{} of {} faults agree", FAULTS.len() - failures.len(), FAULTS.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Guards in loops report behind them, and what was first.
+#[test]
+fn the_first_access_of_a_loop_that_is_out_of_bounds_is_reported() {
+    let _beside = ALONE.read();
+    if gpu().is_none() {
+        return;
+    }
+    let kernel = "kernel k(at: [i32; M], x: [i32; N], out y: [i32; 1]) threads(i: 1) {\n\
+        var sum = 0\nfor j in 0..M { sum += x[at[j]] * x[at[M - 1 - j]] }\ny[i] = sum\n}\n";
+    for at in ["[0, 2, 7, 1, -1]", "[0, 2, 1, 9, -1]", "[5, 1, 1, 1, 1]", "[0, 1, 2, 1, 0]"] {
+        let [sim, gpu] = ["sim", "gpu"]
+            .map(|device| script(&format!("{kernel}print(k({at}, [10, 20, 30]))"), &["--json", "--device", device]));
+        let title = |ran: &Ran| {
+            let found: Option<serde_json::Value> = ran.err.lines().find_map(|line| serde_json::from_str(line).ok());
+            found.map(|diagnostic| diagnostic["title"].to_string())
+        };
+        assert_eq!((sim.code, title(&sim), sim.out), (gpu.code, title(&gpu), gpu.out), "{at}: {}", gpu.err);
+    }
+}
+
+/// What accesses without guards rest on is tested for each version of an array, there.
+#[test]
+fn promises_are_tested_where_code_rests_on_them() {
+    let _beside = ALONE.read();
+    if gpu().is_none() {
+        return;
+    }
+    let kernel = "kernel k(at: [i32; M], x: [f32; N], out y: [f32; M]) threads(i: M) assume all(at >= 0 && at < N) {\n\
+        y[i] = x[at[i]]\n}\nlet x = random(1000, seed = 1)\nvar at = random_int(0, 999, 1 << 20, seed = 2)\n";
+    let kept = script(
+        &format!("{kernel}let y = k(at, x)\nassert(y == x[at])\nassert(k(at, x) == y)\nprint(\"so\")"),
+        &["--device", "gpu"],
+    );
+    assert_eq!((kept.code, kept.out.as_str()), (Some(0), "so\n"), "{}", kept.err);
+    for (change, shown) in [
+        ("at[777777] = 1000", "`at[777777]` is 1000, and `N` is 1000"),
+        ("at[3] = -1", "`at[3]` is -1"),
+        ("at += 2", "is 1000, and `N` is 1000"),
+    ] {
+        let broken = script(&format!("{kernel}let y = k(at, x)\n{change}\nprint(k(at, x)[0])"), &["--device", "gpu"]);
+        assert!(
+            broken.code == Some(1) && broken.err.contains("E0525") && broken.err.contains(shown),
+            "{change}: {}",
+            broken.err
+        );
+    }
 }
 
 /// Launches are asynchronous: a fault is still attributed to its own launch, and reported once.
