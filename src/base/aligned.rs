@@ -6,6 +6,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{room, stop};
@@ -154,6 +155,18 @@ impl AlignedBytes {
         let mut copy = Self::unset(bytes.len())?;
         stop::copy(&mut copy, bytes);
         Some(copy)
+    }
+
+    /// Returns the bytes as words that several threads may write; those at the end that are no whole word are left out.
+    pub fn words(&mut self) -> &[AtomicU32] {
+        // SAFETY: the bytes are aligned, initialized and borrowed mutably, and an atomic is represented as its integer.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / size_of::<AtomicU32>()) }
+    }
+
+    /// As [`AlignedBytes::words`], of 64 bits.
+    pub fn long_words(&mut self) -> &[AtomicU64] {
+        // SAFETY: as for `words`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / size_of::<AtomicU64>()) }
     }
 
     /// Returns an aligned address for an empty buffer.

@@ -60,6 +60,7 @@ mod report;
 mod sanitizer;
 mod sched;
 mod shape;
+mod share;
 mod shared;
 mod store;
 mod strip;
@@ -72,6 +73,8 @@ mod warp_split;
 pub use isa::Isa;
 pub(crate) use listing::lanes_text;
 pub(crate) use report::{Listener, Symbol};
+pub(crate) use sched::machine as workers;
+pub(crate) use share::each;
 pub use tier::Jit;
 pub(crate) use tier::Obstacle;
 

@@ -147,6 +147,11 @@ impl Pool {
     }
 }
 
+/// Runs work on this thread and up to `helpers` others; returns when all of them have finished it.
+pub(super) fn shared(helpers: usize, work: &(dyn Fn() + Sync)) {
+    pool().run(helpers, work);
+}
+
 /// Waits for the helpers when dropped, also when the work panics.
 struct Closing<'a>(&'a Job);
 

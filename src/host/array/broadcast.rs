@@ -66,7 +66,7 @@ fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
     let strides = strides(array.shape(), shape).into_iter().map(|stride| stride as isize).collect();
     let mut result = Array::zeros(array.element().clone(), shape)?;
     let lattice = Lattice { shape: shape.to_vec(), offset: 0, strides };
-    lattice.copy_out(array.bytes()?, array.element().size(), result.bytes_mut()?);
+    lattice.copy_out(array.bytes()?, array.element().size(), result.bytes_mut()?, 1);
     Ok(result)
 }
 

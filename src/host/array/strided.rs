@@ -1,6 +1,7 @@
 //! Elements of an array at regularly spaced positions: what slices, transposes, flips and repetitions select, and copying them out.
 
 use crate::base::stop::{self, Ticks};
+use crate::device::sim;
 
 /// Positions in an array, by indices of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +14,13 @@ pub(crate) struct Lattice {
     pub strides: Vec<isize>,
 }
 
-/// Edge of the blocks in which elements are copied that lie apart in both arrays, so that both stay in cache.
-const BLOCK: usize = 32;
+/// The rows and columns of the blocks in which elements are copied that lie apart in both arrays, so that both stay in cache: the
+/// elements of a row may all lie in one set of it.
+const BLOCK: usize = 128;
+const COLUMNS: usize = 16;
+/// Bytes from which several workers copy, and those that one of them copies at a time.
+const MUCH: usize = 1 << 19;
+const SHARE: usize = 1 << 19;
 
 impl Lattice {
     pub fn count(&self) -> usize {
@@ -39,43 +45,48 @@ impl Lattice {
         merged
     }
 
-    /// Copies the elements, which have so many bytes, in the order of the result.
-    pub fn copy_out(&self, from: &[u8], size: usize, to: &mut [u8]) {
+    /// Copies the elements, which have so many bytes, in the order of the result, on so many workers.
+    pub fn copy_out(&self, from: &[u8], size: usize, to: &mut [u8], workers: usize) {
         if self.count() == 0 || size == 0 {
             return;
         }
         let merged = self.merged();
         let outer = merged.shape.len().saturating_sub(2);
-        let ticks = Ticks::default();
-        let inner = merged.shape.iter().skip(outer).product::<usize>() * size;
-        let mut blocks = to.chunks_exact_mut(inner);
-        merged.each_outer(outer, &mut |start| {
-            let Some(block) = blocks.next() else { return };
-            match (&merged.shape[outer..], &merged.strides[outer..]) {
-                ([rows, columns], [down, across]) => {
-                    let table = Table { start, rows: *rows, columns: *columns, down: *down, across: *across };
-                    table.copy(from, size, block, &ticks);
-                }
-                ([columns], [across]) => {
-                    let table = Table { start, rows: 1, columns: *columns, down: 0, across: *across };
-                    table.copy(from, size, block, &ticks);
-                }
-                _ => put(block, from, start * size, size),
+        let (rows, down) = match (&merged.shape[outer..], &merged.strides[outer..]) {
+            ([rows, _], [down, _]) => (*rows, *down),
+            _ => (1, 0),
+        };
+        let (columns, across) = (*merged.shape.last().unwrap_or(&1), *merged.strides.last().unwrap_or(&1));
+        let (row, inner) = (columns * size, rows * columns * size);
+        // A share is a number of tables, or of rows of one.
+        let (tables, band) = match inner < SHARE {
+            true => (SHARE / inner, rows),
+            false => (1, (SHARE / row).max(1).next_multiple_of(BLOCK)),
+        };
+        let workers = if to.len() < MUCH { 1 } else { workers };
+        let shares = to.chunks_mut(inner * tables).enumerate().flat_map(|(number, chunk)| {
+            let bands = chunk.chunks_mut(if tables > 1 { inner * tables } else { band * row });
+            bands.enumerate().map(move |(k, chunk)| (number * tables, k * band, chunk))
+        });
+        sim::each(workers, shares, |(first, top, chunk)| {
+            let ticks = Ticks::default();
+            for (number, chunk) in chunk.chunks_mut(inner).enumerate() {
+                let start = merged.start(outer, first + number) + top as isize * down;
+                let start = start.max(0) as usize;
+                let table = Table { start, rows: chunk.len() / row, columns, down, across };
+                table.copy(from, size, chunk, &ticks);
             }
         });
     }
 
-    /// Calls `visit` with the position of the first element for each index of the outer axes.
-    fn each_outer(&self, outer: usize, visit: &mut impl FnMut(usize)) {
-        fn descend(shape: &[usize], strides: &[isize], at: isize, visit: &mut impl FnMut(usize)) {
-            match (shape.split_first(), strides.split_first()) {
-                (Some((&len, shape)), Some((&stride, strides))) => {
-                    (0..len as isize).for_each(|k| descend(shape, strides, at + k * stride, visit));
-                }
-                _ => visit(at.max(0) as usize),
-            }
+    /// Returns the position of the first element of the table with this number, whose place the outer axes say.
+    fn start(&self, outer: usize, mut number: usize) -> isize {
+        let mut start = self.offset as isize;
+        for (&len, &stride) in self.shape[..outer].iter().zip(&self.strides[..outer]).rev() {
+            start += (number % len) as isize * stride;
+            number /= len;
         }
-        descend(&self.shape[..outer], &self.strides[..outer], self.offset as isize, visit);
+        start
     }
 }
 
@@ -109,7 +120,10 @@ impl Table {
             16 => self.copy_blocks::<16>(from, to, ticks),
             _ => {
                 for (position, place) in stop::polled(to.chunks_exact_mut(size).enumerate()) {
-                    put(place, from, self.at(position / self.columns, position % self.columns) * size, size);
+                    let first = self.at(position / self.columns, position % self.columns) * size;
+                    if let Some(from) = from.get(first..first + size) {
+                        place.copy_from_slice(from);
+                    }
                 }
             }
         }
@@ -123,9 +137,9 @@ impl Table {
     fn copy_blocks<const SIZE: usize>(&self, from: &[u8], to: &mut [u8], ticks: &Ticks) {
         let ((from, _), (to, _)) = (from.as_chunks::<SIZE>(), to.as_chunks_mut::<SIZE>());
         for top in (0..self.rows).step_by(BLOCK) {
-            for left in (0..self.columns).step_by(BLOCK) {
-                ticks.pass(BLOCK * BLOCK);
-                let right = self.columns.min(left + BLOCK);
+            for left in (0..self.columns).step_by(COLUMNS) {
+                ticks.pass(BLOCK * COLUMNS);
+                let right = self.columns.min(left + COLUMNS);
                 for y in top..self.rows.min(top + BLOCK) {
                     let places = &mut to[y * self.columns + left..y * self.columns + right];
                     let mut at = self.start as isize + y as isize * self.down + left as isize * self.across;
@@ -141,12 +155,6 @@ impl Table {
     }
 }
 
-fn put(place: &mut [u8], from: &[u8], first: usize, size: usize) {
-    if let Some(from) = from.get(first..first + size) {
-        place.copy_from_slice(from);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,7 +163,7 @@ mod tests {
         let from: Vec<u8> = (0..120).collect();
         let lattice = Lattice { shape: shape.to_vec(), offset, strides: strides.to_vec() };
         let mut found = vec![255; lattice.count() * 2];
-        lattice.copy_out(&from, 2, &mut found);
+        lattice.copy_out(&from, 2, &mut found, 1);
         let found: Vec<u8> = found.chunks(2).map(|pair| pair[0] / 2).collect();
         found
     }
@@ -169,6 +177,43 @@ mod tests {
         assert_eq!(copied(&[2, 0], 0, &[1, 1]), [0; 0]);
         assert_eq!(copied(&[], 9, &[]), [9]);
         assert_eq!(copied(&[1, 1], 9, &[4, 4]), [9]);
+    }
+
+    /// Elements of all sizes, in tables that workers share by rows, in many small ones, and backward.
+    #[test]
+    fn workers_copy_what_one_does() {
+        let shapes: [(&[usize], &[isize]); 6] = [
+            (&[300, 500], &[1, 300]),
+            (&[300, 500], &[-1, 300]),
+            (&[37, 61, 65], &[1, 37 * 65, 37]),
+            (&[30_000, 2, 3], &[6, 1, 2]),
+            (&[7, 200, 100], &[0, 100, 1]),
+            (&[150_000], &[-1]),
+        ];
+        for (shape, strides) in shapes {
+            for size in [1, 2, 3, 4, 8, 12, 16] {
+                let most = shape.iter().zip(strides).map(|(&n, &by)| (n - 1) * by.unsigned_abs()).sum::<usize>();
+                let back = shape.iter().zip(strides).map(|(&n, &by)| (n - 1) * (-by).max(0) as usize).sum::<usize>();
+                let from: Vec<u8> = (0..(most + 1) * size)
+                    .map(|i| (i as u32).wrapping_mul(0x9e37_79b9) as u8 ^ (i >> 8) as u8)
+                    .collect();
+                let lattice = Lattice { shape: shape.to_vec(), offset: back, strides: strides.to_vec() };
+                let mut wanted: Vec<u8> = Vec::new();
+                for position in 0..lattice.count() {
+                    let (mut rest, mut at) = (position, back as isize);
+                    for (&len, &stride) in shape.iter().zip(strides).rev() {
+                        at += (rest % len) as isize * stride;
+                        rest /= len;
+                    }
+                    wanted.extend(&from[at as usize * size..][..size]);
+                }
+                for workers in [1, 3] {
+                    let mut found = vec![0; wanted.len()];
+                    lattice.copy_out(&from, size, &mut found, workers);
+                    assert!(found == wanted, "{shape:?} by {strides:?}, {size} bytes, {workers} workers");
+                }
+            }
+        }
     }
 
     #[test]

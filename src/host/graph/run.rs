@@ -192,7 +192,8 @@ fn copy(view: &View, source: &Array, alone: bool, len: usize) -> Outcome<Storage
     if let Some(bytes) = storage.and_then(Storage::here).filter(|_| !(far && view.site.device().is_remote())) {
         let new = AlignedBytes::unset(len);
         let mut copy = new.ok_or_else(|| no_memory(&Element::Scalar(view.scalar), &view.shape))?;
-        lattice(&view.from, &view.axes, &view.shape).copy_out(bytes, view.scalar.size(), &mut copy);
+        let workers = view.site.control().workers;
+        lattice(&view.from, &view.axes, &view.shape).copy_out(bytes, view.scalar.size(), &mut copy, workers);
         return Ok(Storage::of_bytes(copy));
     }
     let (plan, element) = Plan::of_view(view, source, alone)?;

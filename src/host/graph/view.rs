@@ -199,7 +199,7 @@ fn make(array: &Array, element: Element, axes: Vec<Along>, (shape, whole): (&[us
         scalar => {
             let size = scalar.map_or(element.size(), Scalar::size);
             let mut copy = AlignedBytes::unset(bytes).ok_or_else(|| no_memory(&element, shape))?;
-            lattice(&from, &axes, &whole).copy_out(array.bytes()?, size, &mut copy);
+            lattice(&from, &axes, &whole).copy_out(array.bytes()?, size, &mut copy, Site::current().control().workers);
             return Array::of_aligned(element, shape, copy);
         }
     };

@@ -3,11 +3,16 @@
 //! Keys are those of [`sort`](mod@super::sort), but of equal numbers: -0 has the key of 0, and all NaN have the largest one. Pairs of a key
 //! and a position are sorted by the key, digit by digit, which keeps pairs with one key in order.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::base::aligned::AlignedBytes;
 use crate::base::stop::{self, Ticks};
+use crate::device::sim;
 use crate::host::array::{Array, Item, no_memory};
-use crate::host::graph;
+use crate::host::graph::{self, Site};
 use crate::host::ops::operand::{array, undefined};
-use crate::host::ops::sort::{FEW, by_digits, key};
+use crate::host::ops::sort::{Cell, FEW, by_digits, key, negatives, part};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
 use crate::lang::scalar::{Number, Scalar};
@@ -23,57 +28,94 @@ pub fn argsort(value: &Value) -> Outcome<Value> {
         return Ok(Value::Array(order));
     }
     let mut result = Array::zeros(Scalar::I32, x.shape())?;
-    let places = result.items_mut::<i32>()?;
-    with_number!(scalar, T => of_rows::<T>(x, row, places)?, bool => return Err(no_order()));
+    let (places, workers) = (result.items_mut::<i32>()?, Site::current().control().workers);
+    with_number!(scalar, T => of_rows::<T>(x, row, places, workers)?, bool => return Err(no_order()));
     Ok(Value::Array(result))
 }
 
-fn of_rows<T: Item + Number>(x: &Array, row: usize, places: &mut [i32]) -> Outcome<()> {
-    let rows = x.items::<T>()?.chunks_exact(row).zip(places.chunks_exact_mut(row));
-    for (numbers, places) in rows {
-        let sorted = match size_of::<T>() {
-            8 => of_row::<T, u64>(numbers, places, |key| key, |(key, _)| key),
-            _ => of_row::<T, u32>(numbers, places, |key| key as u32, |(key, _)| key.into()),
-        };
-        sorted.ok_or_else(|| no_memory(x.element(), x.shape()))?;
-    }
-    Ok(())
+fn of_rows<T: Item + Number>(x: &Array, row: usize, places: &mut [i32], workers: usize) -> Outcome<()> {
+    let mut rows = x.items::<T>()?.chunks_exact(row).zip(places.chunks_exact_mut(row));
+    let sorted = rows.try_for_each(|(numbers, places)| of_row(numbers, places, workers));
+    sorted.ok_or_else(|| no_memory(x.element(), x.shape()))
 }
 
 /// `None` if there is no memory for the pairs.
-fn of_row<T: Item + Number, K: Copy + Ord + Default>(
-    numbers: &[T],
-    places: &mut [i32],
-    narrow: fn(u64) -> K,
-    widen: fn((K, i32)) -> u64,
-) -> Option<()> {
-    let (mut pairs, mut other): (Vec<(K, i32)>, Vec<(K, i32)>) = (Vec::new(), Vec::new());
-    pairs.try_reserve_exact(numbers.len()).ok()?;
-    for (first, part) in stop::parts(numbers) {
-        pairs.extend(part.iter().zip(first as i32..).map(|(&number, at)| (narrow(order_key(number)), at)));
-    }
-    if numbers.len() <= FEW {
-        let ticks = Ticks::default();
+fn of_row<T: Item + Number>(numbers: &[T], places: &mut [i32], workers: usize) -> Option<()> {
+    let count = numbers.len();
+    if count <= FEW {
+        let (ticks, negatives) = (Ticks::default(), negatives::<T>());
+        let mut pairs: Vec<(u64, i32)> =
+            numbers.iter().zip(0..).map(|(&number, at)| (order_key(number, negatives), at)).collect();
         pairs.sort_unstable_by_key(|&pair| {
             ticks.pass(1);
             pair
         });
+        places.iter_mut().zip(pairs).for_each(|(place, (_, at))| *place = at);
+    } else if size_of::<T>() < 8 {
+        let bits = 32..32 + size_of::<T>() as u32 * 8;
+        let (mut pairs, mut other) = (AlignedBytes::unset(count * 8)?, AlignedBytes::unset(count * 8)?);
+        let cells = (pairs.long_words(), other.long_words());
+        by_pairs(numbers, places, cells, (bits, workers), |key, at| key << 32 | u64::from(at), |pair| pair as i32);
     } else {
-        other.try_reserve_exact(numbers.len()).ok()?;
-        other.resize(numbers.len(), (K::default(), 0));
-        by_digits(&mut pairs, &mut other, size_of::<T>() as u32 * 8, widen);
+        let (mut pairs, mut other): (Vec<Pair>, Vec<Pair>) = (Vec::new(), Vec::new());
+        for pairs in [&mut pairs, &mut other] {
+            pairs.try_reserve_exact(count).ok()?;
+            pairs.resize_with(count, Pair::default);
+        }
+        by_pairs(numbers, places, (&pairs, &other), (0..64, workers), |key, at| (key, at), |(_, at)| at as i32);
     }
-    places.iter_mut().zip(&pairs).for_each(|(place, &(_, at))| *place = at);
     Some(())
 }
 
+/// A key of 64 bits and a position.
+#[derive(Default)]
+struct Pair {
+    key: AtomicU64,
+    at: AtomicU32,
+}
+
+impl Cell for Pair {
+    type Value = (u64, u32);
+    fn get(&self) -> (u64, u32) {
+        (self.key.get(), self.at.get())
+    }
+    fn set(&self, (key, at): (u64, u32)) {
+        self.key.set(key);
+        self.at.set(at);
+    }
+    fn key((key, _): (u64, u32)) -> u64 {
+        key
+    }
+}
+
+/// Sorts pairs of these bits, with as much memory besides; `join` makes a pair, of which `position` is a part.
+fn by_pairs<T: Item + Number, K: Cell>(
+    numbers: &[T],
+    places: &mut [i32],
+    (pairs, other): (&[K], &[K]),
+    (bits, workers): (Range<u32>, usize),
+    join: fn(u64, u32) -> K::Value,
+    position: fn(K::Value) -> i32,
+) {
+    let (part, negatives) = (part(numbers.len(), workers), negatives::<T>());
+    sim::each(workers, numbers.chunks(part).zip(pairs.chunks(part)).zip(0u32..), |((numbers, pairs), number)| {
+        let first = number * part as u32;
+        let items = stop::polled(numbers.iter().zip(pairs).zip(first..));
+        items.for_each(|((&number, pair), at)| pair.set(join(order_key(number, negatives), at)));
+    });
+    let sorted = by_digits(pairs, other, bits, part);
+    sim::each(workers, places.chunks_mut(part).zip(sorted.chunks(part)), |(places, pairs)| {
+        stop::polled(places.iter_mut().zip(pairs)).for_each(|(place, pair)| *place = position(pair.get()));
+    });
+}
+
 /// Returns the key of a number; that of 0 for -0, and the largest one for NaN.
-fn order_key<T: Number>(number: T) -> u64 {
+fn order_key<T: Number>(number: T, negatives: u64) -> u64 {
     let sign = 1 << (size_of::<T>() * 8 - 1);
     match number.to_raw() {
         _ if T::SCALAR.is_float() && number.op_ne(number) => sign | (sign - 1),
-        raw if T::SCALAR.is_float() && raw == sign => key(T::from_raw(0)),
-        _ => key(number),
+        raw if T::SCALAR.is_float() && raw == sign => key(T::from_raw(0), negatives),
+        _ => key(number, negatives),
     }
 }
 
@@ -101,7 +143,7 @@ mod tests {
 
     #[test]
     fn positions_of_all_types_are_in_order() {
-        for n in [0, 1, 2, 40, FEW + 1, 3000] {
+        for n in [0, 1, 2, 40, FEW + 1, 3000, 70_000] {
             // Few different ones, among them the special ones of floats.
             let bits =
                 |k: usize| [0, 1, 2, 3, 0x80, 0x8000, 0x8000_0000, 1 << 63, u64::MAX, 0x7f80_0001][k * 7919 % 10];

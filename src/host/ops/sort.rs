@@ -2,11 +2,18 @@
 //!
 //! A number becomes a key, an unsigned integer with the same order: integers with their sign bit flipped, floats with the sign bit
 //! flipped if they are positive and with all bits flipped if not, less the number of NaN with a sign, so that all NaN are last. Keys
-//! are sorted digit by digit, the lowest first (a radix sort); few ones, and those for which there is no memory, are compared.
+//! are sorted digit by digit, the lowest first (a radix sort), each worker those of a part; few ones, and those for which there is
+//! no memory, are compared.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::base::aligned::AlignedBytes;
 use crate::base::stop::{self, Ticks};
+use crate::device::sim;
 use crate::host::array::{Array, Item};
-use crate::host::graph;
+use crate::host::graph::{self, Site};
 use crate::host::ops::operand::{array, undefined};
 use crate::host::ops::text;
 use crate::host::problem::Outcome;
@@ -16,8 +23,11 @@ use crate::with_number;
 
 /// Bits of a digit: the counts of its values stay in the L1 cache.
 const DIGIT: u32 = 11;
+const VALUES: usize = 1 << DIGIT;
 /// The most elements that are compared.
 pub(super) const FEW: usize = 512;
+/// The fewest elements of a part.
+const PART: usize = 1 << 15;
 
 /// Sorts in ascending order along the last axis, NaN last.
 pub fn sort(value: &Value) -> Outcome<Value> {
@@ -38,58 +48,112 @@ pub fn sort(value: &Value) -> Outcome<Value> {
 
 fn sort_rows<T: Item + Number>(array: &mut Array, row: usize) -> Outcome<()> {
     let rows = array.items_mut::<T>()?.chunks_exact_mut(row);
-    // 32 bits move half as much memory as 64.
-    match size_of::<T>() {
-        8 => rows.for_each(|row| sort_row::<T, u64>(row, |key| key, |key| key)),
-        _ => rows.for_each(|row| sort_row::<T, u32>(row, |key| key as u32, u64::from)),
-    }
+    let workers = Site::current().control().workers;
+    rows.for_each(|row| sort_row(row, workers));
     Ok(())
 }
 
-fn sort_row<T: Item + Number, K: Copy + Ord + Default>(numbers: &mut [T], narrow: fn(u64) -> K, widen: fn(K) -> u64) {
-    let count = numbers.len();
-    let (mut keys, mut other) = (Vec::new(), Vec::new());
-    let few = count <= FEW;
-    if few || keys.try_reserve_exact(count).is_err() || other.try_reserve_exact(count).is_err() {
-        let ticks = Ticks::default();
-        return numbers.sort_unstable_by_key(|&number| {
-            ticks.pass(1);
-            key(number)
-        });
-    }
-    for (_, part) in stop::parts(numbers) {
-        keys.extend(part.iter().map(|&number| narrow(key(number))));
-    }
-    other.resize(count, K::default());
-    by_digits(&mut keys, &mut other, size_of::<T>() as u32 * 8, widen);
-    for (first, part) in stop::parts_mut(numbers) {
-        for (number, &key) in part.iter_mut().zip(&keys[first..]) {
-            *number = number_of(widen(key));
+fn sort_row<T: Item + Number>(numbers: &mut [T], workers: usize) {
+    // 32 bits move half as much memory as 64.
+    let size = size_of::<T>().max(4);
+    let buffer = || AlignedBytes::unset(numbers.len() * size);
+    let buffers = if numbers.len() <= FEW { None } else { buffer().zip(buffer()) };
+    match (buffers, size) {
+        (Some((mut keys, mut other)), 4) => {
+            by_keys(numbers, (keys.words(), other.words()), |key| key as u32, workers);
+        }
+        (Some((mut keys, mut other)), _) => {
+            by_keys(numbers, (keys.long_words(), other.long_words()), |key| key, workers);
+        }
+        (None, _) => {
+            let (ticks, negatives) = (Ticks::default(), negatives::<T>());
+            numbers.sort_unstable_by_key(|&number| {
+                ticks.pass(1);
+                key(number, negatives)
+            });
         }
     }
 }
 
-/// Returns an unsigned integer of the number's width with the order of numbers.
-pub(super) fn key<T: Number>(number: T) -> u64 {
+/// A key, perhaps with more, that several workers access, though no two of them at a time.
+pub(super) trait Cell: Sync {
+    type Value: Copy;
+    fn get(&self) -> Self::Value;
+    fn set(&self, value: Self::Value);
+    fn key(value: Self::Value) -> u64;
+}
+
+macro_rules! cells {
+    ($($atomic:ident $word:ident)*) => {
+        $(impl Cell for $atomic {
+            type Value = $word;
+            #[inline(always)]
+            fn get(&self) -> $word {
+                self.load(Ordering::Relaxed)
+            }
+            #[inline(always)]
+            fn set(&self, value: $word) {
+                self.store(value, Ordering::Relaxed);
+            }
+            #[inline(always)]
+            fn key(value: $word) -> u64 {
+                value.into()
+            }
+        })*
+    };
+}
+
+cells!(AtomicU32 u32 AtomicU64 u64);
+
+/// Returns how many of so many elements each worker sorts.
+pub(super) fn part(count: usize, workers: usize) -> usize {
+    count.div_ceil(sim::workers(workers).min(count / PART).max(1))
+}
+
+fn by_keys<T: Item + Number, K: Cell>(
+    numbers: &mut [T],
+    (keys, other): (&[K], &[K]),
+    narrow: fn(u64) -> K::Value,
+    workers: usize,
+) {
+    let (part, negatives) = (part(numbers.len(), workers), negatives::<T>());
+    sim::each(workers, numbers.chunks(part).zip(keys.chunks(part)), |(numbers, keys)| {
+        for (first, part) in stop::parts(numbers) {
+            part.iter().zip(&keys[first..]).for_each(|(&number, place)| place.set(narrow(key(number, negatives))));
+        }
+    });
+    let sorted = by_digits(keys, other, 0..size_of::<T>() as u32 * 8, part);
+    sim::each(workers, numbers.chunks_mut(part).zip(sorted.chunks(part)), |(numbers, keys)| {
+        for (first, part) in stop::parts_mut(numbers) {
+            let places = part.iter_mut().zip(&keys[first..]);
+            places.for_each(|(number, key)| *number = number_of(K::key(key.get()), negatives));
+        }
+    });
+}
+
+/// Returns an unsigned integer of the number's width with the order of numbers, of a type with so many [`negatives`].
+#[inline(always)]
+pub(super) fn key<T: Number>(number: T, negatives: u64) -> u64 {
     let (raw, sign) = (number.to_raw(), 1 << (size_of::<T>() * 8 - 1));
     let flipped = match () {
         _ if T::SCALAR.is_float() && raw & sign != 0 => !raw,
         _ if T::SCALAR.is_float() || T::SCALAR.is_signed() => raw ^ sign,
         _ => raw,
     };
-    flipped.wrapping_sub(negatives::<T>()) & (sign | (sign - 1))
+    flipped.wrapping_sub(negatives) & (sign | (sign - 1))
 }
 
 /// Returns the number of NaN with a sign, whose keys would be the least.
-fn negatives<T: Number>() -> u64 {
+pub(super) fn negatives<T: Number>() -> u64 {
     let infinity = || scalar::Value::of(f64::INFINITY).to_type(T::SCALAR).bits;
     if T::SCALAR.is_float() { (1 << (size_of::<T>() * 8 - 1)) - 1 - infinity() } else { 0 }
 }
 
 /// The inverse of [`key`].
-fn number_of<T: Number>(key: u64) -> T {
+#[inline(always)]
+fn number_of<T: Number>(key: u64, negatives: u64) -> T {
     let sign = 1 << (size_of::<T>() * 8 - 1);
-    let key = key.wrapping_add(negatives::<T>()) & (sign | (sign - 1));
+    let key = key.wrapping_add(negatives) & (sign | (sign - 1));
     T::from_raw(match () {
         _ if T::SCALAR.is_float() && key & sign == 0 => !key & (sign | (sign - 1)),
         _ if T::SCALAR.is_float() || T::SCALAR.is_signed() => key ^ sign,
@@ -97,31 +161,44 @@ fn number_of<T: Number>(key: u64) -> T {
     })
 }
 
-/// Sorts keys of so many bits, with as much memory besides.
-pub(super) fn by_digits<K: Copy>(keys: &mut Vec<K>, other: &mut Vec<K>, bits: u32, widen: fn(K) -> u64) {
-    for low in (0..bits).step_by(DIGIT as usize) {
-        let digit = |key: K| (widen(key) >> low) as usize & ((1 << DIGIT) - 1);
-        let mut ends = [0usize; 1 << DIGIT];
-        for (_, part) in stop::parts(keys) {
-            part.iter().for_each(|&key| ends[digit(key)] += 1);
-        }
-        if ends.contains(&keys.len()) {
+/// Sorts by these bits of keys, less than 2^32 of them, with as much memory besides, in parts of so many; returns where they are then.
+pub(super) fn by_digits<'k, K: Cell>(mut keys: &'k [K], mut other: &'k [K], bits: Range<u32>, part: usize) -> &'k [K] {
+    let parts = keys.len().div_ceil(part);
+    for low in bits.step_by(DIGIT as usize) {
+        let digit = |key: K::Value| (K::key(key) >> low) as usize & (VALUES - 1);
+        let counts = Mutex::new(vec![[0u32; VALUES]; parts]);
+        sim::each(parts, keys.chunks(part).enumerate(), |(number, keys)| {
+            let mut own = [0u32; VALUES];
+            for (_, keys) in stop::parts(keys) {
+                keys.iter().for_each(|key| own[digit(key.get())] += 1);
+            }
+            counts.lock().unwrap_or_else(PoisonError::into_inner)[number] = own;
+        });
+        let mut places = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let all = |value: usize| places.iter().map(|own| own[value] as usize).sum::<usize>() == keys.len();
+        if (0..VALUES).any(all) {
             // All have the same digit.
             continue;
         }
         let mut before = 0;
-        for end in &mut ends {
-            before += std::mem::replace(end, before);
-        }
-        for (_, part) in stop::parts(keys) {
-            for &key in part {
-                let next = &mut ends[digit(key)];
-                other[*next] = key;
-                *next += 1;
+        for value in 0..VALUES {
+            for own in &mut places {
+                before += std::mem::replace(&mut own[value], before);
             }
         }
-        std::mem::swap(keys, other);
+        sim::each(parts, keys.chunks(part).zip(places), |(keys, mut places)| {
+            for (_, keys) in stop::parts(keys) {
+                for key in keys {
+                    let key = key.get();
+                    let next = &mut places[digit(key)];
+                    other[*next as usize].set(key);
+                    *next += 1;
+                }
+            }
+        });
+        std::mem::swap(&mut keys, &mut other);
     }
+    keys
 }
 
 #[cfg(test)]
@@ -148,10 +225,13 @@ mod tests {
             };
             x.cmp(&y).then_with(|| if x { Ordering::Equal } else { by_value() })
         });
-        let mut found = numbers;
-        match size_of::<T>() {
-            8 => sort_row::<T, u64>(&mut found, |key| key, |key| key),
-            _ => sort_row::<T, u32>(&mut found, |key| key as u32, u64::from),
+        let mut found = numbers.clone();
+        sort_row(&mut found, 1);
+        if numbers.len() > 3 * PART {
+            let mut again = numbers;
+            sort_row(&mut again, 3);
+            let bits = |numbers: &[T]| numbers.iter().map(|x| x.to_raw()).collect::<Vec<u64>>();
+            assert_eq!(bits(&again), bits(&found), "whatever the number of workers");
         }
         let raw = |numbers: &[T]| numbers.iter().filter(|x| !x.op_ne(**x)).map(|x| x.to_raw()).collect::<Vec<u64>>();
         assert_eq!(raw(&found), raw(&wanted));
@@ -160,7 +240,7 @@ mod tests {
 
     #[test]
     fn numbers_of_all_types_are_in_order() {
-        for count in [0u64, 1, 2, 300, 513, 5000] {
+        for count in [0u64, 1, 2, 300, 513, 5000, 100_003] {
             let mix =
                 |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let all = || (0..count).map(mix);
@@ -181,12 +261,12 @@ mod tests {
     #[test]
     fn nan_keeps_its_bits() {
         let mut row = vec![f32::from_bits(0xffc0_0123), 2.0, f32::from_bits(0x7fc0_0456), -1.0];
-        sort_row::<f32, u32>(&mut row, |key| key as u32, u64::from);
+        sort_row(&mut row, 1);
         let kept: Vec<u32> = row[2..].iter().map(|x| x.to_bits()).collect();
         assert_eq!((row[0], row[1], kept), (-1.0, 2.0, vec![0x7fc0_0456, 0xffc0_0123]));
         let mut row = [0xffff_ffffu32, 0x7f80_0001, 0xff80_0000, 0x8000_0000, 0, 0x7fff_ffff, 0xff80_0001, 0x7f80_0000];
         let mut floats = row.map(f32::from_bits);
-        sort_row::<f32, u32>(&mut floats, |key| key as u32, u64::from);
+        sort_row(&mut floats, 1);
         row = [0xff80_0000, 0x8000_0000, 0, 0x7f80_0000, 0x7f80_0001, 0x7fff_ffff, 0xffff_ffff, 0xff80_0001];
         assert_eq!(floats.map(f32::to_bits), row);
     }
