@@ -13,6 +13,7 @@ use crate::host::graph::plan::{Input, Plan, Source};
 use crate::ir::build::{FunctionBuilder, Range, module};
 use crate::ir::def::{Access, BinOp, ExprId, Form, Layout, MemId, Module, Ty, Unroll};
 use crate::ir::typing::I32;
+use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::strict;
 
@@ -185,13 +186,14 @@ impl Values<'_> {
     }
 }
 
-/// Visits the elements `own + step`, `own + 2·step`, … below `len`, of which there are `each - 1` or one more.
+/// Visits the elements `own + step`, `own + 2·step`, … below `len`, of which there are `each - 1`, or one more if there may be, with their
+/// numbers.
 pub(super) fn strided(
     b: &mut FunctionBuilder,
     (own, step): (ExprId, ExprId),
-    (each, len): (ExprId, ExprId),
+    (each, len): (ExprId, Option<ExprId>),
     unroll: Unroll,
-    mut visit: impl FnMut(&mut FunctionBuilder, ExprId) -> Option<()>,
+    mut visit: impl FnMut(&mut FunctionBuilder, ExprId, ExprId) -> Option<()>,
 ) -> Option<()> {
     let mut complete = Some(());
     let one = b.constant(Value::of(1i32).to_type(b.ty(own).scalar()));
@@ -200,14 +202,15 @@ pub(super) fn strided(
         let k = b.read(local);
         let ahead = b.binary(BinOp::Mul, k, step);
         let at = b.binary(BinOp::Add, own, ahead);
-        complete = visit(b, at);
+        complete = visit(b, k, at);
     });
     b.for_(label, local, Range { start: one, end: each, step: one, inclusive: false }, unroll, body);
     complete?;
+    let Some(len) = len else { return Some(()) };
     let ahead = b.binary(BinOp::Mul, each, step);
     let last = b.binary(BinOp::Add, own, ahead);
     let more = b.binary(BinOp::Lt, last, len);
-    b.if_then(more, |b| complete = visit(b, last));
+    b.if_then(more, |b| complete = visit(b, each, last));
     complete
 }
 
@@ -249,7 +252,7 @@ pub(super) fn round(plan: &Plan, round: &Round) -> Option<Module> {
     let first = read(&mut b, own)?;
     let total = b.variable("total", first);
     let unroll = if round.few { FEW } else { Unroll::Auto };
-    strided(&mut b, (own, threads), (each, len), unroll, |b, at| {
+    strided(&mut b, (own, threads), (each, Some(len)), unroll, |b, _, at| {
         let (value, before) = (read(b, at)?, b.read(total));
         let value = operation(b, round.combine, &[before, value])?;
         b.write(total, value);
@@ -288,42 +291,73 @@ pub(super) fn best(plan: &Plan, round: &Best) -> Option<Module> {
     let [threads, each, len] = ["threads", "each", "len"].map(|name| b.value(name, Ty::Scalar(round.index)));
     let indices: Vec<ExprId> = (0..plan.axes.len()).map(|k| b.index(k as u8)).collect();
     let own = b.convert(*indices.get(round.axis)?, round.index);
-    let read = |b: &mut FunctionBuilder, at: ExprId| {
+    let read = |b: &mut FunctionBuilder, source: Source, at: ExprId| {
         let mut indices = indices.clone();
         indices[round.axis] = at;
-        let value = element(b, plan, (&inputs, &scalars), &indices, round.element)?;
-        let position = match round.position {
-            Some(source) => element(b, plan, (&inputs, &scalars), &indices, source)?,
-            None => b.convert(at, Scalar::I32),
-        };
-        Some((value, position))
+        element(b, plan, (&inputs, &scalars), &indices, source)
     };
-    let (first, place) = read(&mut b, own)?;
+    let first = read(&mut b, round.element, own)?;
+    let place = match round.position {
+        Some(source) => read(&mut b, source, own)?,
+        None => b.constant(Value::of(0i32).to_type(round.index)),
+    };
     let (held, place) = (b.variable("held", first), b.variable("place", place));
-    let order = if round.largest { BinOp::Gt } else { BinOp::Lt };
-    strided(&mut b, (own, threads), (each, len), Unroll::Auto, |b, at| {
-        let (value, position) = read(b, at)?;
+    strided(&mut b, (own, threads), (each, Some(len)), Unroll::Auto, |b, number, at| {
+        let value = read(b, round.element, at)?;
         let (so_far, its) = (b.read(held), b.read(place));
-        let is_better = b.binary(order, value, so_far);
-        let (alike, earlier) = (b.binary(BinOp::Eq, value, so_far), b.binary(BinOp::Lt, position, its));
-        let first_of_both = b.binary(BinOp::And, alike, earlier);
-        let mut takes = b.binary(BinOp::Or, is_better, first_of_both);
-        if round.scalar.is_float() {
-            let (none, number) = (b.binary(BinOp::Ne, so_far, so_far), b.binary(BinOp::Eq, value, value));
-            // A number is better than none, and of two that are none the first is taken.
-            let any = b.binary(BinOp::Or, number, earlier);
-            let replaces = b.binary(BinOp::And, none, any);
-            takes = b.binary(BinOp::Or, takes, replaces);
-        }
+        let (takes, position) = match round.position {
+            Some(source) => {
+                let position = read(b, source, at)?;
+                (is_better(b, round, (value, position), (so_far, its)), position)
+            }
+            None => (is_later_better(b, round, value, so_far), number),
+        };
         let (value, position) = (b.select(takes, value, so_far), b.select(takes, position, its));
         b.write(held, value);
         b.write(place, position);
         Some(())
     })?;
-    let (held, place) = (b.read(held), b.read(place));
+    let (held, mut place) = (b.read(held), b.read(place));
+    if round.position.is_none() {
+        let ahead = b.binary(BinOp::Mul, place, threads);
+        let at = b.binary(BinOp::Add, own, ahead);
+        place = b.convert(at, Scalar::I32);
+    }
     b.store(elements, &indices, held);
     b.store(positions, &indices, place);
     Some(module(Default::default(), b, Form::Threads { rank: plan.axes.len() as u8 }))
+}
+
+/// Whether an element is taken in place of one at an earlier position: a number in place of a NaN, or a better one.
+fn is_later_better(b: &mut FunctionBuilder, round: &Best, value: ExprId, so_far: ExprId) -> ExprId {
+    if !round.scalar.is_float() {
+        return b.binary(if round.largest { BinOp::Gt } else { BinOp::Lt }, value, so_far);
+    }
+    let order = if round.largest { BinOp::Le } else { BinOp::Ge };
+    let (no_better, number) = (b.binary(order, value, so_far), b.binary(BinOp::Eq, value, value));
+    let other = b.unary(UnaryOp::Not, no_better);
+    b.binary(BinOp::And, other, number)
+}
+
+/// Whether an element with its position is taken in place of another, whichever comes first.
+fn is_better(
+    b: &mut FunctionBuilder,
+    round: &Best,
+    (value, position): (ExprId, ExprId),
+    (so_far, its): (ExprId, ExprId),
+) -> ExprId {
+    let is_better = b.binary(if round.largest { BinOp::Gt } else { BinOp::Lt }, value, so_far);
+    let (alike, earlier) = (b.binary(BinOp::Eq, value, so_far), b.binary(BinOp::Lt, position, its));
+    let first_of_both = b.binary(BinOp::And, alike, earlier);
+    let takes = b.binary(BinOp::Or, is_better, first_of_both);
+    if !round.scalar.is_float() {
+        return takes;
+    }
+    let (none, number) = (b.binary(BinOp::Ne, so_far, so_far), b.binary(BinOp::Eq, value, value));
+    // A number is better than none, and of two that are none the first is taken.
+    let any = b.binary(BinOp::Or, number, earlier);
+    let replaces = b.binary(BinOp::And, none, any);
+    b.binary(BinOp::Or, takes, replaces)
 }
 
 /// Returns the index along each axis.

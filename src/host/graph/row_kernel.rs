@@ -29,18 +29,22 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     let scalars = scalars(&mut b, &plan.scalars);
     let sizes = [("rows", MOST_ROWS), ("len", LONGEST), ("results", division.results), ("each", EACH)];
     let [rows, len, results, each] = sizes.map(|(name, most)| {
-        let (size, least, most) = (b.value(name, I32), b.i32(1), b.i32(most as i32));
+        let size = b.value(name, I32);
+        if division.exact && name != "rows" {
+            return b.i32(if name == "len" { division.results * EACH } else { most } as i32);
+        }
+        let (least, most) = (b.i32(1), b.i32(most as i32));
         // Tells the analysis of ranges that loops over them count up, and that their counters do not overflow.
         let size = b.math(MathFn::Min, &[size, most]);
         b.math(MathFn::Max, &[size, least])
     });
-    let (thread, block) = (b.id(Id3::Thread, Axis::X), b.id(Id3::Block, Axis::X));
-    let (threads, of_block, one) = (b.i32(division.threads as i32), b.i32(division.rows as i32), b.i32(1));
-    let (lane, within) = (b.binary(BinOp::Rem, thread, threads), b.binary(BinOp::Div, thread, threads));
+    let block = b.id(Id3::Block, Axis::X);
+    let (lane, within) = place_in_block(&mut b, division);
+    let (of_block, one) = (b.i32(division.rows as i32), b.i32(1));
     let first = b.binary(BinOp::Mul, block, of_block);
     let wanted = b.binary(BinOp::Add, first, within);
     let last = b.binary(BinOp::Sub, rows, one);
-    let row = b.math(MathFn::Min, &[wanted, last]);
+    let row = if division.exact { wanted } else { b.math(MathFn::Min, &[wanted, last]) };
     let known = vec![None; plan.steps.len()];
     let loaded = vec![None; inputs.len()];
     let place = Place { row, lane, within, len, results, each };
@@ -56,9 +60,23 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     let inside = b.binary(BinOp::Lt, wanted, rows);
     let root = Source::Step(plan.steps.len() - 1);
     let mut complete = Some(());
-    b.if_then(inside, |b| complete = emitter.store(b, result, root));
+    if division.exact {
+        complete = emitter.store(&mut b, result, root);
+    } else {
+        b.if_then(inside, |b| complete = emitter.store(b, result, root));
+    }
     complete?;
     Some(module(Default::default(), b, Form::Grid))
+}
+
+/// Returns the number of a thread in its row, and that of the row in the block.
+fn place_in_block(b: &mut FunctionBuilder, division: Division) -> (ExprId, ExprId) {
+    let thread = b.id(Id3::Thread, Axis::X);
+    if division.is_wide() {
+        return (thread, b.id(Id3::Thread, Axis::Y));
+    }
+    let threads = b.i32(division.threads as i32);
+    (b.binary(BinOp::Rem, thread, threads), b.binary(BinOp::Div, thread, threads))
 }
 
 /// Copies the elements of the block's rows to shared memory, of those inputs for which that is wanted. Inputs that the first pass reads
@@ -109,7 +127,7 @@ fn for_columns(
         visit(b, column);
     });
     let range = Range { start: place.lane, end: place.len, step, inclusive: false };
-    b.for_(label, local, range, Unroll::Auto, body);
+    b.for_(label, local, range, if division.exact { Unroll::Never } else { Unroll::Auto }, body);
 }
 
 /// Where a thread is, and the sizes of its row.
@@ -312,6 +330,8 @@ impl Emitter<'_> {
                 column(b, from);
             });
             b.for_(label, local, Range { start: lane, end: results, step, inclusive: false }, Unroll::Never, body);
+        } else if self.division.exact {
+            column(b, lane);
         } else if self.division.threads > 1 {
             let busy = b.binary(BinOp::Lt, lane, results);
             b.if_then(busy, |b| column(b, lane));
@@ -379,8 +399,13 @@ impl Emitter<'_> {
             return grouped(b, (from, results), (each, len), |b, columns| combine(b, columns, false));
         }
         let copies = self.kept.iter().flatten().any(|(_, there)| !there);
-        let unroll = if self.division.few || copies { FEW } else { Unroll::Auto };
-        strided(b, (from, results), (each, len), unroll, |b, column| combine(b, &[column], false))
+        let unroll = match self.division {
+            Division { exact: true, .. } => Unroll::Never,
+            Division { few, .. } if few || copies => FEW,
+            _ => Unroll::Auto,
+        };
+        let len = (!self.division.exact).then_some(len);
+        strided(b, (from, results), (each, len), unroll, |b, _, column| combine(b, &[column], false))
     }
 
     /// Computes the elements that are to be kept, before any is stored: a GPU does not load behind a store what may lie there.

@@ -18,6 +18,8 @@ const LINE: usize = 16;
 /// Threads of a block.
 pub(super) const THREADS: usize = 256;
 
+/// The lanes of a vector, of the processors that have the longest ones.
+const VECTOR: usize = 16;
 /// The fewest neighboring threads that read whole sectors of a GPU's memory, and those of a warp.
 const SECTOR: usize = 8;
 const WARP: usize = 32;
@@ -88,6 +90,9 @@ pub(super) struct Division {
     kept: u32,
     /// Whether there are too few rows for a GPU to hide the time of loads behind other rows.
     pub few: bool,
+    /// Whether all threads have the same number of elements and all blocks the same number of rows, so that no size but that is a
+    /// parameter: a processor then needs no masks.
+    pub exact: bool,
 }
 
 impl Division {
@@ -96,19 +101,30 @@ impl Division {
         let results = plan.len.div_ceil(EACH).next_power_of_two();
         let threads = results.min(THREADS);
         let rows = THREADS / threads;
-        Division { threads, rows, results, kept: 0, few: plan.rows / rows < FEW }
+        let exact = plan.len == results * EACH && plan.rows.is_multiple_of(rows);
+        Division { threads, rows, results, kept: 0, few: plan.rows / rows < FEW, exact }
     }
 
     /// As far as there is room, keeps what several passes read in shared memory, or all if the threads of a row would be too few to
     /// read neighboring elements.
     pub fn keeping(plan: &RowPlan) -> Division {
-        let plain = Division::of(plan);
+        let plain = Division { exact: false, ..Division::of(plan) };
         let kept = if plain.threads < WARP { plan.elements() } else { plan.read_again() };
         let with = |threads| Division { threads, rows: THREADS / threads, kept, ..plain };
         let widths = (SECTOR.ilog2()..=THREADS.ilog2()).map(|log| 1 << log);
         let divisions = widths.filter(|width| *width >= plain.threads).map(with);
         let mut fits = divisions.filter(|division| division.rows * plan.bytes_of_row(division) <= ROOM);
         fits.next().filter(|division| division.kept != 0).unwrap_or(plain)
+    }
+
+    /// Whether a row of the block's threads is a row of elements: a processor's vectors then lie in one row, and load neighboring elements.
+    pub fn is_wide(&self) -> bool {
+        self.threads >= VECTOR
+    }
+
+    /// Returns the shape of a block.
+    pub fn block(&self) -> [u32; 3] {
+        if self.is_wide() { [self.threads as u32, self.rows as u32, 1] } else { [THREADS as u32, 1, 1] }
     }
 
     pub fn keeps(&self, input: usize) -> bool {
@@ -263,7 +279,7 @@ impl RowPlan {
         // No other kernel's key begins with this number.
         let mut key = vec![253, division.threads.ilog2() as u8, division.results.ilog2() as u8, result as u8];
         key.extend(division.kept.to_le_bytes());
-        key.push(division.few.into());
+        key.extend([u8::from(division.few), u8::from(division.exact)]);
         key.extend([self.inputs.len() as u8, self.scalars.len() as u8]);
         key.extend(self.inputs.iter().flat_map(|input| [input.scalar as u8, input.spread as u8]));
         key.extend(self.scalars.iter().map(|value| value.ty as u8));

@@ -26,9 +26,7 @@ use crate::host::graph::library;
 use crate::host::graph::node::{Fold, Folded, MOST, Node, Operand, essential, folded_of, node_of};
 use crate::host::graph::plan::{Source, is_constant};
 use crate::host::graph::row_kernel;
-use crate::host::graph::row_plan::{
-    Division, Input, LONGEST, MOST_ROWS, RowPlan, Spread, Step, THREADS, What, results,
-};
+use crate::host::graph::row_plan::{Division, Input, LONGEST, MOST_ROWS, RowPlan, Spread, Step, What, results};
 use crate::host::graph::run;
 use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
@@ -307,7 +305,7 @@ fn launch(plan: RowPlan, result: Scalar, site: &Site) -> Outcome<Storage> {
     let results = results(len);
     args.extend([rows, len, results, len / results].map(|n| Arg::Value(vec![Value::of(n as i32)])));
     let grid = [rows.div_ceil(division.rows) as u32, 1, 1];
-    let extents = Extents::Grid { grid, block: [THREADS as u32, 1, 1] };
+    let extents = Extents::Grid { grid, block: division.block() };
     library::launch(&site, &*executable, extents, &mut args, (&Element::Scalar(result), &shape))?;
     drop(args);
     Ok(storage)

@@ -35,7 +35,8 @@ fn softmax_is_one_kernel() {
 }
 
 fn softmax_in_one_kernel() {
-    for (rows, len) in [(100, 50), (70, 64), (70, 65), (64, 1000), (65, 4500), (64, 13000)] {
+    // With and without masks, in blocks of one row and of several.
+    for (rows, len) in [(100, 50), (70, 64), (256, 64), (70, 65), (64, 1000), (64, 1024), (65, 4500), (64, 32768)] {
         let x = binary(BinaryOp::Rem, &table(rows, len), &Value::Float(7.0));
         array(&x).bytes().expect("numbers");
         let mut found = Value::Unit;
@@ -95,7 +96,7 @@ fn results_of_rows_and_columns_take_part() {
 /// A random expression of rows with columns, computed at once or operation by operation.
 fn expression(seed: u64, now: bool) -> Vec<Vec<u8>> {
     let mut random = Random(seed ^ 0x205);
-    let (rows, len) = (64 + random.below(40), random.pick(&[2usize, 3, 63, 64, 65, 200, 1030, 4100]));
+    let (rows, len) = (64 + random.below(40), random.pick(&[2usize, 3, 63, 64, 65, 200, 1024, 1030, 4100]));
     let scalar = random.pick(&[Scalar::F32, Scalar::F64, Scalar::F16, Scalar::I32]);
     let random_array = |random: &mut Random, shape: &[usize]| {
         let mut array = Array::zeros(scalar, shape).expect("memory");

@@ -19,6 +19,7 @@ const SHAPES: &[&[usize]] = &[
     &[3, 0, 2],
     &[17, 257],
     &[2, 4100],
+    &[64, 1024],
 ];
 
 fn numbers_of(random: &mut Random, scalar: Scalar, shape: &[usize], product: bool) -> Known {
