@@ -181,6 +181,7 @@ pub(super) fn lined(array: &Array, shape: &[usize], groups: &[u8], rows: Rows, s
     if plan.axes.len() > AXES {
         return Ok(None);
     }
+    Held::used(array);
     let site = run::place(&site, &plan, rows.outer * rows.len * rows.inner * size).clone();
     let axis = kinds.iter().position(|kind| *kind == 1).ok_or_else(|| broken("a reduction without its axis"))?;
     Ok(Some(Lined { site, plan, element, axis }))

@@ -17,7 +17,7 @@ use crate::device::storage::Storage;
 use crate::host::array::{Array, Data, MAX_EXTENT, Work};
 use crate::host::graph::node::{Node, Op, Operand, essential, node_of};
 use crate::host::graph::picked::{Parts, Picked, picked_of};
-use crate::host::graph::site::Site;
+use crate::host::graph::site::{Held, Site};
 use crate::host::graph::view::{Along, View, align, lattice, spread, view_of};
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::ops::BinaryOp;
@@ -145,7 +145,11 @@ impl Plan {
                 planner.plan.scalars.push(*value);
                 Source::Scalar(0)
             }
-            Operand::Array(array, own) => planner.array(array, own, &spread(&planner.whole(), shape, own))?,
+            Operand::Array(array, own) => {
+                let source = planner.array(array, own, &spread(&planner.whole(), shape, own))?;
+                Held::used(array);
+                source
+            }
         };
         Ok((planner.finish(Some(part)), element))
     }

@@ -189,13 +189,19 @@ impl Held {
         kept.iter().try_for_each(|array| array.storage().map(drop))
     }
 
+    /// Keeps an array no longer, as a kernel computes it for its own use.
+    pub fn used(array: &Array) {
+        HELD.with_borrow_mut(|held| {
+            let others = |kept: &Array| !Arc::ptr_eq(kept.data(), array.data());
+            held.iter_mut().for_each(|held| held.retain(others));
+        });
+    }
+
     /// Keeps a new result, if results are kept, and no longer those that it is computed from.
     pub fn keep<'a>(result: &Array, operands: impl Iterator<Item = &'a Array>) -> Outcome<()> {
+        operands.for_each(Held::used);
         let oldest = HELD.with_borrow_mut(|held| {
             let held = held.as_mut()?;
-            for operand in operands {
-                held.retain(|kept| !Arc::ptr_eq(kept.data(), operand.data()));
-            }
             held.push(result.clone());
             (held.len() > MOST_HELD).then(|| held.remove(0))
         });

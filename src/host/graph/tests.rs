@@ -10,8 +10,8 @@ use super::*;
 use crate::device::Control;
 use crate::device::sim::{Isa, Jit, Simulator};
 use crate::host::array::broadcast::common_shape;
-use crate::host::array::{Array, Element};
-use crate::host::ops;
+use crate::host::array::{Array, Element, SliceSpec};
+use crate::host::ops::{self, Reduce};
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::dynamic::{self, Failure};
@@ -432,6 +432,26 @@ fn what_is_held_is_computed_without_a_reader() {
         held.finish().expect("computed");
     };
     assert_eq!(launches(work), 2);
+}
+
+/// What only a reduction or an assignment reads is part of its kernel, timed or not.
+#[test]
+fn what_is_held_is_not_computed_beside_its_reader() {
+    let x = numbers(5000);
+    let work = || {
+        drop(ops::reduce(Reduce::Sum, &add(&x, &x), None).expect("a sum"));
+        drop(ops::reduce(Reduce::Argmax, &add(&x, &Value::Float(1.0)), None).expect("a position"));
+        let mut target = array(&x).clone();
+        let part = [SliceSpec::Range { start: Some(0), end: Some(4000), inclusive: false, step: None }];
+        let value = add(&numbers(4000), &Value::Float(2.0));
+        ops::assign(&mut target, &part, &value).expect("a part");
+    };
+    let held = || {
+        let held = Held::begin();
+        work();
+        held.finish().expect("computed");
+    };
+    assert_eq!(launches(held), launches(work));
 }
 
 #[test]
