@@ -17,34 +17,36 @@ pub(super) fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 
 }
 
 /// Adding it leaves the nearest integer in the low bits, for magnitudes below 2^51.
-pub(super) const ROUNDER: f64 = 6755399441055744.0;
-const LOG2_E: f64 = std::f64::consts::LOG2_E;
-const LN_2: f64 = std::f64::consts::LN_2;
+pub(crate) const ROUNDER: f64 = 6755399441055744.0;
+pub(crate) const LOG2_E: f64 = std::f64::consts::LOG2_E;
+pub(crate) const LN_2: f64 = std::f64::consts::LN_2;
 /// ln 2 as a sum: its first 40 bits, so that multiples are exact, and the rest.
-const LN_2_HIGH: f64 = 0.6931471805592082;
-const LN_2_LOW: f64 = 7.371002565167799e-13;
+pub(crate) const LN_2_HIGH: f64 = 0.6931471805592082;
+pub(crate) const LN_2_LOW: f64 = 7.371002565167799e-13;
 
 #[inline(always)]
 pub(super) fn select(condition: bool, then: f64, other: f64) -> f64 {
     if condition { then } else { other }
 }
 
+/// `(exp(r) - 1) / r` for `|r| <= ln(2) / 2`.
+pub(crate) const EXPM1: [f64; 8] = [
+    1.0,
+    0.4999999999995475,
+    0.16666666787028753,
+    0.04166666678698556,
+    0.008333283339034426,
+    0.0013888838910996056,
+    0.00019907702175735054,
+    2.4868002978056962e-05,
+];
+/// Beyond it every `f32` that is a power of 2 or of e overflows or underflows.
+pub(crate) const MOST: f64 = 300.0;
+
 /// `exp(r) - 1` for `|r| <= ln(2) / 2`.
 #[inline(always)]
 fn expm1_core(r: f64) -> f64 {
-    r * polynomial(
-        r,
-        [
-            1.0,
-            0.4999999999995475,
-            0.16666666787028753,
-            0.04166666678698556,
-            0.008333283339034426,
-            0.0013888838910996056,
-            0.00019907702175735054,
-            2.4868002978056962e-05,
-        ],
-    )
+    r * polynomial(r, EXPM1)
 }
 
 /// 2^n for the integer `n` that [`ROUNDER`] left in the low bits of `rounded`.
@@ -73,30 +75,41 @@ fn exp_parts(x: f64) -> (f64, f64) {
 /// `exp` of an `f64`, to 37 bits.
 #[inline(always)]
 fn exp64(x: f64) -> f64 {
-    let (s, t) = exp_parts(limited(x, 300.0));
+    let (s, t) = exp_parts(limited(x, MOST));
     s + t
 }
 
 /// `exp(x) - 1` of an `f64`, to 37 bits.
 #[inline(always)]
 fn expm1_64(x: f64) -> f64 {
-    let (s, t) = exp_parts(limited(x, 300.0));
+    let (s, t) = exp_parts(limited(x, MOST));
     (s - 1.0) + t
 }
 
 /// 2 to the power of an `f64`, to 37 bits.
 #[inline(always)]
 fn exp2_64(x: f64) -> f64 {
-    let x = limited(x, 300.0);
+    let x = limited(x, MOST);
     let rounded = x + ROUNDER;
     let s = power_of_two(rounded);
     s + s * expm1_core((x - (rounded - ROUNDER)) * LN_2)
 }
 
+/// The bits of `sqrt(1/2)`.
+pub(crate) const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
+/// `log((1 + s) / (1 - s)) / s`, in powers of `s * s`.
+pub(crate) const LOG: [f64; 6] = [
+    1.999999999999947,
+    0.6666666667964496,
+    0.3999999487097937,
+    0.2857216841420338,
+    0.22174150798053732,
+    0.19609592365158407,
+];
+
 /// Returns `(e, l)` with `log(x) = e * ln(2) + l`, for positive normal finite `x`; accurate relative to the sum to 44 bits.
 #[inline(always)]
 fn log_parts(x: f64) -> (f64, f64) {
-    const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     let bits = x.to_bits();
     // The biased exponent of x / sqrt(1/2).
     let biased = bits.wrapping_add(1.0f64.to_bits() - SQRT_HALF) >> 52;
@@ -104,15 +117,7 @@ fn log_parts(x: f64) -> (f64, f64) {
     let m = f64::from_bits(bits.wrapping_sub(biased.wrapping_sub(1023) << 52));
     let f = m - 1.0;
     let s = f / (m + 1.0);
-    let coefficients = [
-        1.999999999999947,
-        0.6666666667964496,
-        0.3999999487097937,
-        0.2857216841420338,
-        0.22174150798053732,
-        0.19609592365158407,
-    ];
-    (e, s * polynomial(s * s, coefficients))
+    (e, s * polynomial(s * s, LOG))
 }
 
 /// Selects the logarithm for arguments to which [`log_parts`] does not apply: zero, negative, infinite, NaN.

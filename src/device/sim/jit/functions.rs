@@ -1,4 +1,4 @@
-//! Functions that compiled code calls: one vector of 16 lanes at a time, or of 8 with AVX2, with the bits of the interpreter's loops.
+//! Functions that compiled code calls: one vector of 16 or 8 lanes at a time (AVX2: 8 or 4), with the bits of the interpreter's loops.
 //!
 //! Input and output are in memory: the operands, 64 bytes each, and in place of the first one the result.
 
@@ -38,7 +38,9 @@ macro_rules! callable {
 }
 
 callable!(one two 16 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
+callable!(one_of_8_wide two_of_8_wide 8 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
 callable!(one_of_8 two_of_8 8 "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
+callable!(one_of_4 two_of_4 4 "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
 
 /// The operands of an atomic: values, byte offsets, and what the lanes find.
 #[repr(C)]
@@ -99,14 +101,20 @@ pub(crate) fn update(op: AtomicOp, elem: Elem) -> usize {
     }
 }
 
-/// Returns the address of a function that LaneIR calls, for AVX-512 or for AVX2.
-pub(crate) fn address(function: MathFn, evex: bool) -> usize {
+/// Returns the address of a function that LaneIR calls for vectors of so many lanes, with AVX-512 or with AVX2.
+pub(crate) fn address(function: MathFn, evex: bool, lanes: usize) -> usize {
     macro_rules! pick {
-        ($one:ident $eight:ident $f:ident) => {
-            if evex { $one::<arith::$f> as *const () as usize } else { $eight::<arith::$f> as *const () as usize }
-        };
+        ($($of:ident)* => $f:ident) => {{
+            let [whole, half, eight, four] = [$($of::<arith::$f> as *const () as usize),*];
+            match (evex, lanes) {
+                (true, ..=8) => half,
+                (true, _) => whole,
+                (false, ..=4) => four,
+                (false, _) => eight,
+            }
+        }};
         ($f:ident) => {
-            pick!(one one_of_8 $f)
+            pick!(one one_of_8_wide one_of_8 one_of_4 => $f)
         };
     }
     match function {
@@ -124,7 +132,7 @@ pub(crate) fn address(function: MathFn, evex: bool) -> usize {
         MathFn::Cosh => pick!(Cosh),
         MathFn::Tanh => pick!(Tanh),
         MathFn::Erf => pick!(Erf),
-        MathFn::Pow => pick!(two two_of_8 Pow),
+        MathFn::Pow => pick!(two two_of_8_wide two_of_8 two_of_4 => Pow),
         other => unreachable!("{other:?} is not called"),
     }
 }

@@ -279,17 +279,17 @@ impl Emit<'_> {
     }
 
     /// Returns whether as many doubles as a vector has 4-byte lanes take two registers.
-    fn has_halves(&self) -> bool {
+    pub(super) fn has_halves(&self) -> bool {
         4 * self.shape.width == self.whole().bytes()
     }
 
     /// `d` = the upper half of the 4-byte lanes of `a`.
-    fn upper_half(&mut self, d: Vreg, a: Vreg) {
+    pub(super) fn upper_half(&mut self, d: Vreg, a: Vreg) {
         if self.evex() { self.asm.extract256(d, a, 1) } else { self.asm.extract128(d, a, 1) }
     }
 
     /// `d` = the lanes of `a`, and those of `b` as its upper half.
-    fn join_halves(&mut self, d: Vreg, a: Vreg, b: Vreg) {
+    pub(super) fn join_halves(&mut self, d: Vreg, a: Vreg, b: Vreg) {
         if self.evex() { self.asm.insert256(d, a, b, 1) } else { self.asm.insert128(Len::L256, d, a, b, 1) }
     }
 
@@ -305,7 +305,7 @@ impl Emit<'_> {
                 self.asm.vstore(false, len, Self::slot(CALL + 64 * number as i32), x, None);
             }
             self.asm.lea(Size::S64, Gpr::RDI, Self::slot(CALL));
-            self.asm.mov_imm64(Gpr::RAX, functions::address(function, self.evex()) as u64);
+            self.asm.mov_imm64(Gpr::RAX, functions::address(function, self.evex(), self.shape.width) as u64);
             self.asm.call(Gpr::RAX);
             self.asm.v2(V2::Move, len, V[0], Self::slot(CALL), Masking::None);
             match self.allocation.of(inst.dst, copy, self.copies(inst.dst)) {

@@ -7,13 +7,14 @@
 //! the number of its first lane. `rax`, `rcx`, `rdx`, five vectors and three masks hold nothing between instructions.
 //!
 //! # Two instruction sets
-//! Most of the code is the same with either one, as the assembler picks the prefix. What differs lies in three files:
+//! Most of the code is the same with either one, as the assembler picks the prefix. What differs lies in four files:
 //! - [`mask`]: a [`Mask`] is a mask register with AVX-512. With AVX2 it is a vector register, whose 4-byte lanes are all ones or
 //!   zero, also where it masks 8-byte lanes, for which it is extended. Logic, tests, comparisons and choices are methods there.
 //! - [`masked`]: loads, stores, gathers and scatters under a mask. AVX2 has no scatters and no masked moves of small elements: it
 //!   stores one lane after the other, and loads whole vectors or gathers.
 //! - [`emulate`]: instructions that AVX2 does not have, as sequences with the same bits: 8-byte products, arithmetic shifts,
 //!   minima and maxima, conversions from and to unsigned or 8-byte integers.
+//! - [`exponential`]: functions that are called with AVX2, and computed in place with AVX-512.
 //!
 //! Scratch masks have the numbers 0, 6 and 7 in both, so that with AVX2 they are the scratch vectors `V[0]`, `V[3]` and `V[4]`:
 //! whoever uses both looks out. There, too, operands in memory are whole vectors: constants of the pool are, and inputs are
@@ -23,6 +24,7 @@ mod atomic;
 mod cold;
 mod control;
 mod emulate;
+mod exponential;
 mod float;
 mod mask;
 mod masked;
@@ -250,6 +252,7 @@ impl Emit<'_> {
             Op::Entered => self.entered(inst),
             Op::Atomic(op, elem) => self.atomic(op, elem, inst),
             Op::Warp(op, elem) => self.warp(op, elem, inst),
+            Op::Call(function, _) if self.exponential(function, inst) => {}
             Op::Call(function, _) => self.call(function, inst),
             _ if self.region.ty(inst.dst) == Ty::Mask => self.mask_inst(inst),
             _ => self.vector_inst(inst),
