@@ -32,7 +32,10 @@ const SMALL: usize = 512;
 const TILED: usize = 16;
 const LARGE: usize = 96;
 
-/// The rows that a thread of a processor computes elements of: with vectors of 16 columns, the sums fit into registers.
+/// The edge of a processor's tiles, and the fewest of them.
+const BLOCK: usize = 64;
+const WORKERS: usize = 4;
+/// The rows that a thread of a processor computes elements of, outside tiles: with vectors of 16 columns, the sums fit into registers.
 const STRIP: usize = 8;
 
 /// The extents of a batch of products.
@@ -85,21 +88,27 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
     }
     let types = [Given::Type(scalar), Given::Type(wide), Given::Type(result), add(wide)];
     let near = !site.device().is_remote();
-    let (executable, extents) = if near || rows.min(columns) < TILED {
+    let few =
+        near && (inner < TILED || columns < BLOCK * 3 / 4 || batch * (rows / BLOCK) * (columns / BLOCK) < WORKERS);
+    let (executable, extents) = if few || rows.min(columns) < TILED {
         let strip = if near && rows >= STRIP && columns >= TILED { STRIP } else { 1 };
         let given = [types.as_slice(), &[Given::Number(strip as i32)]].concat();
         let strips = Sizes { rows: rows.div_ceil(strip), ..sizes };
         (library::kernel(&site, "product_strips", &given)?, threads(strips))
     } else {
-        let size: usize = if rows.min(columns) < LARGE { 1 } else { 2 };
+        let size: usize = if near || rows.min(columns) < LARGE { 1 } else { 2 };
         let tiles = |n: usize| n.div_ceil(64 * size);
         let Some(blocks) = batch.checked_mul(tiles(rows) * tiles(columns)).filter(|&n| n <= MAX_EXTENT) else {
             let title = format!("a product of the shape {} is too large for one launch", shape_text(shape));
             return Err(Problem::new("E0520", title).help("compute it in parts"));
         };
-        let given = [types.as_slice(), &[Given::Number(size as i32)]].concat();
-        let extents = Extents::Grid { grid: [blocks as u32, 1, 1], block: [256, 1, 1] };
-        (library::kernel(&site, "product_tiled", &given)?, extents)
+        let (name, number, block) = match near {
+            true => ("product_blocks", if wide.size() > 4 { 32 } else { 64 }, [64, 8, 1]),
+            false => ("product_tiled", size as i32, [256, 1, 1]),
+        };
+        let given = [types.as_slice(), &[Given::Number(number)]].concat();
+        let extents = Extents::Grid { grid: [blocks as u32, 1, 1], block };
+        (library::kernel(&site, name, &given)?, extents)
     };
     let element = Element::Scalar(result);
     let mut storage = Storage::unset(byte_count(&element, shape)?);
