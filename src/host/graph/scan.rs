@@ -64,10 +64,12 @@ pub(super) fn level(site: &Site, array: &Array, rows: Rows, adds: Adds, behind: 
     let extents = Extents::Grid { grid: [blocks as u32, 1, 1], block: [THREADS, 1, 1] };
     let input = || -> Outcome<Arg<'_>> { Ok(Arg::Array { storage: array.storage()?, shape: run::extents(&shape) }) };
     let of_tiles = [outer, tiles, inner];
+    let near = Given::Number((!site.device().is_remote()).into());
     let before = if tiles == 1 {
         Array::unplaced(adds.wide, &of_tiles)?
     } else {
-        let executable = library::kernel(site, "ordered_totals", &[Given::Type(scalar), Given::Type(adds.wide)])?;
+        let given = [Given::Type(scalar), Given::Type(adds.wide), near];
+        let executable = library::kernel(site, "ordered_totals", &given)?;
         let element = Element::Scalar(adds.wide);
         let mut storage = Storage::unset(byte_count(&element, &of_tiles)?);
         let mut args = vec![input()?, Arg::ArrayMut { storage: &mut storage, shape: run::extents(&of_tiles) }];
@@ -76,7 +78,8 @@ pub(super) fn level(site: &Site, array: &Array, rows: Rows, adds: Adds, behind: 
         let totals = Array::with_storage(element, &of_tiles, storage)?;
         level(site, &totals, Rows { outer, len: tiles, inner }, Adds { result: adds.wide, ..adds }, true)?
     };
-    let given = [Given::Type(scalar), Given::Type(adds.wide), Given::Type(adds.result), Given::Number(behind.into())];
+    let types = [scalar, adds.wide, adds.result].map(Given::Type);
+    let given = [types.as_slice(), &[Given::Number(behind.into()), near]].concat();
     let executable = library::kernel(site, "ordered_scan", &given)?;
     let element = Element::Scalar(adds.result);
     let mut storage = Storage::unset(byte_count(&element, &shape)?);
