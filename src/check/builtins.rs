@@ -85,6 +85,7 @@ impl Cx<'_> {
             | Builtin::WarpIdx
             | Builtin::WarpSize
             | Builtin::Args => self.bad(span),
+            Builtin::Derive(_) => self.uncalled_derivative(name, args, span),
             _ => self.host_builtin(call, want),
         }
     }

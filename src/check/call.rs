@@ -31,10 +31,13 @@ impl Cx<'_> {
                 Some(Err(_)) => self.after_error(args, span),
                 None => self.method(base, name, args, span),
             },
-            Ast::Call { .. } => {
-                let e = self.expr(callee, None);
-                self.not_callable(&e, args, span)
-            }
+            Ast::Call { .. } => match self.derivative_of(callee) {
+                Some(derivative) => self.derivative(derivative, args, span),
+                None => {
+                    let e = self.expr(callee, None);
+                    self.not_callable(&e, args, span)
+                }
+            },
             _ => {
                 let e = self.expr(callee, None);
                 self.not_callable(&e, args, span)

@@ -278,6 +278,7 @@ impl Dumper<'_> {
             ExprKind::Index { .. } => "index".into(),
             ExprKind::Slice { .. } => "slice".into(),
             ExprKind::Call { callee, .. } => format!("call {}", self.fn_ref(callee)),
+            ExprKind::Derive(derive) => format!("{:?} by {:?}", derive.what, derive.wrt),
             ExprKind::Lift { callee, .. } => format!("lift {}", self.fn_ref(callee)),
             ExprKind::Builtin { builtin, .. } => builtin.name().into(),
             ExprKind::Launch(l) => {
@@ -325,6 +326,10 @@ impl Dumper<'_> {
             | ExprKind::Struct { fields: es, .. }
             | ExprKind::Call { args: es, .. }
             | ExprKind::Lift { args: es, .. } => self.exprs("", es),
+            ExprKind::Derive(derive) => {
+                self.expr("of", &derive.of);
+                derive.seed.iter().for_each(|seed| self.expr("seed", seed));
+            }
             ExprKind::Index { base, indices } => {
                 self.expr("", base);
                 self.exprs("at", indices);

@@ -186,6 +186,10 @@ impl Finish<'_> {
                 self.fn_ref(callee, e.span);
                 self.all(args);
             }
+            ExprKind::Derive(derive) => {
+                self.expr(&mut derive.of);
+                derive.seed.iter_mut().for_each(|seed| self.expr(seed));
+            }
             ExprKind::Builtin { args, named, .. } => {
                 self.all(args);
                 named.iter_mut().for_each(|(_, e)| self.expr(e));

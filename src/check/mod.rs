@@ -21,6 +21,7 @@ mod call;
 pub(crate) mod changes;
 mod contracts;
 mod cx;
+mod derive;
 mod dump;
 mod eval;
 mod expr;

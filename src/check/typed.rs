@@ -17,7 +17,7 @@ pub use smol_str::SmolStr;
 use crate::base::arena::{Arena, Id};
 use crate::base::shared::Shared;
 use crate::base::source::{FileId, Span};
-use crate::lang::builtin::Builtin;
+use crate::lang::builtin::{Builtin, Derivative};
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lang::scalar::decimal::Decimal;
@@ -649,6 +649,8 @@ pub enum ExprKind {
         args: Vec<Expr>,
         named: Vec<(SmolStr, Expr)>,
     },
+    /// Host: a derivative of a function at the arguments of its call.
+    Derive(Box<Derive>),
     Launch(Box<Launch>),
     Range {
         start: Option<Box<Expr>>,
@@ -718,6 +720,18 @@ pub enum GenericArg {
     Error,
     /// Host: inferred from the argument values at run time, or the default.
     Infer,
+}
+
+/// A derivative of a host function.
+#[derive(Clone, Debug)]
+pub struct Derive {
+    pub what: Derivative,
+    /// The function and its arguments: a `Call`, or a `Derive` of one.
+    pub of: Expr,
+    /// The parameters of the function by which it is differentiated, by position.
+    pub wrt: Vec<u32>,
+    /// The tangent of `jvp`, the cotangent of `vjp`.
+    pub seed: Option<Expr>,
 }
 
 /// A kernel launch. The checker has compared the shapes it knows; the host binds dimensions and checks shapes at run time.

@@ -128,6 +128,10 @@ pub(crate) fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
         | ExprKind::Struct { fields: es, .. }
         | ExprKind::Call { args: es, .. }
         | ExprKind::Lift { args: es, .. } => es.iter().for_each(|e| expr(e, visit)),
+        ExprKind::Derive(derive) => {
+            expr(&derive.of, visit);
+            derive.seed.iter().for_each(|e| expr(e, visit));
+        }
         ExprKind::Str(parts) => {
             for part in parts {
                 if let StrPart::Value { expr: e, .. } = part {

@@ -2,6 +2,7 @@
 pub mod array;
 pub mod files;
 pub mod format;
+pub(crate) mod grad;
 pub(crate) mod graph;
 pub mod interp;
 pub mod ops;

@@ -1,5 +1,6 @@
 //! Values of script variables.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -33,6 +34,43 @@ pub enum Value {
     Strings(Arc<[SmolStr]>),
     Timing(Timing),
     Kernel(KernelId),
+    /// A float, a vector or an array whose derivative is taken along, inside of a function that is being differentiated.
+    Traced(Arc<Traced>),
+}
+
+/// A value whose derivative is taken along.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// A float, a vector, or an array of them; traced itself at a lower level, perhaps.
+    pub(crate) value: Value,
+    pub(crate) level: u32,
+    pub(crate) link: Link,
+}
+
+/// Two traced values are equal if what they stand for is.
+impl PartialEq for Traced {
+    fn eq(&self, other: &Traced) -> bool {
+        self.value == other.value
+    }
+}
+
+/// How the derivative of a value is found.
+#[derive(Clone, Debug)]
+pub(crate) enum Link {
+    /// Reverse: its tape (a `grad::Tape`), and the number of its node there.
+    Node(Arc<dyn Any + Send + Sync>, u32),
+    /// Forward: its tangent, which has its shape.
+    Tangent(Value),
+}
+
+impl Traced {
+    /// Returns the plain value.
+    pub fn primal(&self) -> &Value {
+        match &self.value {
+            Value::Traced(inner) => inner.primal(),
+            value => value,
+        }
+    }
 }
 
 /// A vector, such as an `f32x3`.
@@ -202,6 +240,7 @@ impl Value {
             Value::Strings(texts) => format!("[str; {}]", texts.len()),
             Value::Timing(_) => "timing".into(),
             Value::Kernel(_) => "kernel".into(),
+            Value::Traced(traced) => traced.primal().type_name(),
         }
     }
 }

@@ -240,6 +240,10 @@ impl<'p> Walk<'p> {
                 }
             }
             ExprKind::Call { args, .. } | ExprKind::Lift { args, .. } => self.exprs(args),
+            ExprKind::Derive(derive) => {
+                self.expr(&derive.of);
+                derive.seed.iter().for_each(|seed| self.expr(seed));
+            }
             ExprKind::Builtin { args, named, .. } => {
                 self.exprs(args);
                 named.iter().for_each(|(_, e)| self.expr(e));

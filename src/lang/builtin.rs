@@ -79,6 +79,26 @@ pub enum Builtin {
     WriteText,
     Keys,
     Exit,
+    // Derivatives of host functions
+    Derive(Derivative),
+    NoGrad,
+}
+
+/// A derivative of a host function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Derivative {
+    /// Of a scalar, by parameters.
+    Gradient,
+    /// The same, with the scalar.
+    ValueAndGradient,
+    /// The result, and the product of a cotangent with the Jacobian.
+    Vjp,
+    /// The result, and the product of the Jacobian with a tangent.
+    Jvp,
+    /// Of an array by an array.
+    Jacobian,
+    /// The Jacobian of the gradient.
+    Hessian,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +126,7 @@ pub(crate) enum Group {
     Text,
     Files,
     Script,
+    Derivatives,
 }
 
 #[derive(Clone, Copy)]
@@ -303,4 +324,12 @@ const OTHERS: &[Entry] = &[
     // Host: the script
     item(Builtin::Args, "args", Script, Host, ": [str; _]", "The arguments behind the script's name: `args[0]`, `len(args)`."),
     item(Builtin::Exit, "exit", Script, Host, "(code: i32 = 0)", "Ends the script, with an exit code from 0 to 255 for whoever started it. What was printed is written, and launches that still run are waited for; one that failed is reported and the code is 1."),
+    // Host: derivatives
+    item(Builtin::Derive(Derivative::Gradient), "grad", Derivatives, Host, "(f, wrt = first)(args…) -> parameter", "The gradient of a function that gives one float, at these arguments: `grad(loss)(w, x, y)` by its first parameter, `grad(loss, wrt = (w, b))(w, b)` by those that are named. Where the derivative would be lost, it is refused at that line."),
+    item(Builtin::Derive(Derivative::ValueAndGradient), "value_and_grad", Derivatives, Host, "(f, wrt = first)(args…) -> (result, parameter)", "What the function gives, and its gradient, for the work of the gradient alone."),
+    item(Builtin::Derive(Derivative::Vjp), "vjp", Derivatives, Host, "(f, wrt = first)(args…, cotangent: result) -> (result, parameter)", "What the function gives, and a cotangent (one number for each that the function gives) times its Jacobian: the gradient of `sum(cotangent * f(x))`."),
+    item(Builtin::Derive(Derivative::Jvp), "jvp", Derivatives, Host, "(f, wrt = first)(args…, tangent: parameter) -> (result, result)", "What the function gives, and its Jacobian times a tangent: the derivative along the tangent, computed along with the result."),
+    item(Builtin::Derive(Derivative::Jacobian), "jacobian", Derivatives, Host, "(f, wrt = first)(args…) -> array", "The derivatives of all numbers of the result by all numbers of the parameter; its shape is that of the result followed by that of the parameter."),
+    item(Builtin::Derive(Derivative::Hessian), "hessian", Derivatives, Host, "(f, wrt = first)(args…) -> array", "The second derivatives of a function that gives one float."),
+    item(Builtin::NoGrad, "no_grad", Derivatives, Host, "<T>(x: T) -> T", "The value itself, taken as a constant by derivatives."),
 ];

@@ -83,6 +83,7 @@ impl Body<'_, '_> {
             | ExprKind::DynField { .. }
             | ExprKind::Slice { .. }
             | ExprKind::Lift { .. }
+            | ExprKind::Derive(_)
             | ExprKind::Launch(_)
             | ExprKind::Range { .. }
             | ExprKind::Array(_)

@@ -132,6 +132,7 @@ fn group_title(group: Group) -> &'static str {
         Group::Text => "Text",
         Group::Files => "Files and pictures",
         Group::Script => "The script",
+        Group::Derivatives => "Derivatives",
     }
 }
 

@@ -105,7 +105,8 @@ pub(crate) fn element_of(value: &Value) -> Option<Element> {
         | Value::Table(_)
         | Value::Strings(_)
         | Value::Timing(_)
-        | Value::Kernel(_) => None,
+        | Value::Kernel(_)
+        | Value::Traced(_) => None,
     }
 }
 

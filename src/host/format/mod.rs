@@ -32,6 +32,7 @@ pub fn print(value: &Value) -> Outcome<String> {
         Value::Strings(texts) => print_texts(texts, layout::LINE),
         Value::Timing(timing) => print_timing(timing),
         Value::Kernel(_) => "kernel".into(),
+        Value::Traced(traced) => print(traced.primal())?,
     })
 }
 
@@ -156,6 +157,7 @@ pub(crate) fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
         Value::Float(x) => number(scalar::Value::of(*x)),
         Value::Vector(_) | Value::Array(_) => spec_of_elements(value, &number),
         Value::Tuple(parts) => list("(", parts.iter().map(|part| with_spec(part, spec)), ")"),
+        Value::Traced(traced) => with_spec(traced.primal(), spec),
         Value::Record(record) => print_record(record, |field| with_spec(field, spec)),
         Value::Strings(texts) => {
             let each = texts.iter().map(|text| with_spec(&Value::Str(text.clone()), spec).map(SmolStr::from));

@@ -4,6 +4,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
 use crate::host::array::{Array, SliceSpec, slice};
+use crate::host::grad;
 use crate::host::ops::{self, Column, Pick, Selector, overflow};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Record, Value, Vector};
@@ -41,7 +42,7 @@ impl Machine<'_> {
         let Some(op) = op else { return self.put(frame, place, (root, &steps), value) };
         let old = self.read(frame, place, root, &steps)?;
         self.sound(place.span, || overflow::of_binary(op, &old, &value))?;
-        let new = ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
+        let new = grad::ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
         drop(old);
         self.put(frame, place, (root, &steps), new)
     }
@@ -64,11 +65,11 @@ impl Machine<'_> {
         let mut value = self.eval(frame, root)?;
         for step in steps {
             let part = match step {
-                Step::Index(specs) => ops::index(&value, specs),
-                Step::Gather(picks) => ops::gather(&value, picks),
+                Step::Index(specs) => grad::ops::index(&value, specs),
+                Step::Gather(picks) => grad::ops::gather(&value, picks),
                 Step::Field(field) => ops::field(&value, *field),
-                Step::Named(name) => ops::named_field(&value, name),
-                Step::Lanes(lanes) => ops::swizzle(&value, lanes),
+                Step::Named(name) => grad::ops::named_field(&value, name),
+                Step::Lanes(lanes) => grad::ops::swizzle(&value, lanes),
             };
             value = part.map_err(|p| self.problem(p, place.span))?;
         }
@@ -148,11 +149,11 @@ impl Machine<'_> {
             ArrayInit::Copy(value) => return self.copied_array(frame, local, &shape, value),
             ArrayInit::Fill(value) => {
                 let value = self.eval(frame, value)?;
-                ops::full(&shape, &value)
+                grad::ops::full(&shape, &value)
             }
             ArrayInit::Elements(items) => {
                 let values = self.values(frame, items)?;
-                ops::literal(&values, None).and_then(|a| ops::reshape(&a, &shape))
+                grad::ops::literal(&values, None).and_then(|a| grad::ops::reshape(&a, &shape))
             }
             ArrayInit::None => {
                 let declared = frame.body().and_then(|b| b.locals.get(local)).map(|l| l.ty.clone());
@@ -188,6 +189,18 @@ impl Machine<'_> {
 
 /// Writes a value through an access path inside `target`.
 fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
+    // The array that is written becomes a new one, which derivatives are taken along with.
+    let done = match (steps, &*target) {
+        ([Step::Index(specs)], Value::Array(_) | Value::Traced(_) | Value::Vector(_)) => {
+            grad::ops::assign(target, specs, &value)?
+        }
+        ([Step::Gather(picks)], Value::Array(_) | Value::Traced(_)) => grad::ops::scatter(target, picks, &value)?,
+        ([Step::Lanes(lanes)], Value::Vector(_) | Value::Traced(_)) => grad::ops::set_lanes(target, lanes, &value)?,
+        _ => false,
+    };
+    if done {
+        return Ok(());
+    }
     match (steps, target) {
         ([], target) => {
             *target = value;
@@ -197,7 +210,7 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
         ([Step::Gather(picks), rest @ ..], Value::Array(array)) => {
             let mut value = value;
             if !rest.is_empty() {
-                let mut part = ops::gather(&Value::Array(array.clone()), picks)?;
+                let mut part = grad::ops::gather(&Value::Array(array.clone()), picks)?;
                 write(&mut part, rest, value)?;
                 value = part;
             }
@@ -253,7 +266,7 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
         }
         // A longer path: the part is extracted, changed and written back.
         ([Step::Index(specs), rest @ ..], Value::Array(array)) => {
-            let mut part = ops::index(&Value::Array(array.clone()), specs)?;
+            let mut part = grad::ops::index(&Value::Array(array.clone()), specs)?;
             write(&mut part, rest, value)?;
             ops::assign(array, specs, &part)
         }
@@ -271,7 +284,7 @@ fn write_inside_lanes(vector: &mut Vector, lanes: &[u8], rest: &[Step], value: V
     if rest.is_empty() {
         return write_lanes(vector, lanes, &value);
     }
-    let mut part = ops::swizzle(&Value::Vector(*vector), lanes)?;
+    let mut part = grad::ops::swizzle(&Value::Vector(*vector), lanes)?;
     write(&mut part, rest, value)?;
     write_lanes(vector, lanes, &part)
 }

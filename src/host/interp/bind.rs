@@ -76,6 +76,7 @@ impl<'a> Binder<'a> {
     /// Binds one argument; an error shows both sides of a mismatch.
     pub fn fit(&mut self, given: &Given<'_>) -> Result<(), Box<Diagnostic>> {
         match (given.ty, given.value) {
+            (_, Value::Traced(traced)) => self.fit(&Given { value: traced.primal(), ..*given }),
             (Type::Array(wanted), Value::Array(array)) => {
                 let element = self.layouts.element_type(array.element());
                 if !self.unify(&wanted.element, &element) {

@@ -5,6 +5,7 @@ use crate::base::source::Span;
 use crate::base::{room, stop};
 use crate::check::typed::{Expr, ExprKind, SmolStr, Type};
 use crate::host::array::Array;
+use crate::host::grad;
 use crate::host::ops::{self, Reduce, overflow};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
@@ -53,8 +54,8 @@ impl Machine<'_> {
                 };
                 self.settle_problem(
                     match &values[..] {
-                        [a, b] => ops::dot_to(a, b, to),
-                        [x] => ops::cumsum_to(x, axis, to),
+                        [a, b] => grad::ops::dot_to(a, b, to),
+                        [x] => grad::ops::cumsum_to(x, axis, to),
                         _ => return Err(self.broken(span, "a wrong number of arguments")),
                     },
                     span,
@@ -67,8 +68,15 @@ impl Machine<'_> {
             ReadText => self.read_text(frame, args, span),
             WriteText => self.write_text(frame, args, span),
             Exit => self.exit(frame, args, span),
+            NoGrad => match args {
+                [x] => Ok(grad::primal(&self.eval(frame, x)?)),
+                _ => Err(self.broken(span, "a wrong number of arguments")),
+            },
             _ => {
-                let values = self.values(frame, args)?;
+                let mut values = self.values(frame, args)?;
+                if self.interp.tracing > 0 && !has_derivative(builtin) {
+                    values.iter_mut().for_each(|value| *value = grad::primal(value));
+                }
                 self.sound(span, || match (builtin, &values[..]) {
                     (Math(f), values) => overflow::of_math(f, values),
                     (CeilDiv, [x, y]) => overflow::of_binary(BinaryOp::Div, x, y),
@@ -95,14 +103,14 @@ impl Machine<'_> {
             None => None,
         };
         Ok(match (builtin, values) {
-            (Math(f), values) => ops::math(f, values),
+            (Math(f), values) => grad::ops::math(f, values),
             (Keys, [x]) => ops::keys(x),
             (Text(f), values) => ops::text::call(f, values),
-            (Select, [cond, then, other]) => ops::select(cond, then, other),
+            (Select, [cond, then, other]) => grad::ops::select(cond, then, other),
             (CeilDiv, [x, y]) => ops::ceil_div(x, y),
-            (Cross, [a, b]) => ops::cross(a, b),
-            (Length, [v]) => ops::length(v),
-            (Normalize, [v]) => ops::normalize(v),
+            (Cross, [a, b]) => grad::ops::cross(a, b),
+            (Length, [v]) => grad::ops::length(v),
+            (Normalize, [v]) => grad::ops::normalize(v),
             (Len, [x]) => ops::len(x),
             (Shape, [x]) => ops::shape(x, None),
             (Shape, [x, axis]) => ops::shape(x, axis.as_int().and_then(|a| i64::try_from(a).ok())),
@@ -121,15 +129,15 @@ impl Machine<'_> {
             (Reshape, [x, dims @ ..]) => {
                 let dims: Option<Vec<i64>> =
                     dims.iter().map(|d| d.as_int().and_then(|d| i64::try_from(d).ok())).collect();
-                ops::reshape(x, &dims.unwrap_or_default())
+                grad::ops::reshape(x, &dims.unwrap_or_default())
             }
-            (Transpose, [x]) => ops::transpose(x),
-            (Concat, parts) => ops::concat(parts, axis.unwrap_or(0)),
-            (Stack, parts) => ops::stack(parts),
-            (Sort, [x]) => ops::sort(x),
+            (Transpose, [x]) => grad::ops::transpose(x),
+            (Concat, parts) => grad::ops::concat(parts, axis.unwrap_or(0)),
+            (Stack, parts) => grad::ops::stack(parts),
+            (Sort, [x]) => grad::ops::sort(x),
             (Argsort, [x]) => ops::argsort(x),
-            (Flip, [x]) => ops::flip(x, axis.unwrap_or(0)),
-            (Flip, [x, axis]) => ops::flip(x, axis.as_int().and_then(|a| i64::try_from(a).ok()).unwrap_or(0)),
+            (Flip, [x]) => grad::ops::flip(x, axis.unwrap_or(0)),
+            (Flip, [x, axis]) => grad::ops::flip(x, axis.as_int().and_then(|a| i64::try_from(a).ok()).unwrap_or(0)),
             _ => return Err(self.broken(Span::default(), "a builtin that the host does not have")),
         })
     }
@@ -265,7 +273,7 @@ impl Machine<'_> {
             Reduce::Sum | Reduce::Prod => self.total_type(frame, &expr.ty),
             _ => None,
         };
-        self.settle_problem(ops::reduce_to(how, value, axes.as_deref(), to), span)
+        self.settle_problem(grad::ops::reduce_to(how, value, axes.as_deref(), to), span)
     }
 
     pub(super) fn text_argument(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval<SmolStr> {
@@ -407,6 +415,15 @@ impl Machine<'_> {
         }
         Ok(Value::Unit)
     }
+}
+
+/// Whether what a builtin gives depends continuously on its arguments.
+fn has_derivative(builtin: Builtin) -> bool {
+    use Builtin::*;
+    matches!(
+        builtin,
+        Math(_) | Select | Cross | Length | Normalize | Reshape | Transpose | Concat | Stack | Sort | Flip
+    )
 }
 
 const PATHS: &str = "paths are relative to the folder that `clk` runs in";

@@ -6,7 +6,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::{room, stop};
 use crate::check::typed::{Access, Expr, Fn, FnRef, GenericArg, GenericKind, LocalId, Param, Signature, Type};
-use crate::host::ops;
+use crate::host::grad;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
 use crate::lower::{Argument, Function};
@@ -52,7 +52,7 @@ impl Machine<'_> {
     /// Calls a function whose compile-time arguments are known.
     fn apply(&mut self, function: &Function, values: Vec<Value>, span: Span) -> Eval {
         match function {
-            Function::Builtin(Builtin::Math(f)) => ops::math(*f, &values).map_err(|p| self.problem(p, span)),
+            Function::Builtin(Builtin::Math(f)) => grad::ops::math(*f, &values).map_err(|p| self.problem(p, span)),
             Function::Builtin(_) => Err(self.broken(span, "this builtin cannot be passed as a function")),
             Function::Fn { id, arguments } => {
                 let program = self.program;

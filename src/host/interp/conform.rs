@@ -86,6 +86,7 @@ impl Machine<'_> {
         match (ty, &mut *value) {
             // The most frequent case first.
             (Type::Scalar(s), Value::Scalar(number)) if number.ty == *s => Ok(()),
+            (_, Value::Traced(traced)) => self.fits(frame, extents, ty, &mut traced.primal().clone()),
             (Type::Unknown | Type::Error | Type::Never | Type::Fn(_) | Type::Module(_), _) => Ok(()),
             (Type::Param(_), _) => match self.concrete(frame, ty) {
                 Type::Param(_) => Ok(()),

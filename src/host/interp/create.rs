@@ -3,6 +3,7 @@
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{Expr, Type};
 use crate::host::array::Array;
+use crate::host::grad;
 use crate::host::ops;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
@@ -56,7 +57,7 @@ impl Machine<'_> {
             (Ones, _, dims) => ops::ones(dims, scalar),
             (Full, [.., value], dims) => {
                 let value = value.adapt(scalar).map_or_else(|| value.clone(), Value::Scalar);
-                ops::full(dims, &value)
+                grad::ops::full(dims, &value)
             }
             (Eye, _, [n]) => ops::eye(*n, scalar),
             (Random, _, dims) => ops::random(dims, self.stream(frame, more)?, scalar),

@@ -11,7 +11,7 @@ use crate::host::value::Value;
 use crate::lang::scalar;
 use crate::lower::Argument;
 
-use super::code::{self, Code, Dest, Passed, Source};
+use super::code::{self, Code, Dest, Mode, Passed, Source};
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
 use super::run::Done;
@@ -32,7 +32,8 @@ impl Machine<'_> {
         {
             return Ok(code.clone());
         }
-        let code = code::build(self.program, &[], Source::Body(body), checked).of(body);
+        // What is traced is no scalar in a slot and no array of a variable: this code does not get it.
+        let code = code::build(self.program, &[], Source::Body(body), Mode { checked, traced: false }).of(body);
         let plain = &mut self.interp.codes.plain;
         if plain.len() <= id.index() {
             plain.resize(id.index() + 1, [None, None]);
@@ -43,11 +44,12 @@ impl Machine<'_> {
 
     /// Returns the code of a body with compile-time arguments.
     pub(super) fn instance(&mut self, body: &Arc<crate::check::typed::Body>, generics: &Arc<[Argument]>) -> Arc<Code> {
-        let key = (Arc::as_ptr(body).addr(), generics.clone(), self.checked());
+        let mode = self.mode();
+        let key = (Arc::as_ptr(body).addr(), generics.clone(), mode);
         if let Some(code) = self.interp.codes.others.get(&key) {
             return code.clone();
         }
-        let code = code::build(self.program, generics, Source::Body(body), self.checked()).of(body);
+        let code = code::build(self.program, generics, Source::Body(body), mode).of(body);
         if self.interp.codes.others.len() >= KEPT {
             self.interp.codes.others.clear();
         }

@@ -8,6 +8,7 @@ use crate::base::source::Span;
 use crate::check::literal::Literal;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::host::array::SliceSpec;
+use crate::host::grad;
 use crate::host::ops::{self, Pick, Selector, overflow};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Range, Record, Value};
@@ -98,7 +99,7 @@ impl Machine<'_> {
             ExprKind::Convert { to, expr: inner } => {
                 let value = self.eval(frame, inner)?;
                 self.sound(expr.span, || overflow::of_conversion(*to, &value))?;
-                ops::convert(*to, &value).map_err(|p| self.problem(p, expr.span))
+                grad::ops::convert(*to, &value).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::ConvertParam { to, expr: inner } => self.convert_param(frame, *to, inner, expr.span),
             ExprKind::Bitcast { expr: inner } => {
@@ -115,12 +116,12 @@ impl Machine<'_> {
                     let help = "give the array a variable with a type first: `let x: [f32; _] = …`";
                     return Err(self.error(diagnostic.help(help)));
                 }
-                ops::bitcast(to, &value).map_err(|p| self.problem(p, expr.span))
+                grad::ops::bitcast(to, &value).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::Vector { parts } => self.vector(frame, parts, &expr.ty, expr.span),
             ExprKind::Swizzle { base, lanes } => {
                 let base = self.eval(frame, base)?;
-                ops::swizzle(&base, lanes).map_err(|p| self.problem(p, expr.span))
+                grad::ops::swizzle(&base, lanes).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
                 let base = self.eval(frame, base)?;
@@ -128,13 +129,14 @@ impl Machine<'_> {
             }
             ExprKind::DynField { base, name } => {
                 let base = self.eval(frame, base)?;
-                ops::named_field(&base, name).map_err(|p| self.problem(p, expr.span))
+                grad::ops::named_field(&base, name).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::Index { base, indices } => self.index(frame, base, indices, expr.span),
             ExprKind::Slice { base, indices } => self.slice(frame, base, indices, expr.span),
             ExprKind::Call { callee, args } => self.call(frame, callee, args, expr.span),
             ExprKind::Lift { callee, args } => self.lift(frame, callee, args, expr),
             ExprKind::Builtin { builtin, args, named } => self.builtin(frame, *builtin, args, named, expr),
+            ExprKind::Derive(derive) => self.derive(frame, derive, expr.span),
             ExprKind::Launch(launch) => self.launch(frame, launch, expr.span),
             ExprKind::Range { start, end, inclusive, step } => {
                 let (start, end, step) = self.range_bounds(frame, start, end, step, expr.span)?;
@@ -266,7 +268,7 @@ impl Machine<'_> {
     fn unary(&mut self, frame: &mut Frame, op: UnaryOp, inner: &Expr, span: Span) -> Eval {
         let value = self.eval(frame, inner)?;
         self.sound(span, || overflow::of_unary(op, &value))?;
-        ops::unary(op, &value).map_err(|p| self.problem(p, span))
+        grad::ops::unary(op, &value).map_err(|p| self.problem(p, span))
     }
 
     fn binary(&mut self, frame: &mut Frame, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Eval {
@@ -281,7 +283,7 @@ impl Machine<'_> {
         let a = self.eval(frame, left)?;
         let b = self.eval(frame, right)?;
         self.sound(span, || overflow::of_binary(op, &a, &b))?;
-        ops::binary(op, &a, &b).map_err(|problem| {
+        grad::ops::binary(op, &a, &b).map_err(|problem| {
             self.problem_because(problem, span, || {
                 vec![(left.span, format!("`{}`", a.type_name())), (right.span, format!("`{}`", b.type_name()))]
             })
@@ -293,7 +295,7 @@ impl Machine<'_> {
         match self.concrete(frame, &Type::Param(to)) {
             Type::Scalar(s) => {
                 self.sound(span, || overflow::of_conversion(s, &value))?;
-                ops::convert(s, &value).map_err(|p| self.problem(p, span))
+                grad::ops::convert(s, &value).map_err(|p| self.problem(p, span))
             }
             _ => Ok(value),
         }
@@ -302,27 +304,27 @@ impl Machine<'_> {
     fn vector(&mut self, frame: &mut Frame, parts: &[Expr], ty: &Type, span: Span) -> Eval {
         let Type::Vector(scalar, width) = *ty else { return Err(self.broken(span, "a vector type was expected")) };
         let values = self.values(frame, parts)?;
-        ops::compose(scalar, width, &values).map_err(|p| self.problem(p, span))
+        grad::ops::compose(scalar, width, &values).map_err(|p| self.problem(p, span))
     }
 
     fn index(&mut self, frame: &mut Frame, base: &Expr, indices: &[Expr], span: Span) -> Eval {
         let value = self.eval(frame, base)?;
         if let (Value::Table(_), [name]) = (&value, indices) {
             return match self.eval(frame, name)? {
-                Value::Str(text) => ops::named_field(&value, &text).map_err(|p| self.problem(p, span)),
+                Value::Str(text) => grad::ops::named_field(&value, &text).map_err(|p| self.problem(p, span)),
                 other => Err(self.no_name(&value, &other, name.span)),
             };
         }
         let at = match self.positions(frame, base, indices)? {
             Selector::Specs(at) => at,
-            Selector::Picks(picks) => return ops::gather(&value, &picks).map_err(|p| self.problem(p, span)),
+            Selector::Picks(picks) => return grad::ops::gather(&value, &picks).map_err(|p| self.problem(p, span)),
         };
         let what = match value {
             Value::Str(_) => "the text",
             Value::Vector(_) => "the vector",
             _ => "the array",
         };
-        ops::index(&value, &at).map_err(|p| self.index_problem(p, (base, what), indices, span))
+        grad::ops::index(&value, &at).map_err(|p| self.index_problem(p, (base, what), indices, span))
     }
 
     /// Returns the error for a table index that is not a name.
@@ -343,8 +345,8 @@ impl Machine<'_> {
     fn slice(&mut self, frame: &mut Frame, base: &Expr, indices: &[SliceIndex], span: Span) -> Eval {
         let value = self.eval(frame, base)?;
         let selected = match self.selector(frame, indices)? {
-            Selector::Specs(specs) => ops::index(&value, &specs),
-            Selector::Picks(picks) => ops::gather(&value, &picks),
+            Selector::Specs(specs) => grad::ops::index(&value, &specs),
+            Selector::Picks(picks) => grad::ops::gather(&value, &picks),
         };
         selected.map_err(|p| self.problem(p, span))
     }
@@ -435,8 +437,8 @@ impl Machine<'_> {
         if arrays > 0 && (nested.is_some() || arrays < values.len()) {
             return Err(self.mixed_literal(&values, &items, nested.is_some()));
         }
-        let made = ops::literal(&values, element.as_ref()).and_then(|flat| match nested {
-            Some(shape) => ops::reshape(&flat, &shape),
+        let made = grad::ops::literal(&values, element.as_ref()).and_then(|flat| match nested {
+            Some(shape) => grad::ops::reshape(&flat, &shape),
             None => Ok(flat),
         });
         made.map_err(|p| self.problem(p, expr.span))
@@ -464,13 +466,13 @@ impl Machine<'_> {
 
     /// Returns the number of iterations of a `for` over an array (along its first axis) or over texts.
     pub(crate) fn items_of(&self, value: &Value, span: Span) -> Eval<i64> {
-        let count = ops::len(value).map_err(|p| self.problem(p, span))?.as_int().unwrap_or(0);
+        let count = ops::len(&grad::primal(value)).map_err(|p| self.problem(p, span))?.as_int().unwrap_or(0);
         Ok(count as i64)
     }
 
     /// Returns the value of one iteration; created on demand, since all together might not fit into memory.
     pub(crate) fn item_of(&self, value: &Value, item: i64, span: Span) -> Eval {
-        ops::index(value, &[SliceSpec::At(item)]).map_err(|p| self.problem(p, span))
+        grad::ops::index(value, &[SliceSpec::At(item)]).map_err(|p| self.problem(p, span))
     }
 
     /// Returns a problem as a diagnostic with a location.

@@ -15,6 +15,7 @@ use crate::device::{
 };
 use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
+use crate::host::grad;
 use crate::host::problem::Outcome;
 use crate::host::value::{Record, Value};
 use crate::ir::{Checks, Prepared};
@@ -42,6 +43,9 @@ impl Machine<'_> {
         let mut values = Vec::with_capacity(launch.args.len());
         for arg in &launch.args {
             values.push(arg.as_ref().map(|a| self.eval(frame, a)).transpose()?);
+        }
+        if values.iter().flatten().any(grad::is_traced) {
+            return Err(self.launch_is_lost(kernel, launch, &values, span));
         }
         if let Some(site) = self.interp.kernels.sites.find(launch, &values, span) {
             for (i, element, shape) in &site.missing {

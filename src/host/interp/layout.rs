@@ -79,6 +79,7 @@ impl Layouts {
             Value::Strings(_) => Type::Strings,
             Value::Range(_) => Type::Range,
             Value::Timing(_) => Type::Timing,
+            Value::Traced(traced) => self.type_of(traced.primal()),
             _ => Type::Unknown,
         }
     }

@@ -107,6 +107,8 @@ pub struct Interpreter {
     /// Constants being evaluated.
     pub(crate) computing: Vec<ConstId>,
     pub(crate) depth: usize,
+    /// How many derivatives are being taken, one within the other.
+    pub(crate) tracing: u32,
     /// Lowest address that the stack of this thread may reach; 0 if unknown.
     pub stack_end: usize,
     /// Number of calls in the current error's trace that its message does not show.

@@ -21,6 +21,12 @@ impl Machine<'_> {
             FnRef::Fn { id, .. } => Some(&self.program.fns[*id].sig),
             FnRef::Param(_) | FnRef::Builtin(_) => None,
         };
+        if values
+            .iter()
+            .any(|value| matches!(value, Value::Traced(traced) if matches!(traced.primal(), Value::Array(_))))
+        {
+            return Err(self.lift_is_lost(expr.span));
+        }
         // An array passed to an array parameter is an ordinary argument.
         let whole = |i: usize| sig.and_then(|s| s.params.get(i)).is_some_and(|p| matches!(p.ty, Type::Array(_)));
         if !values.iter().enumerate().any(|(i, v)| matches!(v, Value::Array(_)) && !whole(i)) {

@@ -12,6 +12,7 @@ mod conform;
 mod contracts;
 mod copies;
 mod create;
+mod derive;
 mod direct;
 mod element;
 mod eval;
@@ -99,6 +100,7 @@ impl Interpreter {
             constants: FxHashMap::default(),
             computing: Vec::new(),
             depth: 0,
+            tracing: 0,
             stack_end: 0,
             left: 0,
             at: Span::default(),
@@ -285,7 +287,7 @@ impl Machine<'_> {
     /// Executes the statements of a chunk; returns the value of the last if it is an expression.
     fn chunk(&mut self, body: &Body) -> Eval<Option<Last>> {
         let source = Source::Chunk(body, &self.interp.globals);
-        let mut frame = self.frame(code::build(self.program, &[], source, self.checked()));
+        let mut frame = self.frame(code::build(self.program, &[], source, self.mode()));
         let value = self.whole(&mut frame)?;
         let (ty, quiet) = match (&body.root.tail, body.root.stmts.last().map(|stmt| &stmt.kind)) {
             (Some(tail), _) => (tail.ty.clone(), false),
@@ -297,7 +299,7 @@ impl Machine<'_> {
 
     /// Compiles a body without a signature and returns a frame to run it in.
     pub(crate) fn frame_of(&mut self, body: &Body) -> Frame {
-        self.frame(code::build(self.program, &[], Source::Body(body), self.checked()))
+        self.frame(code::build(self.program, &[], Source::Body(body), self.mode()))
     }
 
     fn frame(&self, code: Code) -> Frame {

@@ -8,12 +8,13 @@ use smol_str::ToSmolStr;
 use crate::base::source::Span;
 use crate::check::typed::{Block, Expr, LocalId};
 use crate::host::array::SliceSpec;
+use crate::host::grad;
 use crate::host::ops::{self, overflow};
 use crate::host::problem::Outcome;
 use crate::host::value::{Range, Value};
 use crate::lang::scalar::{self, Scalar, dynamic};
 
-use super::code::{self, Code, Dest, Fast, Fault, Op, Pc, Resident, Slot, Source, Test};
+use super::code::{self, Code, Dest, Fast, Fault, Mode, Op, Pc, Resident, Slot, Source, Test};
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
 
@@ -89,6 +90,11 @@ impl Machine<'_> {
     /// Whether this run checks arithmetic. A constant has one value, whether the run is checked or not.
     pub(super) fn checked(&self) -> bool {
         self.interp.options.control.checks.arithmetic || !self.interp.computing.is_empty()
+    }
+
+    /// What code of this run is built for.
+    pub(super) fn mode(&self) -> Mode {
+        Mode { checked: self.checked(), traced: self.interp.tracing > 0 }
     }
 
     /// Runs the code of a frame from an instruction on.
@@ -301,7 +307,9 @@ impl Machine<'_> {
                     Some(extent) => frame.slots[dst as usize] = u64::from(extent as i32 as u32),
                     None => {
                         self.write_back(frame, code.residents(pc));
-                        let Some(value) = self.base(frame, base).cloned() else { return Err(self.unset(span)) };
+                        let Some(value) = self.base(frame, base).map(grad::primal) else {
+                            return Err(self.unset(span));
+                        };
                         let extent = if axis == 0 { ops::len(&value) } else { ops::shape(&value, Some(axis.into())) };
                         let extent = extent.map_err(|p| self.problem(p, span))?;
                         self.deliver(frame, Some(extent), Dest::Slot(dst, Scalar::I32), span)?;
@@ -553,7 +561,7 @@ impl Machine<'_> {
 
     /// Evaluates an expression that contains statements in a frame that has no code of it.
     pub(super) fn by_itself(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
-        let code = code::build(self.program, &frame.generics, Source::Expr(expr), self.checked());
+        let code = code::build(self.program, &frame.generics, Source::Expr(expr), self.mode());
         let code = Arc::new(code);
         let (outer, slots) = (frame.code.take(), std::mem::take(&mut frame.slots));
         frame.prepare(&code);

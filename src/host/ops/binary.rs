@@ -85,7 +85,7 @@ fn is_whole(value: &Value) -> bool {
     match value {
         Value::Unit | Value::Record(_) | Value::Tuple(_) | Value::Range(_) | Value::Kernel(_) => true,
         Value::Scalar(_) | Value::Int(_) | Value::Float(_) | Value::Vector(_) | Value::Array(_) => false,
-        Value::Str(_) | Value::Table(_) | Value::Strings(_) | Value::Timing(_) => false,
+        Value::Str(_) | Value::Table(_) | Value::Strings(_) | Value::Timing(_) | Value::Traced(_) => false,
     }
 }
 

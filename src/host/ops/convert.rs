@@ -30,7 +30,9 @@ pub fn convert(to: Scalar, value: &Value) -> Outcome<Value> {
         Value::Unit | Value::Str(_) | Value::Record(_) | Value::Tuple(_) | Value::Range(_) | Value::Table(_) => {
             Err(undefined(&format!("`{to}`"), &[value]))
         }
-        Value::Strings(_) | Value::Timing(_) | Value::Kernel(_) => Err(undefined(&format!("`{to}`"), &[value])),
+        Value::Strings(_) | Value::Timing(_) | Value::Kernel(_) | Value::Traced(_) => {
+            Err(undefined(&format!("`{to}`"), &[value]))
+        }
     }
 }
 

@@ -211,7 +211,7 @@ pub fn named_field(value: &Value, name: &str) -> Outcome<Value> {
         Value::Unit | Value::Scalar(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Range(_) => {
             Err(no_name(value, name, std::iter::empty()))
         }
-        Value::Strings(_) | Value::Kernel(_) => Err(no_name(value, name, std::iter::empty())),
+        Value::Strings(_) | Value::Kernel(_) | Value::Traced(_) => Err(no_name(value, name, std::iter::empty())),
     }
 }
 

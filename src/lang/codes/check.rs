@@ -415,6 +415,16 @@ assert(look_up(zeros(1025), [3, 1024]) == [0.0, 0.0])
 "
     ),
     page!(
+        "E0332", "a derivative that cannot be formed",
+        r"`grad(f)(x)` differentiates a function of the host that gives one float, by its first parameter or by those that `wrt` names; `jacobian`, `jvp` and `vjp` differentiate functions that give several numbers. Parameters and results have to be floats, or arrays, tuples and structs of them: nothing else changes continuously. A derivative is no value: call it, or write a function that calls it. Functions that change their arguments are not differentiated; let them return the new value.",
+r"fn rows(x: [f32; N], n: i32) -> f32 { f32(n) * sum(x * x) }
+print(grad(rows, wrt = n)([1.0, 2.0], 3))
+",
+r"fn rows(x: [f32; N], n: i32) -> f32 { f32(n) * sum(x * x) }
+assert(grad(rows)([1.0, 2.0], 3) == [6.0, 12.0])
+"
+    ),
+    page!(
         "E0401", "something of the host in a kernel",
         r"Files, text, printing of whole arrays, whole-array operators, slices and functions that create or reduce arrays run on the host. Kernels work on single elements. If the use is inside a called function, the labels show the chain of calls.",
 r"kernel normalise(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] / sum(x) }

@@ -450,4 +450,24 @@ plot(linspace(0.0, 1.0, n), linspace(0.0, 1.0, n), "curve.png")
 ```
 "#,
     },
+    Page {
+        code: "E0720",
+        title: "the derivative is lost",
+        text: r#"
+A function is being differentiated, and a value that depends on the parameter is used where it has no derivative: it becomes an integer, its
+bits are taken, or it goes into an operation whose derivative Clk does not compute. Going on would give a gradient that is wrong without a
+word. If the value is to be taken as a constant, say so: `no_grad(x)`. Comparisons, `floor` and `argmax` need no such word: what they
+give does not change with the parameter, but in jumps.
+
+```clk fails
+fn f(x: [f32; N]) -> f32 { sum(x) / f32(i32(x[0])) }
+print(grad(f)([2.0, 4.0]))
+```
+
+```clk
+fn f(x: [f32; N]) -> f32 { sum(x) / f32(i32(no_grad(x[0]))) }
+assert(grad(f)([2.0, 4.0]) == [0.5, 0.5])
+```
+"#,
+    },
 ];

@@ -130,6 +130,7 @@ impl<'a> Constants<'a> {
             | ExprKind::Variable(_)
             | ExprKind::DynField { .. }
             | ExprKind::Lift { .. }
+            | ExprKind::Derive(_)
             | ExprKind::Launch(_)
             | ExprKind::Range { .. }
             | ExprKind::Time(_) => Err(not_constant(span, "this is only known when the program runs")),

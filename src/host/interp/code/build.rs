@@ -13,7 +13,7 @@ use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
 
 use super::resident::Residents;
-use super::{Base, Code, Count, Dest, Element, Items, Node, NodeKind, Op, Pc, Slot, arith};
+use super::{Base, Code, Count, Dest, Element, Items, Mode, Node, NodeKind, Op, Pc, Slot, arith};
 
 /// What code is built of.
 pub(in super::super) enum Source<'a> {
@@ -26,12 +26,13 @@ pub(in super::super) enum Source<'a> {
     Expr(&'a Expr),
 }
 
-/// Builds code for these compile-time arguments; `checked` for a run with checks of arithmetic.
-pub(in super::super) fn build(program: &Program, generics: &[Argument], source: Source<'_>, checked: bool) -> Code {
+/// Builds code for these compile-time arguments.
+pub(in super::super) fn build(program: &Program, generics: &[Argument], source: Source<'_>, mode: Mode) -> Code {
     let mut builder = Builder {
         program,
         generics,
-        checked,
+        checked: mode.checked,
+        traced: mode.traced,
         code: Code::default(),
         next: 0,
         held: 0,
@@ -67,6 +68,7 @@ pub(super) struct Builder<'a> {
     pub program: &'a Program,
     pub generics: &'a [Argument],
     pub checked: bool,
+    traced: bool,
     pub code: Code,
     /// The first free slot.
     pub next: Slot,
@@ -192,16 +194,18 @@ impl Builder<'_> {
         self.emit(Op::EndValue, root.span);
     }
 
-    /// Returns a type with the compile-time arguments put in, if that is a scalar.
+    /// Returns a type with the compile-time arguments put in, if that is a scalar that slots hold. While derivatives are taken along,
+    /// floats are none.
     pub fn scalar_of(&self, ty: &Type) -> Option<Scalar> {
-        match ty {
+        let scalar = match ty {
             Type::Scalar(scalar) => Some(*scalar),
             Type::Param(i) => match self.generics.get(*i as usize) {
                 Some(Argument::Type(Type::Scalar(scalar))) => Some(*scalar),
                 _ => None,
             },
             _ => None,
-        }
+        };
+        scalar.filter(|scalar| !(self.traced && scalar.is_float()))
     }
 
     /// Builds the computed locals.

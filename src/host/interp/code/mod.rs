@@ -457,11 +457,20 @@ impl Code {
     }
 }
 
+/// What code is built for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Mode {
+    /// A run with checks of arithmetic.
+    pub checked: bool,
+    /// A function that is differentiated: its floats are values, which derivatives are taken along with, and not in slots.
+    pub traced: bool,
+}
+
 /// Compiled bodies.
 #[derive(Default)]
 pub(crate) struct Codes {
     /// By function without compile-time parameters: without and with checks of arithmetic.
     pub plain: Vec<[Option<Arc<Code>>; 2]>,
-    /// By address of the body (which the code keeps alive), compile-time arguments, and whether arithmetic is checked.
-    pub others: FxHashMap<(usize, Arc<[Argument]>, bool), Arc<Code>>,
+    /// By address of the body (which the code keeps alive), compile-time arguments, and what the code is for.
+    pub others: FxHashMap<(usize, Arc<[Argument]>, Mode), Arc<Code>>,
 }

@@ -35,6 +35,10 @@ impl Builder<'_> {
                 }
                 self.callee(callee);
             }
+            ExprKind::Derive(derive) => {
+                derive.of = self.shaped(&derive.of);
+                derive.seed.iter_mut().for_each(|seed| *seed = self.operand(seed));
+            }
             ExprKind::Launch(launch) => self.launch(launch),
             // A failed assertion shows the sides of its condition.
             ExprKind::Builtin { builtin: Builtin::Assert, args, .. } => {

@@ -1,0 +1,197 @@
+//! Operations that have derivatives, and how they are computed on plain values.
+
+use crate::base::{room, stop};
+use crate::host::array::{Array, SliceSpec};
+use crate::host::graph::{self, Along};
+use crate::host::ops::{self, Pick, Reduce, operand};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::ops::{BinaryOp, Family, MathFn, UnaryOp};
+use crate::lang::scalar::{self, Scalar};
+
+/// An operation on values.
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Math(MathFn),
+    /// Of a condition, which is never traced, and two values.
+    Select,
+    Convert(Scalar),
+    Reduce(Reduce, Option<Vec<i64>>),
+    Cumsum(Option<i64>),
+    Reshape(Vec<usize>),
+    Transpose,
+    /// Exchanges the last two axes.
+    Swap,
+    Flip(i64),
+    Concat(i64),
+    Stack,
+    /// An array of the operands: one more axis.
+    Literal,
+    /// An array of this shape that repeats a value.
+    Full(Vec<i64>),
+    Swizzle(Vec<u8>),
+    Compose(Scalar, u8),
+    /// An element or a part of an array, or the lane of a vector.
+    Index(Vec<SliceSpec>),
+    Gather(Vec<Pick>),
+    /// The first operand with the second in place of a part.
+    Write(Vec<SliceSpec>),
+    Scatter(Vec<Pick>),
+    /// Zeros of this shape, to which the operand's elements are added at positions: the transpose of a gather.
+    Collect(Vec<Pick>, Vec<usize>),
+    /// The transpose of an index: zeros of this shape with the operand in place of a part.
+    Place(Vec<SliceSpec>, Vec<usize>),
+}
+
+impl Deed {
+    /// Whether the result has no derivative because it says which, or whether, but not how much.
+    pub fn is_discrete(&self) -> bool {
+        match self {
+            Deed::Binary(op) => op.is_comparison(),
+            Deed::Unary(op) => *op == UnaryOp::Not,
+            Deed::Math(function) => function.row().family == Family::Tests,
+            Deed::Reduce(how, _) => {
+                matches!(how, Reduce::Argmin | Reduce::Argmax | Reduce::All | Reduce::Any)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the derivative needs the operands, and the result. Others need their forms alone.
+    pub fn needs(&self) -> (bool, bool) {
+        match self {
+            Deed::Unary(_)
+            | Deed::Binary(BinaryOp::Add | BinaryOp::Sub)
+            | Deed::Convert(_)
+            | Deed::Reduce(Reduce::Sum | Reduce::Mean, _)
+            | Deed::Cumsum(_)
+            | Deed::Reshape(_)
+            | Deed::Transpose
+            | Deed::Swap
+            | Deed::Flip(_)
+            | Deed::Concat(_)
+            | Deed::Stack
+            | Deed::Literal
+            | Deed::Full(_)
+            | Deed::Swizzle(_)
+            | Deed::Compose(..)
+            | Deed::Index(_)
+            | Deed::Gather(_)
+            | Deed::Write(_)
+            | Deed::Scatter(_)
+            | Deed::Collect(..)
+            | Deed::Place(..) => (false, false),
+            Deed::Binary(BinaryOp::Mul | BinaryOp::MatMul) | Deed::Select => (true, false),
+            Deed::Math(MathFn::Exp | MathFn::Exp2 | MathFn::Exp10 | MathFn::Expm1 | MathFn::Tanh | MathFn::Sqrt) => {
+                (false, true)
+            }
+            _ => (true, true),
+        }
+    }
+
+    /// Computes it on plain values.
+    pub fn plain(&self, args: &[Value]) -> Outcome<Value> {
+        match (self, args) {
+            (Deed::Unary(op), [x]) => ops::unary(*op, x),
+            (Deed::Binary(op), [x, y]) => ops::binary(*op, x, y),
+            (Deed::Math(function), args) => ops::math(*function, args),
+            (Deed::Select, [cond, then, other]) => ops::select(cond, then, other),
+            (Deed::Convert(to), [x]) => ops::convert(*to, x),
+            (Deed::Reduce(how, axes), [x]) => ops::reduce_to(*how, x, axes.as_deref(), None),
+            (Deed::Cumsum(axis), [x]) => ops::cumsum_to(x, *axis, None),
+            (Deed::Reshape(shape), [x]) => {
+                let dims: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
+                ops::reshape(x, &dims)
+            }
+            (Deed::Transpose, [x]) => ops::transpose(x),
+            (Deed::Swap, [x]) => swap(x),
+            (Deed::Flip(axis), [x]) => ops::flip(x, *axis),
+            (Deed::Concat(axis), parts) => ops::concat(parts, *axis),
+            (Deed::Stack, parts) => ops::stack(parts),
+            (Deed::Literal, parts) => ops::literal(parts, None),
+            (Deed::Full(dims), [x]) => ops::full(dims, x),
+            (Deed::Swizzle(lanes), [x]) => ops::swizzle(x, lanes),
+            (Deed::Compose(ty, lanes), parts) => ops::compose(*ty, *lanes, parts),
+            (Deed::Index(specs), [x]) => ops::index(x, specs),
+            (Deed::Gather(picks), [x]) => ops::gather(x, picks),
+            (Deed::Write(specs), [x, value]) => written(x, |array| ops::assign(array, specs, value)),
+            (Deed::Scatter(picks), [x, value]) => written(x, |array| ops::scatter(array, picks, value)),
+            (Deed::Collect(picks, shape), [x]) => collect(x, picks, shape),
+            (Deed::Place(specs, shape), [x]) => place(x, specs, shape),
+            _ => Err(Problem::new("E0999", "internal error: an operation with a wrong number of operands")),
+        }
+    }
+}
+
+fn written(x: &Value, write: impl FnOnce(&mut Array) -> Outcome<()>) -> Outcome<Value> {
+    let mut array = operand::array(x, "an assignment to a part")?.clone();
+    write(&mut array)?;
+    Ok(Value::Array(array))
+}
+
+fn zeros(like: &Value, shape: &[usize]) -> Outcome<Array> {
+    let element = match like {
+        Value::Array(array) => array.element().clone(),
+        other => match crate::host::array::leaf::element_of(other) {
+            Some(element) => element,
+            None => return Err(operand::undefined("a derivative", &[other])),
+        },
+    };
+    Array::zeros(element, shape)
+}
+
+fn place(x: &Value, specs: &[SliceSpec], shape: &[usize]) -> Outcome<Value> {
+    let mut array = zeros(x, shape)?;
+    ops::assign(&mut array, specs, x)?;
+    Ok(Value::Array(array))
+}
+
+/// Exchanges the last two axes.
+fn swap(x: &Value) -> Outcome<Value> {
+    let array = operand::array(x, "a product of matrices")?;
+    let rank = array.rank();
+    if rank < 2 {
+        return Ok(x.clone());
+    }
+    let mut shape = array.shape().to_vec();
+    shape.swap(rank - 1, rank - 2);
+    let mut axes: Vec<usize> = (0..rank).collect();
+    axes.swap(rank - 1, rank - 2);
+    graph::view(array, axes.into_iter().map(Along::all).collect(), &shape).map(Value::Array)
+}
+
+/// Adds elements at positions: an element of the result is the sum of what is added to it, in the order of the positions, in `f64`,
+/// rounded once. So it has the same bits wherever the script runs.
+fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Value> {
+    let mut result = zeros(x, shape)?;
+    let count = result.count();
+    let places: Vec<i64> = (0..count as i64).collect();
+    let places = Array::from_shaped(&places, shape)?;
+    let Value::Array(at) = ops::gather(&Value::Array(places), picks)? else {
+        return Err(operand::undefined("a selection", &[x]));
+    };
+    let from = operand::array(x, "a selection")?;
+    let (scalar, lanes) = (from.scalar().unwrap_or(Scalar::F64), from.element().lanes());
+    let mut sums = room::zeros::<f64>(count * lanes);
+    let mut numbers = from.bytes()?.chunks_exact(scalar.size()).map(|bytes| number(scalar, bytes));
+    for &place in stop::polled(at.items::<i64>()?) {
+        for lane in 0..lanes {
+            if let (Some(sum), Some(more)) = (sums.get_mut(place as usize * lanes + lane), numbers.next()) {
+                *sum += more;
+            }
+        }
+    }
+    for (place, sum) in stop::polled(result.bytes_mut()?.chunks_exact_mut(scalar.size()).zip(sums)) {
+        let bits = scalar::Value::of(sum).to_type(scalar).bits;
+        place.copy_from_slice(&bits.to_le_bytes()[..scalar.size()]);
+    }
+    Ok(Value::Array(result))
+}
+
+fn number(ty: Scalar, bytes: &[u8]) -> f64 {
+    let mut bits = [0; 8];
+    bits[..bytes.len()].copy_from_slice(bytes);
+    scalar::Value { ty, bits: u64::from_le_bytes(bits) }.as_f64()
+}

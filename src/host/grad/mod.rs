@@ -1,0 +1,38 @@
+//! Derivatives of what a script computes: values that know how they came to be.
+//!
+//! While a function is differentiated, the values that depend on its parameters are [`Traced`](crate::host::value::Traced). Each operation on them is a [`Deed`],
+//! which [`apply`] computes on the plain values, as always, and whose derivative it takes along.
+//!
+//! # Idea
+//! - **Forward**: a traced value carries its tangent, and a deed computes that of its result ([`mod@apply`]).
+//! - **Reverse**: a traced value is a node of a [`Tape`], and a deed adds a node, with what its derivative needs. Going back over the
+//!   tape, the adjoint of each node is complete when it is reached, and becomes parts of the adjoints of its operands ([`mod@pull`]).
+//!
+//! So loops, conditions and calls need no rules: they have happened. Arithmetic rules are those of `lang::derivative`, which kernels use
+//! too; what they compute with are deeds again, array expressions that are fused and run where the operands are.
+//!
+//! # Levels
+//! A derivative within another one has a higher level. A value traced at several levels is wrapped once for each, the highest
+//! outermost; a deed takes off the highest level of its operands, computes with what is inside, and wraps the result. Thus the
+//! derivative of the inner function is itself traced by the outer one, and perturbations of two levels are never confused.
+//!
+//! # Invariants
+//! - A value that does not know of traced ones refuses them, as it refuses any value of the wrong type: no derivative is lost without a
+//!   word. What gives integers, truth values or texts takes the plain values ([`primal`]); what makes integers of floats is refused.
+//! - An adjoint has the shape of its node, or one that broadcasts to it: then it stands for the same number at each repetition.
+//! - The derivative of a result by a parameter that it does not depend on is zero.
+
+mod apply;
+pub(crate) mod deed;
+mod form;
+pub(crate) mod ops;
+mod pull;
+mod reverse;
+mod tape;
+mod wrap;
+
+pub(crate) use apply::apply;
+pub(crate) use deed::Deed;
+pub(crate) use reverse::pulled;
+pub(crate) use tape::Tape;
+pub(crate) use wrap::{is_alike, is_traced, leaves, links, primal, shape_of, stripped, wrap_with, wrapped, zeros_like};

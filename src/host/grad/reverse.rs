@@ -1,0 +1,86 @@
+//! Going back over a tape: adjoints of nodes, from those of results to those of parameters.
+
+use std::sync::PoisonError;
+
+use super::apply::apply;
+use super::deed::Deed;
+use super::form::Form;
+use super::pull::{Part, parts};
+use super::tape::Tape;
+use super::wrap::is_traced;
+use crate::base::stop;
+use crate::host::array::SliceSpec;
+use crate::host::ops;
+use crate::host::problem::Outcome;
+use crate::host::value::Value;
+use crate::lang::ops::BinaryOp;
+
+/// Returns the adjoints of the nodes `wanted`, from those of `seeds`.
+pub(crate) fn pulled(tape: &Tape, seeds: Vec<(u32, Value)>, wanted: &[u32]) -> Outcome<Vec<Value>> {
+    let steps = tape.steps.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut adjoints: Vec<Option<Value>> = vec![None; steps.len()];
+    for (node, seed) in seeds {
+        add(&mut adjoints, node, &steps[node as usize].form, Part::Whole(seed))?;
+    }
+    for (node, step) in stop::polled(steps.iter().enumerate().rev()) {
+        let Some(deed) = &step.deed else { continue };
+        let Some(adjoint) = adjoints[node].take() else { continue };
+        for (position, part) in parts(deed, step, adjoint)? {
+            let operand = &step.operands[position];
+            if let (Some(to), Some(form)) = (operand.node, &operand.form) {
+                add(&mut adjoints, to, form, part)?;
+            }
+        }
+    }
+    let found = wanted.iter().map(|&node| {
+        let form = &steps[node as usize].form;
+        match adjoints[node as usize].take() {
+            Some(adjoint) => form.expanded(adjoint),
+            None => form.zeros(),
+        }
+    });
+    found.collect()
+}
+
+/// Adds a part to the adjoint of a node.
+fn add(adjoints: &mut [Option<Value>], node: u32, form: &Form, part: Part) -> Outcome<()> {
+    let slot = &mut adjoints[node as usize];
+    let old = slot.take();
+    *slot = Some(match (old, part) {
+        (None, Part::Whole(value)) => value,
+        (Some(old), Part::Whole(value)) => apply(&Deed::Binary(BinaryOp::Add), vec![old, value])?,
+        (None, Part::At(specs, value)) if is_traced(&value) => place(form, specs, value)?,
+        (None, Part::At(specs, value)) => written(form.zeros()?, &specs, &value)?,
+        (Some(old), Part::At(specs, value)) if is_traced(&old) || is_traced(&value) => {
+            apply(&Deed::Binary(BinaryOp::Add), vec![old, place(form, specs, value)?])?
+        }
+        (Some(old), Part::At(specs, value)) => {
+            let old = form.expanded(old)?;
+            let more = ops::binary(BinaryOp::Add, &ops::index(&old, &specs)?, &value)?;
+            written(old, &specs, &more)?
+        }
+    });
+    Ok(())
+}
+
+fn place(form: &Form, specs: Vec<SliceSpec>, value: Value) -> Outcome<Value> {
+    match form.shape {
+        Some(_) => apply(&Deed::Place(specs, form.shape().to_vec()), vec![value]),
+        // The lane of a vector.
+        None => {
+            let zeros = form.zeros()?;
+            apply(&Deed::Write(specs), vec![zeros, value])
+        }
+    }
+}
+
+fn written(target: Value, specs: &[SliceSpec], value: &Value) -> Outcome<Value> {
+    match target {
+        // In place, as nobody else has it.
+        Value::Array(mut array) => {
+            ops::assign(&mut array, specs, value)?;
+            Ok(Value::Array(array))
+        }
+        other => apply(&Deed::Write(specs.to_vec()), vec![other, value.clone()]),
+    }
+}

@@ -1,0 +1,80 @@
+//! The tape of what was done while a function ran.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::deed::Deed;
+use super::form::Form;
+use super::wrap::traced;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::{Link, Value};
+
+/// What was done at one level, in order: the nodes of the values that came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Tape {
+    pub(super) steps: Mutex<Vec<Step>>,
+}
+
+/// A node: a parameter, or the result of a deed.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// None for a parameter.
+    pub deed: Option<Deed>,
+    pub operands: Vec<Operand>,
+    /// Kept if the derivative needs it.
+    pub result: Option<Value>,
+    pub form: Form,
+}
+
+#[derive(Debug)]
+pub(super) struct Operand {
+    /// The node, if it is traced at this level.
+    pub node: Option<u32>,
+    /// Kept if the derivative needs it.
+    pub value: Option<Value>,
+    /// None for an untyped literal and a condition.
+    pub form: Option<Form>,
+}
+
+impl Tape {
+    /// Adds a parameter; returns the value as a node.
+    pub fn leaf(self: &Arc<Tape>, value: Value, level: u32) -> Outcome<(Value, u32)> {
+        let form = Form::of(&value).ok_or_else(|| lost(&format!("a `{}` has no derivative", value.type_name())))?;
+        let node = self.add(Step { deed: None, operands: vec![], result: None, form });
+        Ok((traced(value, level, Link::Node(self.clone(), node)), node))
+    }
+
+    fn add(&self, step: Step) -> u32 {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        steps.push(step);
+        (steps.len() - 1) as u32
+    }
+
+    pub(super) fn record(&self, deed: &Deed, args: Vec<Value>, links: &[Option<Link>], result: &Value) -> Option<u32> {
+        let form = Form::of(result)?;
+        let (needs_operands, needs_result) = deed.needs();
+        let count = links.iter().flatten().count();
+        let operand = |(arg, link): (Value, &Option<Link>)| {
+            let node = link.as_ref().and_then(|link| if let Link::Node(_, node) = link { Some(*node) } else { None });
+            // The derivative of a product by one factor needs the others alone.
+            let others = count - usize::from(node.is_some()) > 0;
+            let needed = match deed {
+                _ if !needs_operands => false,
+                Deed::Binary(op) if !needs_result => {
+                    others || !matches!(op, crate::lang::ops::BinaryOp::Mul | crate::lang::ops::BinaryOp::MatMul)
+                }
+                _ => true,
+            };
+            Operand { node, form: Form::of(&arg), value: needed.then_some(arg) }
+        };
+        let operands = args.into_iter().zip(links).map(operand).collect();
+        let result = needs_result.then(|| result.clone());
+        Some(self.add(Step { deed: Some(deed.clone()), operands, result, form }))
+    }
+}
+
+pub(super) const WAY_OUT: &str = "`no_grad(x)` takes a value as a constant, if that is meant";
+
+/// Returns the error for an operation that has no derivative.
+pub(crate) fn lost(what: &str) -> Problem {
+    Problem::new("E0720", "the derivative is lost here").label(what).help(WAY_OUT)
+}

@@ -1,0 +1,206 @@
+//! Derivatives of host functions: random functions, whose derivatives forward, backward and by differences have to agree, also the
+//! second ones; and functions whose derivative is known, or refused at a line.
+//!
+//! `CLK_RANDOM_PROGRAMS=10000 CLK_RANDOM_SEED=7 cargo test --test derivatives` tries more, and other, functions.
+
+mod common;
+#[path = "derivatives/random.rs"]
+mod random;
+#[path = "common/world.rs"]
+mod world;
+
+use std::sync::Arc;
+
+use clk_lang::base::diag::Diagnostic;
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::device::Control;
+use clk_lang::device::sim::Simulator;
+use clk_lang::host::interp::{Interpreter, Options};
+use clk_lang::host::value::Value;
+use world::Paper;
+
+/// Runs a script; returns its last value.
+fn run(text: &str) -> Result<Value, Box<Diagnostic>> {
+    let mut session = Session::default();
+    let outcome = session.add("derivatives.clk", text, &NoFiles);
+    assert!(!outcome.failed(), "the script is not accepted:\n{text}\n{:?}", outcome.diagnostics);
+    let control = Control { workers: 1, ..Control::default() };
+    let device = Arc::new(Simulator::default());
+    let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    let mut last = Value::Unit;
+    for chunk in outcome.chunks {
+        if let Some(value) = interpreter.run_chunk(&session, chunk, &mut Paper::default())? {
+            last = value;
+        }
+    }
+    Ok(last)
+}
+
+/// Returns the numbers that a script gives; none if a derivative is refused that is known not to be computed.
+fn numbers_unless_refused(text: &str) -> Option<Vec<f64>> {
+    match run(text) {
+        Err(error) if error.title == "the second derivative of a product with a factor 0 is not computed" => None,
+        _ => Some(numbers(text)),
+    }
+}
+
+fn numbers(text: &str) -> Vec<f64> {
+    match run(text) {
+        Ok(Value::Array(array)) => array.items::<f64>().expect("an array on the host").to_vec(),
+        Ok(other) => panic!("no array but {other:?}:\n{text}"),
+        Err(error) => panic!("{} {}\n{:?}\n{text}", error.code, error.title, error.labels),
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// What a random function is compared by: along a direction `v`, with `h` the first derivative as a function.
+const COMPARE: &str = "
+fn slope(x: [f64; 3, 4], v: [f64; 3, 4], h: f64) -> f64 { (f(x + h * v) - f(x - h * v)) / (2.0 * h) }
+fn along(x: [f64; 3, 4], v: [f64; 3, 4]) -> f64 { sum(grad(f)(x) * v) }
+let x = 2.0 * random(3, 4, seed = SEED, type = f64) - 1.0
+let v = 2.0 * random(3, 4, seed = SEED + 1, type = f64) - 1.0
+let (y, forward) = jvp(f)(x, tangent = v)
+let backward = sum(grad(f)(x) * v)
+let (same, pulled) = vjp(f)(x, cotangent = 2.0)
+let (_, twice) = jvp(along)(x, v, tangent = v)
+[f(x), y, same, forward, backward, sum(pulled * v) / 2.0, twice, sum(grad(along)(x, v) * v),
+ slope(x, v, 1e-4), slope(x, v, 5e-5), (along(x + 1e-5 * v, v) - along(x - 1e-5 * v, v)) / 2e-5]
+";
+
+fn close(a: f64, b: f64, within: f64) -> bool {
+    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= within * (1.0 + a.abs().max(b.abs()))
+}
+
+#[test]
+fn random_functions_agree() {
+    let (count, first) = (number("CLK_RANDOM_PROGRAMS", 60), number("CLK_RANDOM_SEED", 1));
+    let (mut kinks, mut refused) = (0, 0);
+    for seed in first..first + count {
+        let function = random::function(seed);
+        let text = format!("{function}{}", COMPARE.replace("SEED", &seed.to_string()));
+        let Some(found) = numbers_unless_refused(&text) else {
+            refused += 1;
+            continue;
+        };
+        let [f, y, same, forward, backward, pulled, twice, back_twice, wide, narrow, second] = found[..] else {
+            panic!("eleven numbers")
+        };
+        let told = |what: &str| format!("{what} of function {seed}: {found:?}\n{function}");
+        assert!(f == y && f == same, "{}", told("the results"));
+        assert!(close(forward, backward, 1e-9), "{}", told("forward and backward"));
+        assert!(close(forward, pulled, 1e-9), "{}", told("forward and vjp"));
+        assert!(close(twice, back_twice, 1e-8), "{}", told("the second derivatives"));
+        // Where differences of two widths disagree there is a kink between the points, or a number too large for them.
+        if close(wide, narrow, 1e-4) && y.abs() < 1e6 {
+            assert!(close(forward, (4.0 * narrow - wide) / 3.0, 2e-5), "{}", told("differences"));
+        } else {
+            kinks += 1;
+        }
+        if close(twice, second, 1e-3) {
+            continue;
+        }
+        assert!(!close(wide, narrow, 1e-6) || twice.abs() > 1e5, "{}", told("differences of the gradient"));
+    }
+    assert!(
+        kinks * 4 <= count && refused * 10 <= count,
+        "{count} functions: {kinks} have kinks here, {refused} are refused"
+    );
+    println!("{count} functions: {kinks} have kinks where they are looked at, {refused} are refused");
+}
+
+/// Functions whose gradient is known: of `[f64; 3]` at `[1, 2, 4]`, or as the text says.
+const KNOWN: &[(&str, &str, &[f64])] = &[
+    // A product in a loop, where each turn overwrites what the next one needs.
+    ("var p = 1.0f64\n for i in 0..N { p *= x[i] }\n p", "[1.0f64, 2.0, 4.0]", &[8.0, 4.0, 2.0]),
+    ("var p = 1.0f64\n for i in 0..N { p *= x[i] }\n p", "[0.0f64, 2.0, 0.0]", &[0.0, 0.0, 0.0]),
+    ("prod(x)", "[0.0f64, 2.0, 4.0]", &[8.0, 0.0, 0.0]),
+    ("prod(x)", "[0.0f64, 2.0, 0.0]", &[0.0, 0.0, 0.0]),
+    // The number of turns is found while it runs.
+    ("var s = 0.0f64\n var i = 0\n while s < 2.5 { s += x[i]; i += 1 }\n s", "[1.0f64, 2.0, 4.0]", &[1.0, 1.0, 0.0]),
+    (
+        "var s = x[0]\n for i in 0..N { for j in i..N { s = s * x[j] } }\n s",
+        "[1.0f64, 2.0, 4.0]",
+        &[512.0, 256.0, 192.0],
+    ),
+    // Elements are overwritten.
+    ("var y = x\n y[1] = y[0] * y[2]\n y[0..2] = y[1..3] * 2.0\n sum(y * y)", "[1.0f64, 2.0, 3.0]", &[72.0, 0.0, 54.0]),
+    ("var y = x\n y[0] = 3.0\n sum(y * y)", "[1.0f64, 2.0, 4.0]", &[0.0, 4.0, 8.0]),
+    ("var y = x\n y *= y\n y *= y\n sum(y)", "[1.0f64, 2.0, 4.0]", &[4.0, 32.0, 256.0]),
+    ("var y = x\n y[[0, 0, 1]] = x * x\n sum(y)", "[1.0f64, 2.0, 4.0]", &[0.0, 4.0, 9.0]),
+    // An element is used several times.
+    ("let y = x[[0, 0, 2, 0]]\n sum(y * y)", "[1.0f64, 2.0, 4.0]", &[6.0, 0.0, 8.0]),
+    ("sum(x[x > 1.5] * 3.0)", "[1.0f64, 2.0, 4.0]", &[0.0, 3.0, 3.0]),
+    // Conventions at kinks.
+    ("max(x)", "[4.0f64, 4.0, 1.0]", &[0.5, 0.5, 0.0]),
+    ("sum(max(x, 2.0))", "[1.0f64, 2.0, 4.0]", &[0.0, 0.5, 1.0]),
+    ("sum(abs(x))", "[-1.0f64, 0.0, 4.0]", &[-1.0, 0.0, 1.0]),
+    ("sum(floor(x) * x)", "[1.5f64, 2.5, 4.5]", &[1.0, 2.0, 4.0]),
+    ("sum(x ** 0.0 + x ** 1.0)", "[0.0f64, 2.0, -4.0]", &[1.0, 1.0, 1.0]),
+    ("select(x[0] > 0.0, x[1] * x[1], 1.0 / x[0])", "[1.0f64, 2.0, 4.0]", &[0.0, 4.0, 0.0]),
+    // A branch that is not taken has no part in it, whatever it would give.
+    ("if x[0] > 0.0 { x[0] * 3.0 } else { sqrt(x[0] - 1.0) }", "[1.0f64, 2.0, 4.0]", &[3.0, 0.0, 0.0]),
+    // What it does not depend on, and what is taken as a constant.
+    ("7.0f64 + 0.0 * f64(N)", "[1.0f64, 2.0, 4.0]", &[0.0, 0.0, 0.0]),
+    ("sum(x * no_grad(x))", "[1.0f64, 2.0, 4.0]", &[1.0, 2.0, 4.0]),
+    // A derivative within: d/dx of 2 x is 2.
+    ("let g = grad(square)(x[0])\n g * x[1]", "[1.0f64, 2.0, 4.0]", &[4.0, 2.0, 0.0]),
+    ("grad(square)(grad(square)(x[0]) + 0.0 * x[2])", "[1.0f64, 2.0, 4.0]", &[4.0, 0.0, 0.0]),
+    // Perturbations of two levels are not confused: d/dx of x * d/dy (x + y) is 1.
+    ("x[0] * grad(shifted, wrt = y)(x[0], x[1])", "[1.0f64, 2.0, 4.0]", &[1.0, 0.0, 0.0]),
+    ("x[0] * jvp(shifted, wrt = y)(x[0], x[1], tangent = 1.0).1", "[1.0f64, 2.0, 4.0]", &[1.0, 0.0, 0.0]),
+    ("sum(cumsum(x) * x)", "[1.0f64, 2.0, 4.0]", &[8.0, 9.0, 11.0]),
+    ("let m = reshape(concat(x, x), 2, 3)\n sum(m @ transpose(m))", "[1.0f64, 2.0, 4.0]", &[8.0, 16.0, 32.0]),
+    (
+        "let v = f64x3(x[0], x[1], x[2])\n dot(v, v) + length(v) * length(v) + v.zx.y",
+        "[1.0f64, 2.0, 4.0]",
+        &[5.0, 8.0, 16.0],
+    ),
+    ("var v = f64x2(x[0], x[1])\n v.x = v.y * x[2]\n dot(v, v)", "[1.0f64, 2.0, 4.0]", &[0.0, 68.0, 32.0]),
+    ("cross(f64x3(x[0], x[1], x[2]), f64x3(1.0, 0.0, 2.0)).y", "[1.0f64, 2.0, 4.0]", &[-2.0, 0.0, 1.0]),
+    ("var s = 0.0f64\n for e in x { s += e * e }\n s", "[1.0f64, 2.0, 4.0]", &[2.0, 4.0, 8.0]),
+    ("let (a, b) = (x[0], (x[1], x))\n a * b.0 + sum(b.1)", "[1.0f64, 2.0, 4.0]", &[3.0, 2.0, 1.0]),
+    ("f64(f32(x[0])) * x[1]", "[1.0f64, 2.0, 4.0]", &[2.0, 1.0, 0.0]),
+];
+
+#[test]
+fn known_gradients() {
+    for (body, at, wanted) in KNOWN {
+        let text = format!(
+            "fn square(t: f64) -> f64 {{ t * t }}\nfn shifted(s: f64, y: f64) -> f64 {{ s + y }}\n\
+             fn f(x: [f64; N]) -> f64 {{\n {body}\n}}\nlet x = {at}\nlet (_, t) = jvp(f)(x, tangent = [1.0, 10.0, 100.0])\n\
+             concat(grad(f)(x), [t])"
+        );
+        let found = numbers(&text);
+        let forward = wanted[0] + 10.0 * wanted[1] + 100.0 * wanted[2];
+        let all: Vec<f64> = wanted.iter().copied().chain([forward]).collect();
+        assert!(found.iter().zip(&all).all(|(a, b)| close(*a, *b, 1e-12)), "{found:?}, not {all:?}:\n{text}");
+    }
+}
+
+/// What is refused while it runs, with the text at the place where it is.
+const REFUSED: &[(&str, &str)] = &[
+    ("f64(i32(x[0])) * x[1]", "i32(x[0])"),
+    ("f64(bitcast(u64, x[0]) >> 3) * x[1]", "bitcast(u64, x[0])"),
+    ("lgamma(x[0])", "lgamma(x[0])"),
+    ("sum(sort(x))", "sort(x)"),
+    ("sum(twice(x))", "x"),
+    ("sum(halved(x))", "halved(x)"),
+];
+
+#[test]
+fn lost_derivatives_are_refused_where_they_are_lost() {
+    for (body, place) in REFUSED {
+        let text = format!(
+            "kernel twice(x: [f64; N], out y: [f64; N]) threads(i: N) {{ y[i] = 2.0 * x[i] }}\n\
+             fn halved(t: f64) -> f64 {{ t / 2.0 }}\nfn f(x: [f64; N]) -> f64 {{ {body} }}\ngrad(f)([1.0, 2.0, 4.0])"
+        );
+        let error = run(&text).expect_err(body);
+        assert_eq!(error.code, "E0720", "{body}: {}", error.title);
+        let span = error.labels.first().expect("a place").span;
+        assert_eq!(&text[span.start as usize..span.end as usize], *place, "{body}: {}", error.title);
+        assert!(!error.help.is_empty(), "{body}: a way out");
+    }
+}
