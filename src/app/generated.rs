@@ -88,7 +88,11 @@ impl Generator {
         match level {
             Level::Ir | Level::Grad => Ok(ir::text::print(&prepared.module)),
             Level::Lanes => Ok(lanes_text(&prepared, &session.sources)),
-            Level::Cuda => Ok(cuda_text(&prepared, &self.options, named).text),
+            Level::Cuda => {
+                // What launches run whose blocks are the signature's.
+                let block = constant_block(&session.program, kernel);
+                Ok(cuda_text(&prepared, &Options { block, ..self.options.clone() }, named).text)
+            }
             Level::Ptx | Level::Sass => {
                 let block = constant_block(&session.program, kernel);
                 self.machine(&prepared, &Options { block, ..self.options.clone() }, &session.sources, level, lines)

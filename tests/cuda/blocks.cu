@@ -1,11 +1,10 @@
 // 7 accesses to memory, none is guarded
-// in bounds if blockDim.x <= 256
 // in bounds if gridDim.x <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) block_sums(
+extern "C" __global__ void __launch_bounds__(256) block_sums(
     const float *__restrict__ x,
     int x_len,
     float *__restrict__ y) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int global_x = blockIdx.x * 256 + threadIdx.x;
     const int thread_x = threadIdx.x;
     const int block_x = blockIdx.x;
     __shared__ __align__(16) float s[256];
@@ -33,9 +32,7 @@ extern "C" __global__ void __launch_bounds__(1024) block_sums(
 // in bounds if extent 0 of a <= extent 0 of c
 // in bounds if extent 1 of a <= extent 0 of b
 // in bounds if extent 1 of b <= extent 1 of c
-// in bounds if blockDim.x <= 16
-// in bounds if blockDim.y <= 16
-extern "C" __global__ void __launch_bounds__(1024) tiled(
+extern "C" __global__ void __launch_bounds__(256) tiled(
     const float *__restrict__ a,
     int a_rows,
     int a_cols,
@@ -43,8 +40,8 @@ extern "C" __global__ void __launch_bounds__(1024) tiled(
     int b_cols,
     float *__restrict__ c,
     int c_cols) {
-    const int global_y = blockIdx.y * blockDim.y + threadIdx.y;
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int global_y = blockIdx.y * 16 + threadIdx.y;
+    const int global_x = blockIdx.x * 16 + threadIdx.x;
     const int thread_x = threadIdx.x;
     const int thread_y = threadIdx.y;
     __shared__ __align__(16) float ta[16][16];
@@ -82,20 +79,18 @@ extern "C" __global__ void __launch_bounds__(1024) tiled(
 typedef unsigned char u8;
 
 // 5 accesses to memory, none is guarded
-// in bounds if blockDim.x <= extent 0 of bins
-// in bounds if blockDim.x <= 256
-extern "C" __global__ void __launch_bounds__(1024) histogram(
+// in bounds if 256 <= extent 0 of bins
+extern "C" __global__ void __launch_bounds__(256) histogram(
     const u8 *__restrict__ x,
     int x_len,
     unsigned *__restrict__ bins) {
     const int thread_x = threadIdx.x;
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
-    const int block_dim_x = blockDim.x;
+    const int global_x = blockIdx.x * 256 + threadIdx.x;
     const int grid_dim_x = gridDim.x;
     __shared__ __align__(16) unsigned own[256];
     own[thread_x] = 0u;
     __syncthreads();
-    for (int i = global_x; i < x_len; i += block_dim_x * grid_dim_x) {
+    for (int i = global_x; i < x_len; i += 256 * grid_dim_x) {
         atomicAdd(&own[int(x[i])], 1u);
     }
     __syncthreads();
@@ -144,21 +139,15 @@ __device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine com
 __device__ __forceinline__ double warp_add(double value, int lane, int lanes) {
     return butterfly(value, lane, lanes, [](double a, double b) -> double { return a + b; });
 }
-// How many threads this thread's warp has: the last one of a block may be short.
-__device__ __forceinline__ int warp_size() {
-    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
-    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-    return min(32, int(threads - (thread & ~31u)));
-}
 
 // 2 accesses to memory, none is guarded
 // in bounds if extent 0 of x <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) warp_sums(
+extern "C" __global__ void __launch_bounds__(128) warp_sums(
     const double *__restrict__ x,
     int x_len,
     double *__restrict__ y) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
-    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    const int global_x = blockIdx.x * 128 + threadIdx.x;
+    const int lane = threadIdx.x & 31;
     double chosen = {};
     const bool t1 = global_x < x_len;
     if (t1) {
@@ -166,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(1024) warp_sums(
     } else {
         chosen = 0.0;
     }
-    const double t2 = warp_add(chosen, lane, warp_size());
+    const double t2 = warp_add(chosen, lane, 32);
     const double t3 = __shfl_up_sync(~0u, t2, 1);
     if (lane == 0 && t1) {
         y[global_x / 32] = t2 + t3 * 0.0;
@@ -219,13 +208,13 @@ template <typename T> __device__ __forceinline__ void atomic_store(T *place, T v
 // in bounds if 1 <= extent 0 of low
 // in bounds if 1 <= extent 0 of half
 // in bounds if 1 <= extent 0 of flag
-extern "C" __global__ void __launch_bounds__(1024) extremes(
+extern "C" __global__ void __launch_bounds__(64) extremes(
     const float *__restrict__ x,
     int x_len,
     float *__restrict__ low,
     f16 *__restrict__ half,
     bool *__restrict__ flag) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int global_x = blockIdx.x * 64 + threadIdx.x;
     if (global_x < x_len) {
         const float t1 = x[global_x];
         const float t2 = t1;
@@ -262,7 +251,7 @@ extern "C" __global__ void __launch_bounds__(1024) reversed(int *x, int x_len) {
 // 2 accesses to memory, none is guarded
 // in bounds if gridDim.x <= extent 0 of x
 // in bounds if gridDim.x <= extent 0 of found
-extern "C" __global__ void __launch_bounds__(1024) first_zero(
+extern "C" __global__ void __launch_bounds__(1) first_zero(
     const int *__restrict__ x,
     int x_cols,
     int *__restrict__ found) {
@@ -296,8 +285,8 @@ __device__ __forceinline__ bool grid_barrier(unsigned *arrivals, const volatile 
 }
 
 // 3 accesses to memory, none is guarded
-extern "C" __global__ void __launch_bounds__(1024) relaxed(float *x, int x_len, int turns_2, unsigned *grid_arrivals) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+extern "C" __global__ void __launch_bounds__(64) relaxed(float *x, int x_len, int turns_2, unsigned *grid_arrivals) {
+    const int global_x = blockIdx.x * 64 + threadIdx.x;
     float chosen = {};
     const int t1 = global_x + 1;
     const bool t2 = global_x > 0 && t1 < x_len;

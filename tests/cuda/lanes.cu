@@ -54,7 +54,7 @@ template <typename T> __device__ __forceinline__ T shuffle_among(T value, int fr
 // 4 accesses to memory, 1 guarded
 // in bounds if 1 <= extent 0 of n
 // in bounds if gridDim.x * blockDim.x <= extent 0 of x
-extern "C" __global__ void __launch_bounds__(1024) pick(
+extern "C" __global__ void __launch_bounds__(64) pick(
     const float *__restrict__ x,
     int x_len,
     float limit,
@@ -62,8 +62,8 @@ extern "C" __global__ void __launch_bounds__(1024) pick(
     float *__restrict__ y,
     int y_len,
     Faults *faults) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
-    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    const int global_x = blockIdx.x * 64 + threadIdx.x;
+    const int lane = threadIdx.x & 31;
     const bool t1 = global_x < x_len;
     bool holds = t1;
     if (t1) {
@@ -186,7 +186,7 @@ template <typename T> __device__ __forceinline__ T shuffle_among(T value, int fr
 // in bounds if gridDim.x * blockDim.x <= extent 0 of b
 // in bounds if gridDim.x * blockDim.x <= extent 0 of c
 // in bounds if gridDim.x * blockDim.x <= extent 0 of d
-extern "C" __global__ void __launch_bounds__(1024) groups(
+extern "C" __global__ void __launch_bounds__(32) groups(
     const u8 *__restrict__ key,
     const f16 *__restrict__ x,
     const f32x3 *__restrict__ v,
@@ -195,8 +195,8 @@ extern "C" __global__ void __launch_bounds__(1024) groups(
     f16 *__restrict__ c,
     f32x3 *__restrict__ d,
     Faults *faults) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
-    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    const int global_x = blockIdx.x * 32 + threadIdx.x;
+    const int lane = threadIdx.x & 31;
     const unsigned t1 = match_any(~0u, key[global_x]);
     if (((t1 >> lane) & 1) == 0) {
         report(faults, 0, blockIdx, threadIdx, wide(t1), wide(lane));

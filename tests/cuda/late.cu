@@ -128,7 +128,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
 // 3 accesses to memory, 1 guarded
 // in bounds if 1 <= extent 1 of table
 // in bounds if 1 <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) picked(
+extern "C" __global__ void __launch_bounds__(1) picked(
     const float *__restrict__ table,
     int table_rows,
     int table_cols,
@@ -187,7 +187,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
 }
 
 // 2 accesses to memory, 1 guarded
-extern "C" __global__ void __launch_bounds__(1024) scattered(
+extern "C" __global__ void __launch_bounds__(1) scattered(
     const int *__restrict__ at_2,
     int at_2_len,
     float *__restrict__ y,
@@ -235,7 +235,7 @@ template <typename T> __device__ __forceinline__ u64 raw(T value) {
 // 3 accesses to memory, 1 guarded
 // 1 of 1 integer divisions guarded
 // in bounds if 1 <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) divided(
+extern "C" __global__ void __launch_bounds__(1) divided(
     const int *__restrict__ at_2,
     int at_2_len,
     const int *__restrict__ x,
@@ -285,7 +285,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
 
 // 2 accesses to memory, 1 guarded
 // in bounds if 1 <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) chased(
+extern "C" __global__ void __launch_bounds__(1) chased(
     const int *__restrict__ next,
     int next_len,
     int *__restrict__ y,
@@ -328,7 +328,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
 // 3 accesses to memory, 1 guarded
 // in bounds if 1 <= extent 0 of ends
 // in bounds if 1 <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) distant(
+extern "C" __global__ void __launch_bounds__(1) distant(
     const i64 *__restrict__ ends,
     const float *__restrict__ x,
     int x_len,

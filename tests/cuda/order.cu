@@ -3,8 +3,8 @@ template <typename T> __device__ __forceinline__ void atomic_store(T *place, T v
 // 4 accesses to memory, none is guarded
 // in bounds if 1 <= extent 0 of lock
 // in bounds if 1 <= extent 0 of sum
-extern "C" __global__ void __launch_bounds__(1024) tally(int *lock, float *sum) {
-    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+extern "C" __global__ void __launch_bounds__(128) tally(int *lock, float *sum) {
+    const int lane = threadIdx.x & 31;
     if (lane == 0) {
         while (true) {
             const int t1 = atomicCAS(&lock[0], 0, 1);
@@ -24,8 +24,8 @@ template <typename T> __device__ __forceinline__ void atomic_store(T *place, T v
 // 4 accesses to memory, none is guarded
 // in bounds if 1 <= extent 0 of lock
 // in bounds if 1 <= extent 0 of sum
-extern "C" __global__ void __launch_bounds__(1024) fenced(int *lock, float *sum) {
-    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+extern "C" __global__ void __launch_bounds__(128) fenced(int *lock, float *sum) {
+    const int lane = threadIdx.x & 31;
     if (lane == 0) {
         while (true) {
             const int t1 = atomicCAS(&lock[0], 0, 1);
@@ -86,22 +86,16 @@ __device__ __forceinline__ int warp_add(int value, int lane, int lanes) {
     return butterfly(value, lane, lanes, [](int a, int b) -> int { return int(unsigned(a) + b); });
 #endif
 }
-// How many threads this thread's warp has: the last one of a block may be short.
-__device__ __forceinline__ int warp_size() {
-    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
-    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-    return min(32, int(threads - (thread & ~31u)));
-}
 
 // 6 accesses to memory, none is guarded
 // in bounds if 1 <= extent 0 of n
 // in bounds if 8 <= extent 0 of parts
 // in bounds if 1 <= extent 0 of y
 // in bounds if gridDim.x <= extent 0 of parts
-extern "C" __global__ void __launch_bounds__(1024) last(int *n, int *parts, int *__restrict__ y) {
+extern "C" __global__ void __launch_bounds__(64) last(int *n, int *parts, int *__restrict__ y) {
     const int thread_x = threadIdx.x;
     const int block_x = blockIdx.x;
-    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    const int lane = threadIdx.x & 31;
     __shared__ bool is_last;
     int chosen = {};
     const bool t1 = thread_x == 0;
@@ -119,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(1024) last(int *n, int *parts, int 
         } else {
             chosen = 0;
         }
-        const int t3 = warp_add(chosen, lane, warp_size());
+        const int t3 = warp_add(chosen, lane, 32);
         if (t1) {
             y[0] = t3;
         }
@@ -131,7 +125,7 @@ template <typename T> __device__ __forceinline__ T atomic_load(const T *place) {
 
 // 6 accesses to memory, none is guarded
 // in bounds if 1 <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) relay(int *__restrict__ y) {
+extern "C" __global__ void __launch_bounds__(64) relay(int *__restrict__ y) {
     const int thread_x = threadIdx.x;
     __shared__ int x;
     __shared__ int flag;
@@ -165,7 +159,7 @@ template <typename T> __device__ __forceinline__ void atomic_store(T *place, T v
 // in bounds if 1 <= extent 0 of last
 // in bounds if gridDim.x <= extent 0 of flag
 // in bounds if gridDim.x <= extent 0 of x
-extern "C" __global__ void __launch_bounds__(1024) passed(bool *flag, float *x, float *__restrict__ last) {
+extern "C" __global__ void __launch_bounds__(32) passed(bool *flag, float *x, float *__restrict__ last) {
     const int thread_x = threadIdx.x;
     const int block_x = blockIdx.x;
     float chosen = {};
@@ -199,8 +193,8 @@ extern "C" __global__ void __launch_bounds__(1024) passed(bool *flag, float *x, 
 // 2 accesses to memory, none is guarded
 // in bounds if 8 <= extent 0 of bins
 // in bounds if gridDim.x * blockDim.x <= extent 0 of x
-extern "C" __global__ void __launch_bounds__(1024) histogram(const int *__restrict__ x, int *__restrict__ bins) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+extern "C" __global__ void __launch_bounds__(64) histogram(const int *__restrict__ x, int *__restrict__ bins) {
+    const int global_x = blockIdx.x * 64 + threadIdx.x;
     atomicAdd(&bins[x[global_x] & 7], 1);
     __threadfence();
 }
@@ -232,13 +226,13 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
 // 3 accesses to memory, 1 guarded
 // in bounds if 1 <= extent 0 of n
 // in bounds if gridDim.x * blockDim.x <= extent 0 of x
-extern "C" __global__ void __launch_bounds__(1024) compact(
+extern "C" __global__ void __launch_bounds__(64) compact(
     const int *__restrict__ x,
     int *n,
     int *__restrict__ y,
     int y_len,
     Faults *faults) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int global_x = blockIdx.x * 64 + threadIdx.x;
     const int t1 = x[global_x];
     if (t1 > 0) {
         const int t2 = atomicAdd(&n[0], 1);
@@ -295,62 +289,23 @@ __device__ __forceinline__ int warp_max(int value, int lane, int lanes) {
     return butterfly(value, lane, lanes, [](int a, int b) -> int { return max(a, b); });
 #endif
 }
-// How many threads this thread's warp has: the last one of a block may be short.
-__device__ __forceinline__ int warp_size() {
-    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
-    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-    return min(32, int(threads - (thread & ~31u)));
-}
-typedef unsigned long long u64;
-typedef long long i64;
-template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }
-struct Faults {
-    unsigned place, stop, others, count;
-    unsigned block[3], thread[3];
-    u64 values[32];
-    unsigned *first, *flag;
-    unsigned number;
-};
-// The first thread writes down what it met; others at the same place are counted.
-template <typename... Values>
-__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
-    const unsigned known = atomicCAS(&faults->place, 0, place + 1);
-    if (known == place + 1) atomicAdd(&faults->others, 1);
-    if (known != 0) return;
-    const u64 list[] = {0, values...};
-    faults->block[0] = block.x, faults->block[1] = block.y, faults->block[2] = block.z;
-    faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
-    faults->count = sizeof...(values);
-    for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
-    if (faults->first) atomicCAS(faults->first, 0, faults->number);
-    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
-}
 
-// 4 accesses to memory, 1 guarded
-// in bounds if blockDim.x <= 64
+// 4 accesses to memory, none is guarded
 // in bounds if gridDim.x * blockDim.x <= extent 0 of x
 // in bounds if gridDim.x * blockDim.x <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) exchange(
-    const int *__restrict__ x,
-    int *__restrict__ y,
-    Faults *faults) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+extern "C" __global__ void __launch_bounds__(64) exchange(const int *__restrict__ x, int *__restrict__ y) {
+    const int global_x = blockIdx.x * 64 + threadIdx.x;
     const int thread_x = threadIdx.x;
-    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    const int lane = threadIdx.x & 31;
     __shared__ __align__(16) int s[64];
     int chosen = {};
     const int t1 = x[global_x];
     s[thread_x] = t1;
     const bool t2 = __any_sync(~0u, t1 > 0) != 0;
-    const int t3 = warp_max(t1, lane, warp_size());
+    const int t3 = warp_max(t1, lane, 32);
     __syncwarp();
     if (t2) {
-        const int t4 = thread_x ^ 1;
-        if (unsigned(t4) >= unsigned(64)) {
-            report(faults, 0, blockIdx, threadIdx, wide(t4), wide(64));
-            return;
-        }
-        chosen = s[t4];
+        chosen = s[thread_x ^ 1];
     } else {
         chosen = t3;
     }
@@ -402,56 +357,19 @@ __device__ __forceinline__ int warp_add(int value, int lane, int lanes) {
     return butterfly(value, lane, lanes, [](int a, int b) -> int { return int(unsigned(a) + b); });
 #endif
 }
-// How many threads this thread's warp has: the last one of a block may be short.
-__device__ __forceinline__ int warp_size() {
-    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
-    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-    return min(32, int(threads - (thread & ~31u)));
-}
-typedef unsigned long long u64;
-typedef long long i64;
-template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }
-struct Faults {
-    unsigned place, stop, others, count;
-    unsigned block[3], thread[3];
-    u64 values[32];
-    unsigned *first, *flag;
-    unsigned number;
-};
-// The first thread writes down what it met; others at the same place are counted.
-template <typename... Values>
-__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
-    const unsigned known = atomicCAS(&faults->place, 0, place + 1);
-    if (known == place + 1) atomicAdd(&faults->others, 1);
-    if (known != 0) return;
-    const u64 list[] = {0, values...};
-    faults->block[0] = block.x, faults->block[1] = block.y, faults->block[2] = block.z;
-    faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
-    faults->count = sizeof...(values);
-    for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
-    if (faults->first) atomicCAS(faults->first, 0, faults->number);
-    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
-}
 
-// 5 accesses to memory, 1 guarded
+// 5 accesses to memory, none is guarded
 // in bounds if gridDim.x <= extent 0 of y
 // in bounds if gridDim.x * blockDim.x <= extent 0 of x
-extern "C" __global__ void __launch_bounds__(1024) sums(
-    const int *__restrict__ x,
-    int *__restrict__ y,
-    Faults *faults) {
-    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
-    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
-    const int warp = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) >> 5;
+extern "C" __global__ void __launch_bounds__(64) sums(const int *__restrict__ x, int *__restrict__ y) {
+    const int global_x = blockIdx.x * 64 + threadIdx.x;
+    const int lane = threadIdx.x & 31;
+    const int warp = threadIdx.x >> 5;
     const int thread_x = threadIdx.x;
     const int block_x = blockIdx.x;
     __shared__ int s[2];
-    const int t1 = warp_add(x[global_x], lane, warp_size());
+    const int t1 = warp_add(x[global_x], lane, 32);
     if (lane == 0) {
-        if (unsigned(warp) >= unsigned(2)) {
-            report(faults, 0, blockIdx, threadIdx, wide(warp), wide(2));
-            return;
-        }
         s[warp] = t1;
     }
     __syncthreads();

@@ -297,11 +297,7 @@ template <typename T> __device__ __forceinline__ T power(T base, T exponent) {
 
 // 18 accesses to memory, none is guarded
 // in bounds if 8 <= extent 0 of y
-extern "C" __global__ void __launch_bounds__(1024) recurrence(
-    int n,
-    int step_by,
-    int *__restrict__ y,
-    Faults *faults) {
+extern "C" __global__ void __launch_bounds__(1) recurrence(int n, int step_by, int *__restrict__ y, Faults *faults) {
     int table[4];
     table[0] = 1;
     table[1] = 1;
