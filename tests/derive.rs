@@ -80,6 +80,29 @@ fn what_is_refused() {
     run(cases::REFUSED);
 }
 
+/// The derivative of a kernel is a kernel, which has derivatives in both modes.
+#[test]
+fn derivatives_of_derivatives() {
+    let (mut right, mut refused, mut failures) = (0, 0, vec![]);
+    for case in cases::PLAIN.iter().chain(cases::LOOPS).chain(cases::BLOCKS) {
+        let text = case.text.replace("f32", "f64");
+        let problem = harness::problem(&text, case.extents, case.arguments, case.range).expect("a kernel");
+        let Some(derived) = harness::derived(&problem).expect("a launch") else { continue };
+        match harness::check(&derived) {
+            Verdict::Right(_) => right += 1,
+            Verdict::Refused { label, .. } => {
+                println!("{}: refused, {label}", case.name);
+                refused += 1;
+            }
+            Verdict::Left(why) => println!("{}: left out, {why}", case.name),
+            verdict => failures.push(format!("{}: {verdict:?}", case.name)),
+        }
+    }
+    println!("{right} right, {refused} refused");
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert!(right > 20, "{right} right");
+}
+
 #[test]
 fn random_kernels() {
     random::compare();

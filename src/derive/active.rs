@@ -137,9 +137,9 @@ impl Search<'_> {
     }
 }
 
-/// What is done with a kernel that has active values and no derivative, if anything.
-pub(super) fn refusal(f: &Function, activity: &Activity, reverse: bool) -> Result<(), Lost> {
-    let mut found = Ok(());
+/// Refuses a kernel whose derivative would not be right.
+pub(super) fn refusal(kernel: &Kernel, f: &Function, activity: &Activity, reverse: bool) -> Result<(), Lost> {
+    let mut found = ordered(kernel, f, activity, reverse);
     each_stmt(&f.body, &mut |stmt| {
         if found.is_ok() {
             found = refused(f, activity, stmt, reverse);
@@ -149,6 +149,34 @@ pub(super) fn refusal(f: &Function, activity: &Activity, reverse: bool) -> Resul
 }
 
 const CONSTANT: &str = "a step such as `floor` has the derivative 0: convert its result";
+
+/// Refuses reads of what atomic operations of other threads change meanwhile: in another run they may come in another order.
+fn ordered(kernel: &Kernel, f: &Function, activity: &Activity, reverse: bool) -> Result<(), Lost> {
+    let mut updated = vec![false; f.memories.len()];
+    each_stmt(&f.body, &mut |stmt| {
+        if let StmtKind::Atomic { op, place, .. } = &stmt.kind {
+            let shared = f.memories[place.memory].space == Space::Shared;
+            let last = matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange);
+            updated[place.memory.index()] |= last || !(shared || kernel.cooperative);
+        }
+    });
+    let mut found = Ok(());
+    each_stmt(&f.body, &mut |stmt| {
+        if let StmtKind::Let(id) = stmt.kind
+            && let ExprKind::Load { place, .. } = &f.exprs[id].kind
+            && updated[place.memory.index()]
+            && (reverse || activity.place(f, place))
+            && found.is_ok()
+        {
+            found = Err(Lost::new(
+                f.spans[id],
+                "what is read here depends on the order of the atomic operations of other threads",
+                "read it in another kernel, which begins when they are done",
+            ));
+        }
+    });
+    found
+}
 
 fn refused(f: &Function, activity: &Activity, stmt: &Stmt, reverse: bool) -> Result<(), Lost> {
     match &stmt.kind {

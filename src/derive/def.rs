@@ -12,7 +12,8 @@ pub enum Role {
     Primal(usize),
     /// The tangent of a parameter, with its type, extents and access.
     Tangent(usize),
-    /// The adjoint of a parameter, `inout`: of an array with its layout and extents, of a value an array of one element. Adjoints
+    /// The adjoint of a parameter, `inout`: of an array with its layout and extents, of a value an array of any number of
+    /// elements, whose sum it is (many threads add to it: the more elements, the less they wait for each other). Adjoints
     /// of results come in and are consumed, those of inputs are added to; arrays that are neither begin with zeros.
     Adjoint(usize),
     /// An `inout` array of these scalars without contents: its extents are the slots that one thread needs, and then those of the

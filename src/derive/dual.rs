@@ -38,7 +38,7 @@ pub(super) fn derive(module_of: &Module, active: &[bool]) -> Result<Derived, Los
     let kernel = &module_of.kernel;
     let f = &module_of.functions[kernel.body];
     let activity = activity(f, active);
-    refusal(f, &activity, false)?;
+    refusal(kernel, f, &activity, false)?;
     let mut b = FunctionBuilder::over(kernel, f);
     let mut roles: Vec<Role> = (0..kernel.params.len()).map(Role::Primal).collect();
     let mut params = FxHashMap::default();

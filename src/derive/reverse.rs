@@ -39,6 +39,7 @@ pub(super) struct Reverse<'a> {
     pub companions: Companions,
     pub tape: Tape,
     counting: bool,
+    form: Form,
     /// What has been computed again or popped, per open block of the mirror image.
     pub cache: Vec<FxHashMap<ExprId, ExprId>>,
     /// Adjoints of expressions so far.
@@ -79,7 +80,7 @@ pub(super) fn derive(mut module: Module, active: &[bool]) -> Result<Derived, Los
     plan::hoist_reads(f);
     let f = &module.functions[body];
     let activity = activity(f, active);
-    refusal(f, &activity, true)?;
+    refusal(&module.kernel, f, &activity, true)?;
     let plan = plan::plan(&module.kernel, f, &activity);
     let source = Source { kernel: &module.kernel, f, active, activity, plan, ends };
     let mut needs = Needs::default();
@@ -125,6 +126,7 @@ impl Source<'_> {
             companions,
             tape,
             counting,
+            form: kernel.form,
             cache: vec![],
             adjoints: FxHashMap::default(),
             sums: FxHashMap::default(),
@@ -302,9 +304,21 @@ impl Reverse<'_> {
         for &(param, _, memory) in values {
             let Some(&local) = self.params.get(&param) else { continue };
             let sum = self.b.read(local);
-            let place = Place { memory, indices: vec![self.b.i32(0)], leaf: 0, component: None };
+            let element = self.part(memory);
+            let place = Place { memory, indices: vec![element], leaf: 0, component: None };
             self.add_atomically(&place, sum);
         }
+    }
+
+    /// Returns the element of a value's adjoint that this thread adds to: neighbors add to different ones.
+    fn part(&mut self, memory: MemId) -> ExprId {
+        let b = &mut self.b;
+        let own = match self.form {
+            Form::Threads { rank } => b.index(rank.saturating_sub(1)),
+            Form::Grid => b.id(Id3::Global, Axis::X),
+        };
+        let parts = b.extent(memory, 0);
+        b.binary(BinOp::Rem, own, parts)
     }
 
     /// Makes a block with its mirror image behind it.

@@ -185,7 +185,7 @@ impl Printer<'_> {
                         let own = plain.and_then(type_name).unwrap_or_else(|| element.clone());
                         (extents.join(", "), own)
                     }
-                    Some(_) => ("1".to_string(), type_name(plain?)?),
+                    Some(_) => (format!("PARTS{position}"), type_name(plain?)?),
                     None => {
                         let first = self.module.kernel.name.to_uppercase();
                         let scalar = plain?.scalar();

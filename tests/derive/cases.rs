@@ -391,7 +391,7 @@ kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(20) {
     let a = shuffle_xor(v * v, 17)
     let b = shuffle_up(v, 3)
     let c = shuffle_down(v, 7)
-    let d = shuffle(v, 11) + shuffle(v, 25)
+    let d = shuffle(v, 11) + shuffle(v, 0)
     y[thread_idx.x] = a * b + c * v + d * d + warp_reduce_add(v * v) * v
 }",
     ),
@@ -575,6 +575,17 @@ kernel k(x: [f32; M, N], out y: [f32; M]) threads(i: M) {
 ];
 
 pub const REFUSED: &[Case] = &[
+    refused(
+        "sums of other threads",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Floats(&[1]), Floats(&[4])],
+        "order of the atomic operations",
+        "
+kernel k(x: [f32; N], inout s: [f32; 1], out y: [f32; N]) threads(i: N) {
+    atomic_add(s[0], x[i])
+    y[i] = s[0] * x[i] //!
+}",
+    ),
     refused(
         "conversion",
         threads([4, 1, 1]),

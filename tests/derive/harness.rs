@@ -161,15 +161,15 @@ fn by_reference(module: &Module, extents: Extents, arguments: &[Argument]) -> Re
     }
 }
 
-/// Runs a module on the simulator with memory checks.
-pub fn by_simulator(module: &Module, extents: Extents, arguments: &[Argument]) -> Result<Vec<Argument>, String> {
-    let checks = Checks { memory: true, ..Checks::default() };
+/// Runs a module on the simulator with checks. (Random kernels overflow on purpose.)
+pub fn by_simulator(module: &Module, problem: &Problem, arguments: &[Argument]) -> Result<Vec<Argument>, String> {
+    let checks = Checks { memory: true, arithmetic: problem.smooth, ..Checks::default() };
     let prepared = pass::prepare_for(module.clone(), checks)?;
     let executable = Simulator::default().load(Arc::new(prepared));
     let mut arguments = arguments.to_vec();
     let control = Control { workers: 2, checks, ..Control::default() };
     executable
-        .launch(extents, &mut launch_arguments(&mut arguments), &control)
+        .launch(problem.extents, &mut launch_arguments(&mut arguments), &control)
         .map_err(|fault| format!("{:?} at {:?}", fault.kind, fault.span))?;
     let warnings = control.warnings.lock().map(|w| w.clone()).unwrap_or_default();
     let incomplete = |f: &&clk_lang::device::Fault| !matches!(f.kind, clk_lang::device::FaultKind::Incomplete { .. });
@@ -214,10 +214,10 @@ fn arguments(
             Role::Primal(i) => problem.arguments[*i].clone(),
             Role::Tangent(i) | Role::Adjoint(i) => {
                 let like = match (&problem.arguments[*i], &layout) {
-                    (Argument::Value(_), Some(layout)) => zeros(layout, vec![1], true),
+                    (Argument::Value(_), Some(layout)) => zeros(layout, vec![3], true),
                     (other, _) => other.clone(),
                 };
-                with_floats(&like, &derivative(*i))
+                with_floats(&like, &derivative(*i).repeat(3))
             }
             Role::Tape(_) => zeros(layout.as_ref().expect("an array"), with(*tapes.next().expect("a tape")), true),
             Role::Counts => zeros(layout.as_ref().expect("an array"), with(4), true),
@@ -236,24 +236,19 @@ fn run_derived(
     derived: &Derived,
     derivative: &dyn Fn(usize) -> Vec<f64>,
 ) -> Result<(Vec<Option<Vec<f64>>>, Vec<u32>), String> {
-    let mut slots = vec![];
-    if let Some(counting) = &derived.counting {
-        let given = arguments(problem, (&counting.module, &counting.params), derivative, &[]);
-        let after =
-            by_simulator(&counting.module, problem.extents, &given).map_err(|why| format!("counting: {why}"))?;
-        let Some(Argument::Array { bytes, shape, .. }) = after.last() else { return Err("no counts".into()) };
-        let counts: Vec<i32> =
-            bytes.get().chunks(4).map(|b| i32::from_le_bytes(b.try_into().expect("4 bytes"))).collect();
-        let threads = shape[1..].iter().product::<u32>() as usize;
-        slots = counts.chunks(threads.max(1)).map(|own| own.iter().copied().max().unwrap_or(0) as u32).collect();
-    }
+    let slots = slots(problem, derived, derivative)?;
     let given = arguments(problem, (&derived.module, &derived.params), derivative, &slots);
     let show = |why: String| format!("{why}\n{}", text::print(&derived.module));
-    let after = by_simulator(&derived.module, problem.extents, &given).map_err(show)?;
+    let after = by_simulator(&derived.module, problem, &given).map_err(show)?;
     let mut found = vec![None; problem.arguments.len()];
     for (role, argument) in derived.params.iter().zip(&after) {
         if let Role::Tangent(i) | Role::Adjoint(i) = role {
-            found[*i] = Some(floats(argument));
+            // A value's adjoint is the sum of several.
+            let all = floats(argument);
+            let lanes = floats(&problem.arguments[*i]).len();
+            let of_value = matches!(problem.arguments[*i], Argument::Value(_)) && all.len() > lanes;
+            let summed = (0..lanes).map(|lane| all.iter().skip(lane).step_by(lanes.max(1)).sum());
+            found[*i] = Some(if of_value { summed.collect() } else { all });
         }
     }
     let again = by_reference(&derived.module, problem.extents, &given).map_err(show)?;
@@ -267,6 +262,31 @@ fn run_derived(
     }
     as_source(problem, derived, &given, &again)?;
     Ok((found, slots))
+}
+
+/// Counts the slots of a derived kernel's tapes.
+fn slots(problem: &Problem, derived: &Derived, derivative: &dyn Fn(usize) -> Vec<f64>) -> Result<Vec<u32>, String> {
+    let mut slots = vec![];
+    if let Some(counting) = &derived.counting {
+        let given = arguments(problem, (&counting.module, &counting.params), derivative, &[]);
+        let after = by_simulator(&counting.module, problem, &given).map_err(|why| format!("counting: {why}"))?;
+        let Some(Argument::Array { bytes, shape, .. }) = after.last() else { return Err("no counts".into()) };
+        let counts: Vec<i32> =
+            bytes.get().chunks(4).map(|b| i32::from_le_bytes(b.try_into().expect("4 bytes"))).collect();
+        let threads = shape[1..].iter().product::<u32>() as usize;
+        slots = counts.chunks(threads.max(1)).map(|own| own.iter().copied().max().unwrap_or(0) as u32).collect();
+    }
+    Ok(slots)
+}
+
+/// Makes the launch of a kernel's derivative in reverse mode, to be derived again; none if it has none.
+pub fn derived(problem: &Problem) -> Result<Option<Problem>, String> {
+    let setting = setting(problem);
+    let Ok(reverse) = derive::reverse(&problem.module, &setting.active) else { return Ok(None) };
+    let adjoint = |i: usize| setting.u[i].clone();
+    let slots = slots(problem, &reverse, &adjoint)?;
+    let arguments = arguments(problem, (&reverse.module, &reverse.params), &adjoint, &slots);
+    Ok(Some(Problem { module: reverse.module, arguments, text: None, ..problem.clone() }))
 }
 
 /// Compares the derived kernel with what it is as source, compiled again.
