@@ -23,8 +23,12 @@
 //! - Values of `f16` and `bf16` have adjoints of their own type. Integers and `bool`s have none.
 //!
 //! Refused: conversion of an active float to an integer, its bits, atomics on active memory other than sums, sums whose old value is
-//! used, `lgamma` and `tgamma`; in reverse mode also the old values of all atomics (in another run the threads may come in another
-//! order), shuffles by amounts that are no constants or among a part of a warp.
+//! used, reads of what atomics of other threads change in the same kernel, `lgamma` and `tgamma`; in reverse mode also the old values
+//! of all atomics and such reads of integers (in another run the threads may come in another order), shuffles by amounts that are no
+//! constants or, but for `shuffle_xor`, among a part of a warp.
+//!
+//! An operation that a taken branch computes and nobody uses still has its derivative, zero times a partial one: a value such as
+//! `sqrt(0)` that is used only in another branch gives NaN, as in other systems.
 
 mod active;
 mod companion;
