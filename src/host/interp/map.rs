@@ -45,9 +45,14 @@ impl Machine<'_> {
             let diagnostic = Diagnostic::error("E0505", title).at(expr.span, "one value is needed for a parameter");
             return Err(self.error(diagnostic.help("call it in a loop over the elements")));
         }
-        let (values, shape) = self.common_shape(args, values, expr.span)?;
+        // Errors of shapes come before those of types.
+        let shape = self.shape_of_all(args, &values, expr.span)?;
         let (function, params, result) = self.specialize(frame, callee, &values, expr)?;
         let values: Vec<Value> = values.into_iter().zip(&params).map(|(value, (ty, _))| typed(value, ty)).collect();
+        if let Some(value) = self.inlined(&function, &values, &result)? {
+            return Ok(value);
+        }
+        let values = self.repeated(values, &shape, expr.span)?;
         let key = (function, params);
         let executable = match self.interp.kernels.maps.get(&key) {
             Some(found) => found.clone(),
@@ -113,8 +118,8 @@ impl Machine<'_> {
         })
     }
 
-    /// Broadcasts all array arguments to one shape; scalars stay.
-    fn common_shape(&mut self, args: &[Expr], values: Vec<Value>, span: Span) -> Eval<(Vec<Value>, Vec<usize>)> {
+    /// Returns the shape to which all array arguments broadcast.
+    fn shape_of_all(&mut self, args: &[Expr], values: &[Value], span: Span) -> Eval<Vec<usize>> {
         let names: Vec<String> = (1..=values.len()).map(|k| format!("argument {k}")).collect();
         let arrays: Vec<(&str, &[usize])> = values
             .iter()
@@ -128,17 +133,22 @@ impl Machine<'_> {
             let diagnostic = diagnostic.note("at most 2147483647 elements at once");
             return Err(self.error(diagnostic.help("apply it to one row at a time: `f(x[i, ..])`")));
         }
+        Ok(shape)
+    }
+
+    /// Broadcasts all arrays to one shape; scalars stay.
+    fn repeated(&mut self, values: Vec<Value>, shape: &[usize], span: Span) -> Eval<Vec<Value>> {
         let mut fitted = Vec::with_capacity(values.len());
         for value in values {
             fitted.push(match value {
-                Value::Array(array) => match broadcast_to(&array, &shape) {
+                Value::Array(array) => match broadcast_to(&array, shape) {
                     Some(repeated) => Value::Array(repeated.map_err(|p| self.problem(p, span))?),
                     None => return Err(self.broken(span, "an array that does not fit the common shape")),
                 },
                 other => other,
             });
         }
-        Ok((fitted, shape))
+        Ok(fitted)
     }
 
     /// Instantiates the function for these element types; returns it with its parameter types and result type.
@@ -203,7 +213,7 @@ impl Machine<'_> {
 }
 
 /// Returns a type of a signature with the compile-time arguments substituted.
-fn put_in(ty: &Type, arguments: &[Argument]) -> Type {
+pub(super) fn put_in(ty: &Type, arguments: &[Argument]) -> Type {
     match ty {
         Type::Param(i) => match arguments.get(*i as usize) {
             Some(Argument::Type(ty)) => ty.clone(),

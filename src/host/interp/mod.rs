@@ -19,6 +19,7 @@ mod eval;
 mod exec;
 mod extent;
 mod frame;
+mod inline;
 mod kernels;
 mod launch;
 mod layout;

@@ -34,6 +34,7 @@ struct Body { pos: f32x3, mass: f32 }
 kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }
 kernel double(inout y: [f32; N]) threads(i: N) { y[i] *= 2.0 }
 fn half(a: f32) -> f32 { 0.5 * a }
+fn halved(a: f32) -> f32 { f32(i32(a) / 2) }
 fn both(a: f32, b: f32) -> f32 { a + b }
 fn first(a: [f32; N]) -> f32 { a[0] }
 var here = [1.0, 2.0, 3.0]
@@ -98,6 +99,52 @@ fn a_fault_keeps_the_old_value() {
     }
     script.enter("k = k * 2 + 1").expect("a new value");
     assert_eq!(script.enter("k[1]").expect("it").expect("a value").value, Value::of(5));
+}
+
+/// Functions that are applied to arrays, and whether they become part of the expression.
+const APPLIED: &[(&str, &str, bool)] = &[
+    ("fn logistic(x: f32) -> f32 { 1.0 / (1.0 + exp(-x)) }", "logistic(a) * 2.0 + a", true),
+    (
+        "fn step(x: f32, h: f32) -> f32 { let d = x * h; let e = d + 1.0; e * e - d }",
+        "step(a, 0.25) + step(a, b)",
+        true,
+    ),
+    ("fn relu(x: f32) -> f32 { if x > 0.0 && x < 40.0 { x } else { 0.5 * x } }", "relu(a - 20.0)", true),
+    ("fn wide<T: Num>(x: T) -> f64 { f64(x) * 0.1 + f64(T(3)) }", "wide(a) + wide(k)", true),
+    ("fn mixed(x: i32, y: f32) -> bool { (x << 3) ^ x > i32(y) || y < 3.0 }", "mixed(k, a)", true),
+    ("fn outer(x: f32, y: f32) -> f32 { x + y }", "outer(a, reshape(a, 100, 1)) + 1.0", true),
+    ("fn second(x: f32, y: f32) -> f32 { y + 1.0 }", "second(a, b)", true),
+    // A result of fewer elements than the arguments have, divisions, loops and calls are left to kernels.
+    ("fn last(x: f32, y: f32) -> f32 { y }", "last(reshape(a, 100, 1), a)", false),
+    ("fn half(x: i32) -> i32 { x / 2 }", "half(k)", false),
+    ("fn power(x: f32) -> f32 { var y = x; for _ in 0..3 { y *= x }; y }", "power(a)", false),
+    ("fn twice(x: f32) -> f32 { logistic(logistic(x)) }", "twice(a)", false),
+];
+
+#[test]
+fn functions_of_numbers_become_part_of_expressions() {
+    let error = DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() };
+    let run = |checks: Checks| {
+        let mut script = Script::new(checks, &error);
+        let arrays = "let a = linspace(0.0, 49.5, 100)\nlet b = 0.5 * a\nlet k = i32(a) - 7\nprint(a, b, k)";
+        script.enter(arrays).expect("arrays");
+        let run = |(definition, applied, _): &(&str, &str, bool)| {
+            script.enter(definition).expect("a function");
+            let before = script.interpreter.options.device.statistics().launches;
+            let found = script.enter(applied).unwrap_or_else(|error| panic!("{applied}: {error:?}"));
+            let launches = script.interpreter.options.device.statistics().launches - before;
+            let found = found.expect("a value").value;
+            let Value::Array(array) = &found else { panic!("{applied}: {found:?}") };
+            (array.type_name(), array.bytes().expect("computed").to_vec(), launches)
+        };
+        APPLIED.iter().map(run).collect::<Vec<_>>()
+    };
+    let parts = run(Checks::default());
+    let kernels = run(Checks { arithmetic: true, ..Checks::default() });
+    for ((part, kernel), (_, applied, is_part)) in parts.iter().zip(&kernels).zip(APPLIED) {
+        assert_eq!((&part.0, &part.1), (&kernel.0, &kernel.1), "{applied}");
+        assert!(!is_part || part.2 == 1, "{applied}: {} launches", part.2);
+    }
 }
 
 /// Entries that change script variables in loops, and the value of one of them afterwards; an error where there is one.
@@ -250,7 +297,7 @@ const READS: &[&str] = &[
     "plot(x, \"a.png\")",
     "heat(m)",
     "heat(m, \"a.svg\")",
-    "both(ones(2, 3), x);",
+    "print(both(ones(2, 3), x))",
     "both(x[0], 1.0);",
 ];
 
@@ -327,7 +374,7 @@ fn what_needs_no_bytes_works() {
 
 #[test]
 fn a_launch_on_the_simulator_says_where_it_was_launched() {
-    for text in ["scale(x);", "double(x);", "half(x);"] {
+    for text in ["scale(x);", "double(x);", "halved(x);"] {
         let mut script = Script::new(Checks::default(), &Gone::unavailable().0);
         let diagnostic = script.enter(text).expect_err("the argument cannot be read");
         let (code, title, labels, _) = words(&script.session, &diagnostic);
