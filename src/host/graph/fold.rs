@@ -15,20 +15,22 @@
 //! neighboring elements. The first one computes the elements: the expression that is reduced takes no memory.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
-use crate::host::array::{Array, Element, Work};
+use crate::host::array::{Array, Data, Element, Work};
 use crate::host::graph::emit::{self, AXES, Round};
 use crate::host::graph::library;
-use crate::host::graph::node::{Fold, Folded, MOST, Op, Rows};
+use crate::host::graph::node::{Fold, Folded, MOST, MOST_PINNED, Op, Rows};
 use crate::host::graph::plan::{Plan, Source};
 use crate::host::graph::row_plan::results;
 use crate::host::graph::rows;
 use crate::host::graph::run::{self, broken};
 use crate::host::graph::site::{Held, Site};
+use crate::host::graph::view::MUCH;
 use crate::host::problem::Outcome;
 use crate::lang::scalar::{Scalar, Value};
 
@@ -78,7 +80,46 @@ fn defer(fold: &Fold, array: &Array, shape: &[usize], rows: Rows) -> Outcome<Arr
     };
     let result = Array::deferred(Element::Scalar(fold.result), &[rows.outer, 1, 1], Arc::new(folded))?;
     Held::keep(&result, std::iter::once(array))?;
+    wait_for(&result, array.byte_len());
     Ok(result)
+}
+
+/// A deferred reduction that keeps so many bytes in memory.
+struct Waiting {
+    result: Weak<Data>,
+    bytes: usize,
+}
+
+/// Bytes from which what a reduction keeps is counted.
+const COUNTED: usize = 1 << 20;
+/// The last reductions, which the expression at hand may need together with what they reduce.
+const LAST: usize = 4;
+
+thread_local! {
+    static WAITING: RefCell<Vec<Waiting>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes a deferred reduction of an array; if all together keep too many bytes in memory, the oldest ones are computed.
+fn wait_for(result: &Array, bytes: usize) {
+    if bytes < COUNTED || bytes / MUCH < result.byte_len() {
+        return;
+    }
+    let due = WAITING.with_borrow_mut(|waiting| {
+        waiting.retain(|of| of.result.upgrade().is_some_and(|data| data.computed().is_none()));
+        waiting.push(Waiting { result: Arc::downgrade(result.data()), bytes });
+        let mut all = waiting.iter().fold(0, |all: usize, of| all.saturating_add(of.bytes));
+        let mut due = Vec::new();
+        while all > MOST_PINNED && waiting.len() > LAST {
+            let oldest = waiting.remove(0);
+            all -= oldest.bytes.min(all);
+            due.extend(oldest.result.upgrade());
+        }
+        due
+    });
+    for data in due {
+        // An error is that of its reader, who tries again.
+        drop(data.storage());
+    }
 }
 
 impl Work for Folded {

@@ -24,6 +24,21 @@ fn softmax(x: &Value) -> Value {
     binary(BinaryOp::Div, &e(), &of_rows(Reduce::Sum, &e()))
 }
 
+/// Sums of rows that nobody has looked at do not keep all their arrays.
+#[test]
+fn deferred_reductions_keep_few_bytes() {
+    let sums: Vec<Value> = (1..=7)
+        .map(|k| {
+            // 64 MiB each.
+            let x = Value::Array(Array::unplaced(Scalar::F32, &[64, 1 << 18]).expect("memory"));
+            of_rows(Reduce::Sum, &binary(BinaryOp::Add, &x, &Value::Int(k)))
+        })
+        .collect();
+    let waits: Vec<bool> = sums.iter().map(|sum| array(sum).data().computed().is_none()).collect();
+    assert_eq!(waits, [false, false, false, true, true, true, true]);
+    assert_eq!(array(&sums[1]).items::<f32>().expect("sums")[5], 2.0 * (1 << 18) as f32);
+}
+
 fn table(rows: usize, len: usize) -> Value {
     ops::reshape(&numbers(rows * len), &[rows as i64, len as i64]).expect("rows")
 }
