@@ -30,13 +30,13 @@ fn deferred_reductions_keep_few_bytes() {
     let sums: Vec<Value> = (1..=7)
         .map(|k| {
             // 64 MiB each.
-            let x = Value::Array(Array::unplaced(Scalar::F32, &[64, 1 << 18]).expect("memory"));
+            let x = Value::Array(Array::unplaced(Scalar::F32, &[1 << 10, 1 << 14]).expect("memory"));
             of_rows(Reduce::Sum, &binary(BinaryOp::Add, &x, &Value::Int(k)))
         })
         .collect();
     let waits: Vec<bool> = sums.iter().map(|sum| array(sum).data().computed().is_none()).collect();
     assert_eq!(waits, [false, false, false, true, true, true, true]);
-    assert_eq!(array(&sums[1]).items::<f32>().expect("sums")[5], 2.0 * (1 << 18) as f32);
+    assert_eq!(array(&sums[1]).items::<f32>().expect("sums")[5], 2.0 * (1 << 14) as f32);
 }
 
 fn table(rows: usize, len: usize) -> Value {
