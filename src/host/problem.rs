@@ -15,6 +15,8 @@ pub struct Problem {
     pub label: String,
     pub notes: Vec<String>,
     pub help: Vec<String>,
+    /// Where the reason is, if it is elsewhere: a place of a kernel that is launched here.
+    pub cause: Option<(Span, String)>,
     /// The failure of a device that has kept the bytes of an array from being read. It is the whole message.
     pub(crate) device: Option<Box<DeviceError>>,
 }
@@ -30,7 +32,15 @@ pub(crate) fn no_room(bytes: u64) -> Problem {
 
 impl Problem {
     pub fn new(code: &'static str, title: impl Into<String>) -> Self {
-        Problem { code, title: title.into(), label: String::new(), notes: vec![], help: vec![], device: None }
+        Problem {
+            code,
+            title: title.into(),
+            label: String::new(),
+            notes: vec![],
+            help: vec![],
+            cause: None,
+            device: None,
+        }
     }
 
     /// Sets the text at the marked location.
@@ -54,7 +64,10 @@ impl Problem {
         if let Some(error) = &self.device {
             return found_late(error, span);
         }
-        let mut diagnostic = Diagnostic::error(self.code, self.title).at(span, self.label);
+        let mut diagnostic = match self.cause {
+            Some((place, text)) => Diagnostic::error(self.code, self.title).at(place, text).because(span, self.label),
+            None => Diagnostic::error(self.code, self.title).at(span, self.label),
+        };
         diagnostic.notes = self.notes;
         diagnostic.help = self.help;
         diagnostic

@@ -1,5 +1,6 @@
 //! Operations that have derivatives, and how they are computed on plain values.
 
+use super::kernel::Launch;
 use crate::base::{room, stop};
 use crate::host::array::{Array, SliceSpec};
 use crate::host::graph::{self, Along};
@@ -41,6 +42,8 @@ pub(crate) enum Deed {
     Scatter(Vec<Pick>),
     /// Zeros of this shape, to which the operand's elements are added at positions: the transpose of a gather.
     Collect(Vec<Pick>, Vec<usize>),
+    /// A launch of a kernel, whose results are the nodes behind its own.
+    Launch(Launch),
     /// The transpose of an index: zeros of this shape with the operand in place of a part.
     Place(Vec<SliceSpec>, Vec<usize>),
 }

@@ -25,6 +25,8 @@
 mod apply;
 pub(crate) mod deed;
 mod form;
+mod kernel;
+mod launch;
 pub(crate) mod ops;
 mod pull;
 mod reverse;
@@ -33,6 +35,8 @@ mod wrap;
 
 pub(crate) use apply::apply;
 pub(crate) use deed::Deed;
+pub(crate) use kernel::{Kernel, Launch};
+pub(crate) use launch::launched;
 pub(crate) use reverse::pulled;
 pub(crate) use tape::Tape;
 pub(crate) use wrap::{is_alike, is_traced, leaves, links, primal, shape_of, stripped, wrap_with, wrapped, zeros_like};

@@ -43,7 +43,7 @@ impl Tape {
         Ok((traced(value, level, Link::Node(self.clone(), node)), node))
     }
 
-    fn add(&self, step: Step) -> u32 {
+    pub(super) fn add(&self, step: Step) -> u32 {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         steps.push(step);
         (steps.len() - 1) as u32

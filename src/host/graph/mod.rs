@@ -86,7 +86,7 @@ pub(crate) use node::{Fold, Op, Operand, Rows};
 pub(crate) use pick::pick;
 pub(crate) use picked::List;
 pub(crate) use place::words;
-pub(crate) use run::{ZERO, defer, each, failed};
+pub(crate) use run::{ZERO, defer, each, failed, problem as faulted};
 pub(crate) use site::{Held, Kernels, Site};
 pub(crate) use view::{Along, column, component, view};
 pub(crate) use write::{joined, write_column, write_element, write_part};

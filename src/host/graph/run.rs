@@ -365,7 +365,7 @@ fn launch(
 }
 
 /// Returns a fault as a problem.
-pub(super) fn problem(fault: &Fault) -> Problem {
+pub(crate) fn problem(fault: &Fault) -> Problem {
     match &fault.kind {
         FaultKind::Interrupted => {
             stop::poll();

@@ -6,13 +6,16 @@
 use std::sync::Arc;
 
 use crate::base::source::Span;
-use crate::check::typed::{Derive, Expr, ExprKind, FnRef, Kernel, Launch};
+use crate::check::typed::{Access, Derive, ExprKind, FnRef, Launch, Type};
+use crate::device::Control;
 use crate::host::array::SliceSpec;
 use crate::host::grad::{self, Deed, Tape};
 use crate::host::ops::{self, Reduce};
 use crate::host::problem::{Outcome, Problem};
-use crate::host::value::{Link, Value};
+use crate::host::value::{Link, Record, Value};
+use crate::ir::Checks;
 use crate::lang::builtin::Derivative;
+use crate::lower::{self, Instance};
 
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
@@ -186,24 +189,59 @@ impl Machine<'_> {
         Ok(columns)
     }
 
-    /// Returns the error for a launch whose derivative is asked for.
-    pub(super) fn launch_is_lost(
-        &self,
-        kernel: &Kernel,
+    /// Launches a kernel with arguments of which some are traced.
+    pub(super) fn launch_traced(
+        &mut self,
+        frame: &mut Frame,
         launch: &Launch,
-        values: &[Option<Value>],
+        values: Vec<Option<Value>>,
         span: Span,
-    ) -> Signal {
-        let title = format!("the derivative of the kernel `{}` is not computed", kernel.name);
-        let traced = launch.args.iter().zip(values).find_map(|(arg, value)| match (arg, value) {
-            (Some(arg), Some(value)) if grad::is_traced(value) => Some(arg),
-            _ => None,
+    ) -> Eval {
+        let program = self.program;
+        let kernel = &program.kernels[launch.kernel];
+        let mut plain: Vec<Option<Value>> = values.iter().map(|value| value.as_ref().map(grad::primal)).collect();
+        let (arguments, dims) = self.bind_launch(frame, launch, kernel, &plain, span)?;
+        let mut inner = self.kernel_frame(kernel, arguments, dims, &plain, span)?;
+        self.contracts(&mut inner, kernel, &plain, span)?;
+        self.allocate(kernel, launch, &mut inner, &mut plain, span)?;
+        let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
+        let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
+        let derived = self.derived_kernel(&instance, span)?;
+        let mut args = vec![];
+        for ((value, allocated), param) in values.into_iter().zip(plain).zip(&kernel.sig.params) {
+            let Some(value) = value.or(allocated) else {
+                return Err(self.broken(span, "a launch without an argument"));
+            };
+            match (&param.ty, value) {
+                (Type::Array(_), array) => args.push(array),
+                (ty, value) if !grad::is_traced(&value) => flatten(self.as_param(&inner, ty, value, span)?, &mut args),
+                (_, value) => flatten(value, &mut args),
+            }
+        }
+        for dim in lower::hidden_params(program, launch.kernel) {
+            args.push(Value::i32(inner.dims.get(dim as usize).copied().flatten().unwrap_or(0) as i32));
+        }
+        let control = Control { launched: span, larger: None, ..self.interp.options.control.clone() };
+        let launched = grad::launched(&grad::Launch { kernel: derived, extents, control }, args);
+        let mut results = launched.map_err(|p| self.problem(p, span))?.into_iter();
+        let written = kernel.sig.params.iter().map(|param| match param.access {
+            Access::In => None,
+            Access::Out | Access::InOut => results.next(),
         });
-        let label = "this depends on what is differentiated by";
-        let problem = Problem::new("E0720", title).label(label).help(
-            "write it as an expression over arrays; or pass `no_grad(x)`, if the kernel's result is to be taken as a constant",
-        );
-        self.problem(problem, traced.map_or(span, |arg: &Expr| arg.span))
+        let written = written.collect();
+        self.hand_back(frame, launch, kernel, written)
+    }
+
+    fn derived_kernel(&mut self, instance: &Instance, span: Span) -> Eval<Arc<grad::Kernel>> {
+        if let Some(found) = self.interp.kernels.derived.get(instance) {
+            return Ok(found.clone());
+        }
+        let module = lower::lower(self.program, instance).map_err(|d| self.first_of(d, span))?;
+        // Arithmetic of integers is not looked at: the kernel was lowered to be optimized.
+        let checks = Checks { memory: self.checks().memory, ..Checks::default() };
+        let kernel = grad::Kernel::new(module, self.interp.options.device.clone(), checks);
+        self.interp.kernels.derived.insert(instance.clone(), kernel.clone());
+        Ok(kernel)
     }
 
     /// Returns the error for a function applied to whole arrays whose derivative is asked for.
@@ -256,6 +294,17 @@ impl Taking<'_> {
     fn input(&self) -> Value {
         let at = self.derive.wrt.first().copied().unwrap_or(0) as usize;
         self.values.get(at).cloned().unwrap_or(Value::Unit)
+    }
+}
+
+/// Appends the launch arguments that a value by itself becomes.
+fn flatten(value: Value, args: &mut Vec<Value>) {
+    match value {
+        Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => {
+            parts.into_iter().for_each(|part| flatten(part, args));
+        }
+        Value::Array(array) => args.extend((0..array.count()).filter_map(|at| array.item(at).ok().flatten())),
+        other => args.push(other),
     }
 }
 

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::site::Sites;
 use crate::check::typed::Type;
 use crate::device::Executable;
+use crate::host::grad;
 use crate::lower::{Function, Instance};
 
 /// Cache key of a lifted function: the function, and each parameter's type and whether it is an array.
@@ -17,5 +18,7 @@ pub(crate) type MapKey = (Function, Vec<(Type, bool)>);
 pub(crate) struct Kernels {
     pub(super) loaded: FxHashMap<Instance, Arc<dyn Executable>>,
     pub(super) sites: Sites,
+    /// Kernels whose derivatives are taken.
+    pub(super) derived: FxHashMap<Instance, Arc<grad::Kernel>>,
     pub(super) maps: FxHashMap<MapKey, Arc<dyn Executable>>,
 }

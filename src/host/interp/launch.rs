@@ -45,7 +45,7 @@ impl Machine<'_> {
             values.push(arg.as_ref().map(|a| self.eval(frame, a)).transpose()?);
         }
         if values.iter().flatten().any(grad::is_traced) {
-            return Err(self.launch_is_lost(kernel, launch, &values, span));
+            return self.launch_traced(frame, launch, values, span);
         }
         if let Some(site) = self.interp.kernels.sites.find(launch, &values, span) {
             for (i, element, shape) in &site.missing {
@@ -81,7 +81,7 @@ impl Machine<'_> {
     }
 
     /// Binds the arguments to the signature.
-    fn bind_launch(
+    pub(super) fn bind_launch(
         &mut self,
         frame: &mut Frame,
         launch: &Launch,
@@ -127,7 +127,7 @@ impl Machine<'_> {
     }
 
     /// Creates the frame in which dimensions and geometry are evaluated: its locals are the scalar parameters.
-    fn kernel_frame(
+    pub(super) fn kernel_frame(
         &mut self,
         kernel: &Kernel,
         arguments: Vec<Argument>,
@@ -163,7 +163,7 @@ impl Machine<'_> {
     }
 
     /// Allocates the omitted `out` arrays, and checks computed dimensions of those that were given.
-    fn allocate(
+    pub(super) fn allocate(
         &mut self,
         kernel: &Kernel,
         launch: &Launch,
@@ -240,7 +240,7 @@ impl Machine<'_> {
     }
 
     /// Evaluates grid and block, or the extents of the index space.
-    fn geometry(
+    pub(super) fn geometry(
         &mut self,
         frame: &mut Frame,
         inner: &mut Frame,
@@ -457,7 +457,7 @@ impl Machine<'_> {
         Made { executable, extents, hidden }: Made<'_>,
         values: Vec<Option<Value>>,
         span: Span,
-    ) -> Eval<Vec<Option<Array>>> {
+    ) -> Eval<Vec<Option<Value>>> {
         let mut passed = Vec::with_capacity(values.len());
         for (i, (value, param)) in values.into_iter().zip(&kernel.sig.params).enumerate() {
             let writes = param.access != Access::In;
@@ -480,8 +480,8 @@ impl Machine<'_> {
         let result = device_args(&mut passed, hidden).map(|mut args| executable.launch(extents, &mut args, control));
         self.interp.options.control.declared = None;
         self.take_warnings(span);
-        let written = |passed| if let Passed::Array(array, true) = passed { Some(array) } else { None };
-        let arrays: Vec<Option<Array>> = passed.into_iter().map(written).collect();
+        let written = |passed| if let Passed::Array(array, true) = passed { Some(Value::Array(array)) } else { None };
+        let arrays: Vec<Option<Value>> = passed.into_iter().map(written).collect();
         match result {
             Ok(Ok(output)) => {
                 self.say(&output);
@@ -579,7 +579,7 @@ impl Machine<'_> {
     }
 
     /// Converts a by-value argument to its parameter's type.
-    fn as_param(&mut self, inner: &Frame, ty: &Type, value: Value, span: Span) -> Eval {
+    pub(super) fn as_param(&mut self, inner: &Frame, ty: &Type, value: Value, span: Span) -> Eval {
         match (self.concrete(inner, ty), &value) {
             (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => match value.adapt(s) {
                 Some(number) => Ok(Value::Scalar(number)),
@@ -610,13 +610,19 @@ impl Machine<'_> {
     }
 
     /// Returns written arrays to the lvalues that were passed; the others are the launch's value.
-    fn hand_back(&mut self, frame: &mut Frame, launch: &Launch, kernel: &Kernel, arrays: Vec<Option<Array>>) -> Eval {
+    pub(super) fn hand_back(
+        &mut self,
+        frame: &mut Frame,
+        launch: &Launch,
+        kernel: &Kernel,
+        arrays: Vec<Option<Value>>,
+    ) -> Eval {
         let mut results = Vec::new();
         for (i, array) in arrays.into_iter().enumerate() {
             let Some(array) = array else { continue };
             match launch.args.get(i) {
-                Some(Some(place)) => self.store(frame, place, Value::Array(array))?,
-                _ => results.push(Value::Array(array)),
+                Some(Some(place)) => self.store(frame, place, array)?,
+                _ => results.push(array),
             }
         }
         debug_assert!(results.len() <= kernel.sig.params.len());

@@ -1,0 +1,122 @@
+//! Kernels that are launched in a function that is differentiated: their derivatives, made and loaded once.
+//!
+//! In: a kernel as it was lowered, before it is optimized. Out: executables of it and of its derivatives, which are kernels again.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::derive::{self, Counting, Derived, Lost, Role};
+use crate::device::{Control, Device, Executable, Extents};
+use crate::host::problem::{Outcome, Problem};
+use crate::ir::Checks;
+use crate::ir::def::{Access, KernelParam, Module, Space};
+use crate::pass;
+
+/// A kernel, and what its launches need.
+pub(crate) struct Kernel {
+    pub module: Module,
+    device: Arc<dyn Device>,
+    checks: Checks,
+    loaded: OnceLock<Arc<dyn Executable>>,
+    /// By direction, and by which parameters are active.
+    derived: Mutex<FxHashMap<(Direction, Vec<bool>), Arc<Derivative>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Direction {
+    Forward,
+    Reverse,
+}
+
+/// A derivative of a kernel, which is a kernel that can be differentiated.
+pub(super) struct Derivative {
+    pub kernel: Arc<Kernel>,
+    pub params: Vec<Role>,
+    /// Counts the slots of tapes.
+    pub counting: Option<(Arc<Kernel>, Vec<Role>)>,
+}
+
+/// One launch of a kernel.
+#[derive(Clone)]
+pub(crate) struct Launch {
+    pub kernel: Arc<Kernel>,
+    pub extents: Extents,
+    pub control: Control,
+}
+
+impl std::fmt::Debug for Launch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "launch of {}", self.kernel.module.kernel.name)
+    }
+}
+
+impl Kernel {
+    /// Creates a kernel of a module that is lowered for no checks.
+    pub fn new(module: Module, device: Arc<dyn Device>, checks: Checks) -> Arc<Kernel> {
+        let (loaded, derived) = (OnceLock::new(), Mutex::default());
+        Arc::new(Kernel { module, device, checks, loaded, derived })
+    }
+
+    fn beside(&self, module: Module) -> Arc<Kernel> {
+        Kernel::new(module, self.device.clone(), self.checks)
+    }
+
+    /// Returns the access to a parameter that is an array.
+    pub fn access(&self, param: usize) -> Option<Access> {
+        match self.module.kernel.params.get(param) {
+            Some(KernelParam::Array { access, .. }) => Some(*access),
+            _ => None,
+        }
+    }
+
+    pub(super) fn executable(&self) -> Outcome<&Arc<dyn Executable>> {
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let prepared = pass::prepare_for(self.module.clone(), self.checks).map_err(|why| {
+            Problem::new("E0999", format!("internal error: the derivative of a kernel is broken: {why}"))
+                .help("please report this as a bug of Clk")
+        })?;
+        Ok(self.loaded.get_or_init(|| self.device.load(Arc::new(prepared))))
+    }
+
+    /// Returns the same kernel, with `out` arrays that keep what is not written.
+    pub fn keeping(&self, params: &[usize]) -> Arc<Kernel> {
+        let mut module = self.module.clone();
+        for &at in params {
+            let Some(KernelParam::Array { access, memory, .. }) = module.kernel.params.get_mut(at) else { continue };
+            *access = Access::InOut;
+            let (memory, body) = (*memory, module.kernel.body);
+            if let Space::Global { access, .. } = &mut module.functions[body].memories[memory].space {
+                *access = Access::InOut;
+            }
+        }
+        self.beside(module)
+    }
+
+    pub(super) fn derived(&self, direction: Direction, active: &[bool]) -> Outcome<Arc<Derivative>> {
+        let key = (direction, active.to_vec());
+        let find = || self.derived.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(found) = find() {
+            return Ok(found);
+        }
+        let made = match direction {
+            Direction::Forward => derive::forward(&self.module, active),
+            Direction::Reverse => derive::reverse(&self.module, active),
+        };
+        let Derived { module, params, counting } = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
+        let counting = counting.map(|Counting { module, params }| (self.beside(module), params));
+        let made = Arc::new(Derivative { kernel: self.beside(module), params, counting });
+        self.derived.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
+        Ok(made)
+    }
+}
+
+/// Returns the refusal of a kernel's derivative at its launch, which shows the line of the kernel.
+fn refused(kernel: &str, lost: &Lost) -> Problem {
+    let mut problem = Problem::new(lost.code, lost.title.clone()).label(format!("launches `{kernel}`"));
+    problem.cause = Some((lost.span, lost.label.clone()));
+    problem.help.extend(Some(lost.help.clone()).filter(|help| !help.is_empty()));
+    problem
+}

@@ -1,0 +1,277 @@
+//! Launches of kernels on values that are traced or not.
+//!
+//! In: a launch and one value per launch parameter (scalars, vectors, arrays). Out: the arrays that it writes. Forward, the kernel's
+//! derivative is launched instead, which gives results and tangents; in reverse, a launch is a step of the tape, and its derivative is
+//! launched on the way back. Derivatives of launches are launches, so that they are traced at lower levels like all else.
+
+use std::sync::Arc;
+
+use super::apply::{apply, reshaped};
+use super::deed::Deed;
+use super::form::Form;
+use super::kernel::{Derivative, Direction, Kernel, Launch};
+use super::tape::{Operand, Step, Tape, lost};
+use super::wrap::{links, primal, traced};
+use crate::derive::{self, Role};
+use crate::device::{Arg, Extents};
+use crate::host::array::{Array, SliceSpec};
+use crate::host::graph;
+use crate::host::ops::{self, Reduce};
+use crate::host::problem::Outcome;
+use crate::host::value::{Link, Value};
+use crate::ir::def::{Access, Form as Shape};
+use crate::lang::scalar::Scalar;
+
+/// Runs a launch; returns its arrays that are written, in the order of the parameters.
+pub(crate) fn launched(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
+    let levels = args.iter().filter_map(|arg| if let Value::Traced(traced) = arg { Some(traced.level) } else { None });
+    let Some(level) = levels.max() else { return plain(launch, args) };
+    let kept: Vec<usize> = (0..args.len())
+        .filter(|&at| launch.kernel.access(at) == Some(Access::Out) && matches!(args[at], Value::Traced(_)))
+        .collect();
+    if !kept.is_empty() {
+        // What the kernel does not write keeps its value, and its derivative.
+        let launch = Launch { kernel: launch.kernel.keeping(&kept), ..launch.clone() };
+        return launched(&launch, args);
+    }
+    let can = derive::can_be_active(&launch.kernel.module).into_iter().enumerate();
+    if can
+        .filter(|(param, can)| *can && is_written(&launch.kernel, *param))
+        .any(|(param, _)| Form::of(&args[param]).is_none())
+    {
+        return Err(lost("this launch writes an array of structs"));
+    }
+    let (inner, links): (Vec<Value>, Vec<Option<Link>>) = args.iter().map(|arg| links(arg, level)).unzip();
+    let node = links.iter().flatten().find_map(|link| match link {
+        Link::Node(tape, _) => tape.clone().downcast::<Tape>().ok(),
+        Link::Tangent(_) => None,
+    });
+    match node {
+        Some(tape) => recorded(launch, inner, &links, &tape, level),
+        None => {
+            let tangents = links.into_iter().map(|link| match link {
+                Some(Link::Tangent(tangent)) => Some(tangent),
+                _ => None,
+            });
+            forward(launch, inner, &tangents.collect::<Vec<_>>(), level)
+        }
+    }
+}
+
+fn is_written(kernel: &Kernel, param: usize) -> bool {
+    kernel.access(param).is_some_and(|access| access != Access::In)
+}
+
+/// Which parameters are active: those that are traced, and the arrays that are written.
+fn active(kernel: &Kernel, is_traced: impl Fn(usize) -> bool) -> Vec<bool> {
+    let can = derive::can_be_active(&kernel.module).into_iter().enumerate();
+    can.map(|(param, can)| can && (is_written(kernel, param) || is_traced(param))).collect()
+}
+
+fn plain(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
+    let kernel = &launch.kernel;
+    let mut args = args;
+    let mut given = Vec::with_capacity(args.len());
+    let mut written = vec![];
+    for (param, arg) in args.iter_mut().enumerate() {
+        match arg {
+            Value::Scalar(number) => given.push(Arg::Value(vec![*number])),
+            Value::Vector(vector) => given.push(Arg::Value(vector.values().collect())),
+            Value::Array(array) => {
+                let shape = array.extents();
+                if is_written(kernel, param) {
+                    written.push(param);
+                    given.push(Arg::ArrayMut { storage: array.storage_mut()?, shape });
+                } else {
+                    given.push(Arg::Array { storage: array.storage()?, shape });
+                }
+            }
+            other => return Err(ops::operand::undefined("a launch", &[other])),
+        }
+    }
+    let done = kernel.executable()?.launch(launch.extents, &mut given, &launch.control);
+    drop(given);
+    done.map_err(|fault| graph::faulted(&fault))?;
+    Ok(written.into_iter().filter_map(|param| args.get(param).cloned()).collect())
+}
+
+/// Returns zeros of the form of an array; of a value an array of one element.
+fn zeros(value: &Value) -> Outcome<Value> {
+    match Form::of(value) {
+        Some(form @ Form { shape: Some(_), .. }) => form.zeros(),
+        Some(form) => Form { shape: Some(vec![1]), ..form }.zeros(),
+        None => match primal(value) {
+            Value::Array(array) => Array::zeros(array.element().clone(), array.shape()).map(Value::Array),
+            _ => Err(lost("a parameter without a derivative")),
+        },
+    }
+}
+
+/// Launches the forward derivative.
+fn forward(launch: &Launch, inner: Vec<Value>, tangents: &[Option<Value>], level: u32) -> Outcome<Vec<Value>> {
+    let kernel = &launch.kernel;
+    let active = active(kernel, |param| tangents.get(param).is_some_and(Option::is_some));
+    let derivative = kernel.derived(Direction::Forward, &active)?;
+    let args = derivative.params.iter().map(|role| match *role {
+        Role::Primal(param) => Ok(inner[param].clone()),
+        Role::Tangent(param) => match &tangents[param] {
+            Some(tangent) => Ok(tangent.clone()),
+            None if matches!(primal(&inner[param]), Value::Array(_)) => zeros(&inner[param]),
+            None => {
+                Form::of(&inner[param]).map_or_else(|| Err(lost("a parameter without a derivative")), |f| f.zeros())
+            }
+        },
+        Role::Adjoint(_) | Role::Tape(_) | Role::Counts => Err(lost("a parameter of another direction")),
+    });
+    let args = args.collect::<Outcome<Vec<Value>>>()?;
+    let results = launched(&Launch { kernel: derivative.kernel.clone(), ..launch.clone() }, args)?;
+    let found = roles_of_results(&derivative.kernel, &derivative.params).into_iter().zip(results);
+    let (mut plain, mut along) = (vec![None; inner.len()], vec![None; inner.len()]);
+    for (role, result) in found {
+        match role {
+            Role::Primal(param) => plain[param] = Some(result),
+            Role::Tangent(param) => along[param] = Some(result),
+            _ => {}
+        }
+    }
+    let written = (0..inner.len()).filter(|&param| is_written(kernel, param));
+    written
+        .map(|param| match (plain[param].take(), along[param].take()) {
+            (Some(result), Some(tangent)) => Ok(traced(result, level, Link::Tangent(tangent))),
+            (Some(result), None) => Ok(result),
+            _ => Err(lost("a result without a value")),
+        })
+        .collect()
+}
+
+/// The roles of the parameters that a derived kernel writes, in order.
+fn roles_of_results(kernel: &Kernel, params: &[Role]) -> Vec<Role> {
+    params.iter().enumerate().filter(|(at, _)| is_written(kernel, *at)).map(|(_, role)| *role).collect()
+}
+
+/// Runs the launch, and adds it to the tape: a step, and behind it a node for each result.
+fn recorded(
+    launch: &Launch,
+    inner: Vec<Value>,
+    links: &[Option<Link>],
+    tape: &Arc<Tape>,
+    level: u32,
+) -> Outcome<Vec<Value>> {
+    let kernel = &launch.kernel;
+    let nodes: Vec<Option<u32>> =
+        links.iter().map(|link| if let Some(Link::Node(_, node)) = link { Some(*node) } else { None }).collect();
+    // Refused where it is launched, and not on the way back.
+    kernel.derived(Direction::Reverse, &active(kernel, |param| nodes[param].is_some()))?;
+    let results = launched(launch, inner.clone())?;
+    let operands = inner.into_iter().zip(nodes);
+    let operands: Vec<Operand> =
+        operands.map(|(value, node)| Operand { node, form: Form::of(&value), value: Some(value) }).collect();
+    let form = Form { shape: Some(vec![results.len()]), scalar: Scalar::F64, lanes: 1 };
+    tape.add(Step { deed: Some(Deed::Launch(launch.clone())), operands, result: None, form });
+    let node = |result: Value| match Form::of(&result) {
+        Some(form) => {
+            let node = tape.add(Step { deed: None, operands: vec![], result: None, form });
+            traced(result, level, Link::Node(tape.clone(), node))
+        }
+        None => {
+            let form = Form { shape: None, scalar: Scalar::F64, lanes: 1 };
+            tape.add(Step { deed: None, operands: vec![], result: None, form });
+            result
+        }
+    };
+    Ok(results.into_iter().map(node).collect())
+}
+
+/// Returns how many nodes behind the step of a launch are its results.
+pub(super) fn count_of_results(launch: &Launch) -> usize {
+    (0..launch.kernel.module.kernel.params.len()).filter(|&param| is_written(&launch.kernel, param)).count()
+}
+
+/// Launches the reverse derivative: adjoints of the results give those of the operands, with their positions.
+pub(super) fn pulled(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) -> Outcome<Vec<(usize, Value)>> {
+    let kernel = &launch.kernel;
+    let inner: Vec<Value> = step.operands.iter().map(|o| o.value.clone().unwrap_or(Value::Unit)).collect();
+    let is_active = active(kernel, |param| step.operands[param].node.is_some());
+    let derivative = kernel.derived(Direction::Reverse, &is_active)?;
+    let mut incoming: Vec<Option<Value>> = vec![None; inner.len()];
+    let written = (0..inner.len()).filter(|&param| is_written(kernel, param));
+    for (param, adjoint) in written.zip(adjoints) {
+        incoming[param] = adjoint;
+    }
+    let tapes = tapes(launch, &derivative, &inner)?;
+    let args = arguments(launch, &derivative.params, &inner, &incoming, &tapes)?;
+    let results = launched(&Launch { kernel: derivative.kernel.clone(), ..launch.clone() }, args)?;
+    let mut parts = vec![];
+    for (role, result) in roles_of_results(&derivative.kernel, &derivative.params).into_iter().zip(results) {
+        let Role::Adjoint(param) = role else { continue };
+        let operand = &step.operands[param];
+        let (Some(_), Some(form)) = (operand.node, &operand.form) else { continue };
+        let part = match form.shape {
+            Some(_) => result,
+            None => apply(&Deed::Index(vec![SliceSpec::At(0)]), vec![result])?,
+        };
+        parts.push((param, part));
+    }
+    Ok(parts)
+}
+
+/// Returns the arguments of a derived kernel; `slots` are the tapes' first extents.
+fn arguments(
+    launch: &Launch,
+    params: &[Role],
+    inner: &[Value],
+    incoming: &[Option<Value>],
+    slots: &[usize],
+) -> Outcome<Vec<Value>> {
+    let mut slots = slots.iter();
+    let tapes = params.iter().filter(|role| matches!(role, Role::Tape(_))).count();
+    let argument = |role: &Role| match *role {
+        Role::Primal(param) | Role::Tangent(param) => Ok(inner[param].clone()),
+        Role::Adjoint(param) => match (&incoming[param], Form::of(&inner[param])) {
+            (Some(adjoint), Some(form)) => form.expanded(adjoint.clone()),
+            _ => zeros(&inner[param]),
+        },
+        Role::Tape(scalar) => {
+            let shape = [&[slots.next().copied().unwrap_or(0).max(1)], &threads(launch)[..]].concat();
+            Array::zeros(scalar, &shape).map(Value::Array)
+        }
+        Role::Counts => {
+            let shape = [&[tapes], &threads(launch)[..]].concat();
+            Array::zeros(Scalar::I32, &shape).map(Value::Array)
+        }
+    };
+    params.iter().map(argument).collect()
+}
+
+/// Returns the slots that a thread needs of each tape, as a launch counts them.
+fn tapes(launch: &Launch, derivative: &Derivative, inner: &[Value]) -> Outcome<Vec<usize>> {
+    let Some((kernel, params)) = &derivative.counting else { return Ok(vec![]) };
+    let plain: Vec<Value> = inner.iter().map(primal).collect();
+    let count = derivative.params.iter().filter(|role| matches!(role, Role::Tape(_))).count();
+    let mut args = arguments(launch, params, &plain, &vec![None; plain.len()], &[])?;
+    if let Some(place) = params.iter().position(|role| *role == Role::Counts) {
+        let shape = [&[count], &threads(launch)[..]].concat();
+        args[place] = Value::Array(Array::zeros(Scalar::I32, &shape)?);
+    }
+    let results = launched(&Launch { kernel: kernel.clone(), ..launch.clone() }, args)?;
+    let found = roles_of_results(kernel, params).into_iter().zip(results).find(|(role, _)| *role == Role::Counts);
+    let Some((_, counts)) = found else { return Err(lost("its tapes were not counted")) };
+    let threads: usize = threads(launch).iter().product();
+    if threads == 0 {
+        return Ok(vec![0; count]);
+    }
+    let rows = reshaped(counts, &[count, threads])?;
+    let Value::Array(most) = ops::reduce(Reduce::Max, &rows, Some(1))? else { return Ok(vec![]) };
+    Ok(most.items::<i32>()?.iter().map(|&slots| slots.max(0) as usize).collect())
+}
+
+/// Returns the extents of an index space, or the number of threads of a grid.
+fn threads(launch: &Launch) -> Vec<usize> {
+    match (launch.extents, launch.kernel.module.kernel.form) {
+        (Extents::Threads(extents), Shape::Threads { rank }) => {
+            extents.iter().take(usize::from(rank)).map(|&n| n as usize).collect()
+        }
+        (Extents::Threads(extents), Shape::Grid) => vec![extents.iter().map(|&n| n as usize).product()],
+        (Extents::Grid { grid, block }, _) => vec![grid.iter().chain(&block).map(|&n| n as usize).product()],
+    }
+}
