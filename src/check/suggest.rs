@@ -188,9 +188,9 @@ pub(crate) fn foreign_value(name: &str) -> Option<Foreign> {
             other("arrays live where they are used: nothing is allocated, copied or freed by hand")
         }
         "cudaDeviceSynchronize" => other("nothing has to be waited for: a result is there when it is read"),
-        "grad" | "backward" | "vmap" | "jit" => {
-            other("there is no automatic differentiation; kernels are compiled as they are launched")
-        }
+        "backward" | "autograd" => other("`grad(f)(x)` is the gradient of a function"),
+        "detach" | "stop_gradient" | "no_diff" => other("`no_grad(x)` is `x`, taken as a constant by derivatives"),
+        "vmap" | "jit" => other("operators and functions take arrays, and kernels are compiled as they are launched"),
         "pi" | "M_PI" | "Math.PI" => {
             hint("`std.math` has it: `import std.math.{PI}`, which is an `f64`; `f32(PI)` converts")
         }

@@ -7,6 +7,7 @@ use super::deed::Deed;
 use super::form::Form;
 use super::tape::{Tape, WAY_OUT, lost};
 use super::wrap::{is_traced, links, primal, traced};
+use crate::host::array::broadcast::broadcast_to;
 use crate::host::ops::{self, Reduce};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Link, Value};
@@ -201,6 +202,20 @@ pub(super) fn reshaped(value: Value, shape: &[usize]) -> Outcome<Value> {
             apply(&Deed::Reshape(shape.to_vec()), vec![one])
         }
         _ => apply(&Deed::Reshape(shape.to_vec()), vec![value]),
+    }
+}
+
+/// Returns the elements of an array broadcast to a shape, as one axis.
+pub(crate) fn spread(value: Value, shape: &[usize]) -> Outcome<Value> {
+    let count = shape.iter().product();
+    match (Form::of(&value), primal(&value)) {
+        (Some(form), _) => reshaped(Form { shape: Some(shape.to_vec()), ..form }.expanded(value)?, &[count]),
+        // Of integers and structs.
+        (None, Value::Array(array)) => match broadcast_to(&array, shape) {
+            Some(repeated) => repeated?.with_shape(&[count]).map(Value::Array),
+            None => Err(lost("an array that does not fit")),
+        },
+        (None, _) => Ok(value),
     }
 }
 

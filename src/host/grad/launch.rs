@@ -14,7 +14,7 @@ use super::tape::{Operand, Step, Tape, lost};
 use super::wrap::{links, primal, traced};
 use crate::derive::{self, Role};
 use crate::device::{Arg, Extents};
-use crate::host::array::{Array, SliceSpec};
+use crate::host::array::Array;
 use crate::host::graph;
 use crate::host::ops::{self, Reduce};
 use crate::host::problem::Outcome;
@@ -95,11 +95,14 @@ fn plain(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
     Ok(written.into_iter().filter_map(|param| args.get(param).cloned()).collect())
 }
 
-/// Returns zeros of the form of an array; of a value an array of one element.
+/// In how many parts the adjoint of a value is summed by the threads of a launch.
+const PARTS: usize = 256;
+
+/// Returns zeros of the form of an array; of a value an array of parts of a sum.
 fn zeros(value: &Value) -> Outcome<Value> {
     match Form::of(value) {
         Some(form @ Form { shape: Some(_), .. }) => form.zeros(),
-        Some(form) => Form { shape: Some(vec![1]), ..form }.zeros(),
+        Some(form) => Form { shape: Some(vec![PARTS]), ..form }.zeros(),
         None => match primal(value) {
             Value::Array(array) => Array::zeros(array.element().clone(), array.shape()).map(Value::Array),
             _ => Err(lost("a parameter without a derivative")),
@@ -208,7 +211,7 @@ pub(super) fn pulled(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>)
         let (Some(_), Some(form)) = (operand.node, &operand.form) else { continue };
         let part = match form.shape {
             Some(_) => result,
-            None => apply(&Deed::Index(vec![SliceSpec::At(0)]), vec![result])?,
+            None => apply(&Deed::Reduce(Reduce::Sum, None), vec![result])?,
         };
         parts.push((param, part));
     }

@@ -33,7 +33,7 @@ mod reverse;
 mod tape;
 mod wrap;
 
-pub(crate) use apply::apply;
+pub(crate) use apply::{apply, spread};
 pub(crate) use deed::Deed;
 pub(crate) use kernel::{Kernel, Launch};
 pub(crate) use launch::launched;

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::base::source::Span;
-use crate::check::typed::{Access, Derive, ExprKind, FnRef, Launch, Type};
-use crate::device::Control;
+use crate::check::typed::{Access, Derive, Expr, ExprKind, FnRef, Launch, Type};
+use crate::device::{Control, Extents};
 use crate::host::array::SliceSpec;
 use crate::host::grad::{self, Deed, Tape};
 use crate::host::ops::{self, Reduce};
@@ -18,7 +18,8 @@ use crate::lang::builtin::Derivative;
 use crate::lower::{self, Instance};
 
 use super::frame::Frame;
-use super::machine::{Eval, Machine, Signal};
+use super::machine::{Eval, Machine};
+use super::map::typed;
 
 impl Machine<'_> {
     pub(super) fn derive(&mut self, frame: &mut Frame, derive: &Derive, span: Span) -> Eval {
@@ -244,14 +245,52 @@ impl Machine<'_> {
         Ok(kernel)
     }
 
-    /// Returns the error for a function applied to whole arrays whose derivative is asked for.
-    pub(super) fn lift_is_lost(&self, span: Span) -> Signal {
-        let title = "the derivative of a function applied element by element is not computed";
-        let problem = Problem::new("E0720", title).label("an array is given where one value is expected");
-        self.problem(
-            problem.help("declare the parameter as an array: its operators and functions take arrays too"),
-            span,
-        )
+    /// Applies a function of scalars to arrays of which some are traced: launches the kernel that applies it.
+    pub(super) fn lift_traced(
+        &mut self,
+        frame: &mut Frame,
+        callee: &FnRef,
+        args: &[Expr],
+        values: Vec<Value>,
+        expr: &Expr,
+    ) -> Eval {
+        let plain: Vec<Value> = values.iter().map(grad::primal).collect();
+        let shape = self.shape_of_all(args, &plain, expr.span)?;
+        let (function, params, result) = self.specialize(frame, callee, &plain, expr)?;
+        let key = (function, params);
+        let kernel = match self.interp.kernels.derived_maps.get(&key) {
+            Some(found) => found.clone(),
+            None => {
+                let lowered = lower::lower_map(self.program, &key.0, &key.1, Checks::default());
+                let module = lowered.map_err(|d| self.first_of(d, expr.span))?;
+                let kernel = grad::Kernel::new(module, self.interp.options.device.clone(), Checks::default());
+                self.interp.kernels.derived_maps.insert(key.clone(), kernel.clone());
+                kernel
+            }
+        };
+        let element = self.interp.layouts.element(self.program, &result);
+        let count: usize = shape.iter().product();
+        let out = self.new_result(element, &[count], expr.span)?;
+        let (extents, launched) = (Extents::Threads([count as u32, 1, 1]), expr.span);
+        let control = Control { launched, larger: None, ..self.interp.options.control.clone() };
+        let launch = grad::Launch { kernel, extents, control };
+        let mut given = vec![];
+        let applied = values.into_iter().zip(&key.1).try_for_each(|(value, (ty, is_array))| {
+            match is_array {
+                true => given.push(grad::spread(value, &shape)?),
+                false => flatten(typed(value, ty), &mut given),
+            }
+            Ok(())
+        });
+        let results = applied.and_then(|()| {
+            given.push(Value::Array(out));
+            grad::launched(&launch, given)
+        });
+        let result = results.and_then(|mut results| match results.pop() {
+            Some(result) => grad::apply(&Deed::Reshape(shape), vec![result]),
+            None => Ok(Value::Unit),
+        });
+        result.map_err(|p| self.problem(p, expr.span))
     }
 }
 

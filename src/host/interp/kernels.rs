@@ -20,5 +20,6 @@ pub(crate) struct Kernels {
     pub(super) sites: Sites,
     /// Kernels whose derivatives are taken.
     pub(super) derived: FxHashMap<Instance, Arc<grad::Kernel>>,
+    pub(super) derived_maps: FxHashMap<MapKey, Arc<grad::Kernel>>,
     pub(super) maps: FxHashMap<MapKey, Arc<dyn Executable>>,
 }

@@ -6,6 +6,7 @@ use crate::check::typed::{Expr, FnRef, Type, World};
 use crate::compile;
 use crate::device::{Arg, Extents};
 use crate::host::array::broadcast::{broadcast_to, common_shape};
+use crate::host::grad;
 use crate::host::value::Value;
 use crate::lower::{Argument, Function};
 
@@ -21,11 +22,12 @@ impl Machine<'_> {
             FnRef::Fn { id, .. } => Some(&self.program.fns[*id].sig),
             FnRef::Param(_) | FnRef::Builtin(_) => None,
         };
-        if values
-            .iter()
-            .any(|value| matches!(value, Value::Traced(traced) if matches!(traced.primal(), Value::Array(_))))
-        {
-            return Err(self.lift_is_lost(expr.span));
+        let is_array = |value: &Value| match value {
+            Value::Traced(traced) => matches!(traced.primal(), Value::Array(_)),
+            value => matches!(value, Value::Array(_)),
+        };
+        if values.iter().any(grad::is_traced) && values.iter().any(is_array) {
+            return self.lift_traced(frame, callee, args, values, expr);
         }
         // An array passed to an array parameter is an ordinary argument.
         let whole = |i: usize| sig.and_then(|s| s.params.get(i)).is_some_and(|p| matches!(p.ty, Type::Array(_)));
@@ -119,7 +121,7 @@ impl Machine<'_> {
     }
 
     /// Returns the shape to which all array arguments broadcast.
-    fn shape_of_all(&mut self, args: &[Expr], values: &[Value], span: Span) -> Eval<Vec<usize>> {
+    pub(super) fn shape_of_all(&mut self, args: &[Expr], values: &[Value], span: Span) -> Eval<Vec<usize>> {
         let names: Vec<String> = (1..=values.len()).map(|k| format!("argument {k}")).collect();
         let arrays: Vec<(&str, &[usize])> = values
             .iter()
@@ -152,7 +154,7 @@ impl Machine<'_> {
     }
 
     /// Instantiates the function for these element types; returns it with its parameter types and result type.
-    fn specialize(
+    pub(super) fn specialize(
         &mut self,
         frame: &mut Frame,
         callee: &FnRef,
@@ -225,7 +227,7 @@ pub(super) fn put_in(ty: &Type, arguments: &[Argument]) -> Type {
 }
 
 /// Converts an untyped literal to its parameter's type.
-fn typed(value: Value, ty: &Type) -> Value {
+pub(super) fn typed(value: Value, ty: &Type) -> Value {
     match (ty, &value) {
         (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => value.adapt(*s).map_or(value, Value::Scalar),
         _ => value,
