@@ -8,6 +8,7 @@ pub static MODULES: &[(&str, &str)] = &[
     ("linalg", include_str!("../../stdlib/linalg.clk")),
     ("math", include_str!("../../stdlib/math.clk")),
     ("nn", include_str!("../../stdlib/nn.clk")),
+    ("optim", include_str!("../../stdlib/optim.clk")),
     ("random", include_str!("../../stdlib/random.clk")),
     ("reduce", include_str!("../../stdlib/reduce.clk")),
     ("scan", include_str!("../../stdlib/scan.clk")),

@@ -16,7 +16,7 @@ pub struct Problem {
     pub notes: Vec<String>,
     pub help: Vec<String>,
     /// Where the reason is, if it is elsewhere: a place of a kernel that is launched here.
-    pub cause: Option<(Span, String)>,
+    pub cause: Option<Box<(Span, String)>>,
     /// The failure of a device that has kept the bytes of an array from being read. It is the whole message.
     pub(crate) device: Option<Box<DeviceError>>,
 }
@@ -65,7 +65,7 @@ impl Problem {
             return found_late(error, span);
         }
         let mut diagnostic = match self.cause {
-            Some((place, text)) => Diagnostic::error(self.code, self.title).at(place, text).because(span, self.label),
+            Some(cause) => Diagnostic::error(self.code, self.title).at(cause.0, cause.1).because(span, self.label),
             None => Diagnostic::error(self.code, self.title).at(span, self.label),
         };
         diagnostic.notes = self.notes;

@@ -116,7 +116,7 @@ impl Kernel {
 /// Returns the refusal of a kernel's derivative at its launch, which shows the line of the kernel.
 fn refused(kernel: &str, lost: &Lost) -> Problem {
     let mut problem = Problem::new(lost.code, lost.title.clone()).label(format!("launches `{kernel}`"));
-    problem.cause = Some((lost.span, lost.label.clone()));
+    problem.cause = Some(Box::new((lost.span, lost.label.clone())));
     problem.help.extend(Some(lost.help.clone()).filter(|help| !help.is_empty()));
     problem
 }
