@@ -15,10 +15,16 @@ pub struct Problem {
     pub label: String,
     pub notes: Vec<String>,
     pub help: Vec<String>,
-    /// Where the reason is, if it is elsewhere: a place of a kernel that is launched here.
-    pub cause: Option<Box<(Span, String)>>,
+    pub(crate) elsewhere: Option<Box<Elsewhere>>,
+}
+
+/// What a problem has its reason in that is not where it shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Elsewhere {
     /// The failure of a device that has kept the bytes of an array from being read. It is the whole message.
-    pub(crate) device: Option<Box<DeviceError>>,
+    Device(DeviceError),
+    /// A place of a kernel that is launched, and what is there.
+    Place(Span, String),
 }
 
 /// Result of an operation on values.
@@ -32,15 +38,7 @@ pub(crate) fn no_room(bytes: u64) -> Problem {
 
 impl Problem {
     pub fn new(code: &'static str, title: impl Into<String>) -> Self {
-        Problem {
-            code,
-            title: title.into(),
-            label: String::new(),
-            notes: vec![],
-            help: vec![],
-            cause: None,
-            device: None,
-        }
+        Problem { code, title: title.into(), label: String::new(), notes: vec![], help: vec![], elsewhere: None }
     }
 
     /// Sets the text at the marked location.
@@ -59,13 +57,21 @@ impl Problem {
         self
     }
 
+    /// Returns the failure of a device, if that is what it is.
+    pub(crate) fn device(&self) -> Option<&DeviceError> {
+        match self.elsewhere.as_deref() {
+            Some(Elsewhere::Device(error)) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the diagnostic at a location.
     pub fn at(self, span: Span) -> Diagnostic {
-        if let Some(error) = &self.device {
-            return found_late(error, span);
-        }
-        let mut diagnostic = match self.cause {
-            Some(cause) => Diagnostic::error(self.code, self.title).at(cause.0, cause.1).because(span, self.label),
+        let mut diagnostic = match self.elsewhere.map(|elsewhere| *elsewhere) {
+            Some(Elsewhere::Device(error)) => return found_late(&error, span),
+            Some(Elsewhere::Place(place, text)) => {
+                Diagnostic::error(self.code, self.title).at(place, text).because(span, self.label)
+            }
             None => Diagnostic::error(self.code, self.title).at(span, self.label),
         };
         diagnostic.notes = self.notes;
@@ -85,7 +91,7 @@ impl Problem {
 impl From<DeviceError> for Problem {
     fn from(error: DeviceError) -> Problem {
         let Diagnostic { code, title, .. } = device_diagnostic(&error, Span::default());
-        Problem { device: Some(Box::new(error)), ..Problem::new(code, title) }
+        Problem { elsewhere: Some(Box::new(Elsewhere::Device(error))), ..Problem::new(code, title) }
     }
 }
 

@@ -85,7 +85,7 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        match problem.device {
+        match problem.device() {
             Some(_) => Refusal::Program(vec![problem.anywhere()]),
             None => Refusal::Request(Box::new(problem), None),
         }

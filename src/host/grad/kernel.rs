@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::derive::{self, Counting, Derived, Lost, Role};
 use crate::device::{Control, Device, Executable, Extents};
-use crate::host::problem::{Outcome, Problem};
+use crate::host::problem::{Elsewhere, Outcome, Problem};
 use crate::ir::Checks;
 use crate::ir::def::{Access, KernelParam, Module, Space};
 use crate::pass;
@@ -116,7 +116,7 @@ impl Kernel {
 /// Returns the refusal of a kernel's derivative at its launch, which shows the line of the kernel.
 fn refused(kernel: &str, lost: &Lost) -> Problem {
     let mut problem = Problem::new(lost.code, lost.title.clone()).label(format!("launches `{kernel}`"));
-    problem.cause = Some(Box::new((lost.span, lost.label.clone())));
+    problem.elsewhere = Some(Box::new(Elsewhere::Place(lost.span, lost.label.clone())));
     problem.help.extend(Some(lost.help.clone()).filter(|help| !help.is_empty()));
     problem
 }

@@ -492,7 +492,7 @@ impl Machine<'_> {
             "E0509" | "E0620" => self.largest_arrays(WORTH_NAMING).into_iter().fold(problem, Problem::note),
             _ => problem,
         };
-        if problem.device.is_some() {
+        if problem.device().is_some() {
             return self.error(problem.at(self.interp.at));
         }
         let causes = causes().into_iter();
