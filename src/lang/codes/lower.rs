@@ -93,7 +93,20 @@ pub(crate) static PAGES: &[Page] = &[
                old value of an atomic operation or a read of what other threads' atomic operations change (both depend on the \
                order of the threads), and functions such as `lgamma` whose derivative Clk does not compute.\n\n\
                Steps such as `floor` and `sign` have the derivative 0 by convention, so `i32(floor(x))` is fine where `i32(x)` \
-               is refused.\n",
+               is refused.
+
+```clk fails
+kernel levels(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * f32(i32(x[i])) }
+fn f(x: [f32; N]) -> f32 { sum(levels(x)) }
+print(grad(f)([1.5, 2.5]))
+```
+
+```clk
+kernel levels(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * f32(i32(floor(x[i]))) }
+fn f(x: [f32; N]) -> f32 { sum(levels(x)) }
+assert(grad(f)([1.5, 2.5]) == [1.0, 2.0])
+```
+",
     },
     Page {
         code: "E0999",
