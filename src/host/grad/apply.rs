@@ -157,13 +157,13 @@ fn of_reduction(how: Reduce, x: &Value, result: &Value, axes: Option<&[i64]>) ->
     if how != Reduce::Prod {
         // Elements that share the extreme share the derivative.
         let is_extreme = binary(BinaryOp::Eq, x, &result)?;
-        let marks = select(&is_extreme, &form.filled(1.0)?, &zero)?;
+        let marks = select(&is_extreme, &one, &zero)?;
         let count = total(Reduce::Sum, &marks)?;
         return binary(BinaryOp::Div, &marks, &count);
     }
     // The product of the others, which a division does not give where an element is 0.
     let is_zero = binary(BinaryOp::Eq, x, &zero)?;
-    let zeros = total(Reduce::Sum, &select(&is_zero, &form.filled(1.0)?, &zero)?)?;
+    let zeros = total(Reduce::Sum, &select(&is_zero, &one, &zero)?)?;
     if is_traced(x) && any(&binary(BinaryOp::Gt, &zeros, &zero)?)? {
         let title = "the second derivative of a product with a factor 0 is not computed";
         return Err(Problem::new("E0720", title).label("a factor of this `prod` is 0"));
@@ -171,7 +171,7 @@ fn of_reduction(how: Reduce, x: &Value, result: &Value, axes: Option<&[i64]>) ->
     let factors = select(&is_zero, &one, x)?;
     let product = total(Reduce::Prod, &factors)?;
     let without_zeros = binary(BinaryOp::Div, &product, &factors)?;
-    let alone = select(&is_zero, &binary(BinaryOp::Mul, &product, &form.filled(1.0)?)?, &zero)?;
+    let alone = select(&is_zero, &product, &zero)?;
     let several = select(&binary(BinaryOp::Eq, &zeros, &one)?, &alone, &zero)?;
     select(&binary(BinaryOp::Eq, &zeros, &zero)?, &without_zeros, &several)
 }
@@ -188,7 +188,7 @@ impl Form {
     pub fn expanded(&self, value: Value) -> Outcome<Value> {
         match Form::of(&value) {
             Some(form) if form == *self => Ok(value),
-            _ => apply(&Deed::Binary(BinaryOp::Mul), vec![value, self.filled(1.0)?]),
+            _ => apply(&Deed::Binary(BinaryOp::Add), vec![value, self.zeros()?]),
         }
     }
 }

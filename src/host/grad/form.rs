@@ -1,7 +1,6 @@
 //! The form of a float, a vector or an array: what a derivative of it looks like.
 
 use crate::host::array::{Array, Element};
-use crate::host::ops;
 use crate::host::problem::Outcome;
 use crate::host::value::{Value, Vector};
 use crate::lang::scalar::{self, Scalar};
@@ -32,18 +31,6 @@ impl Form {
         self.shape.as_deref().unwrap_or_default()
     }
 
-    /// Returns a value of this form that repeats one number.
-    pub fn filled(&self, number: f64) -> Outcome<Value> {
-        let one = self.number(number);
-        match &self.shape {
-            None => Ok(one),
-            Some(shape) => {
-                let dims: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
-                ops::full(&dims, &one)
-            }
-        }
-    }
-
     /// Returns one element that repeats a number.
     pub fn number(&self, number: f64) -> Value {
         let one = scalar::Value::of(number).to_type(self.scalar);
@@ -53,7 +40,7 @@ impl Form {
         }
     }
 
-    /// Returns zeros of this form, which nothing else shares.
+    /// Returns zeros of this form, which nothing else shares; an array is allocated where it is used first.
     pub fn zeros(&self) -> Outcome<Value> {
         match &self.shape {
             None => Ok(self.number(0.0)),
@@ -62,7 +49,7 @@ impl Form {
                     1 => Element::Scalar(self.scalar),
                     lanes => Element::Vector(self.scalar, lanes as u8),
                 };
-                Array::zeros(element, shape).map(Value::Array)
+                Array::unplaced(element, shape).map(Value::Array)
             }
         }
     }

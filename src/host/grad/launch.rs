@@ -104,7 +104,7 @@ fn zeros(value: &Value) -> Outcome<Value> {
         Some(form @ Form { shape: Some(_), .. }) => form.zeros(),
         Some(form) => Form { shape: Some(vec![PARTS]), ..form }.zeros(),
         None => match primal(value) {
-            Value::Array(array) => Array::zeros(array.element().clone(), array.shape()).map(Value::Array),
+            Value::Array(array) => Array::unplaced(array.element().clone(), array.shape()).map(Value::Array),
             _ => Err(lost("a parameter without a derivative")),
         },
     }
@@ -236,11 +236,11 @@ fn arguments(
         },
         Role::Tape(scalar) => {
             let shape = [&[slots.next().copied().unwrap_or(0).max(1)], &threads(launch)[..]].concat();
-            Array::zeros(scalar, &shape).map(Value::Array)
+            Array::unplaced(scalar, &shape).map(Value::Array)
         }
         Role::Counts => {
             let shape = [&[tapes], &threads(launch)[..]].concat();
-            Array::zeros(Scalar::I32, &shape).map(Value::Array)
+            Array::unplaced(Scalar::I32, &shape).map(Value::Array)
         }
     };
     params.iter().map(argument).collect()
@@ -254,7 +254,7 @@ fn tapes(launch: &Launch, derivative: &Derivative, inner: &[Value]) -> Outcome<V
     let mut args = arguments(launch, params, &plain, &vec![None; plain.len()], &[])?;
     if let Some(place) = params.iter().position(|role| *role == Role::Counts) {
         let shape = [&[count], &threads(launch)[..]].concat();
-        args[place] = Value::Array(Array::zeros(Scalar::I32, &shape)?);
+        args[place] = Value::Array(Array::unplaced(Scalar::I32, &shape)?);
     }
     let results = launched(&Launch { kernel: kernel.clone(), ..launch.clone() }, args)?;
     let found = roles_of_results(kernel, params).into_iter().zip(results).find(|(role, _)| *role == Role::Counts);

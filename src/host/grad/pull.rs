@@ -182,7 +182,7 @@ fn scattered(step: &Step, adjoint: Value, picks: &[Pick]) -> Outcome<Vec<(usize,
 }
 
 fn unswizzled(form: &Form, lanes: &[u8], adjoint: &Value) -> Outcome<Value> {
-    let zero = Form { lanes: 1, ..form.clone() }.filled(0.0)?;
+    let zero = Form { lanes: 1, ..form.clone() }.zeros()?;
     let mut parts: Vec<Value> = vec![zero; form.lanes];
     for (from, &to) in lanes.iter().enumerate() {
         let part = match lanes.len() {
