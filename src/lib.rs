@@ -25,7 +25,7 @@
 //! | 3 | [`device`] | execution of DeviceIR: the `Device` trait, the simulator, NVIDIA GPUs via CUDA text, and a comparison of both |
 //! | 3 | [`fmt`] | the formatter, which determines the whitespace between tokens |
 //! | 4 | [`lower`] | from a typed kernel with its compile-time arguments to DeviceIR |
-//! | 4 | [`derive`] | derivatives of kernels: from DeviceIR to DeviceIR |
+//! | 4 | [`mod@derive`] | derivatives of kernels: from DeviceIR to DeviceIR |
 //! | 5 | [`compile`] | from sources to a checked program, without I/O of its own |
 //! | 6 | [`host`] | values, arrays and the interpreter of scripts |
 //! | 6 | [`prove`] | proofs that a kernel is right for every size, and counterexamples that a run confirms |

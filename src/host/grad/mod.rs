@@ -1,7 +1,7 @@
 //! Derivatives of what a script computes: values that know how they came to be.
 //!
 //! While a function is differentiated, the values that depend on its parameters are [`Traced`](crate::host::value::Traced). Each operation on them is a [`Deed`],
-//! which [`apply`] computes on the plain values, as always, and whose derivative it takes along.
+//! which [`apply()`] computes on the plain values, as always, and whose derivative it takes along.
 //!
 //! # Idea
 //! - **Forward**: a traced value carries its tangent, and a deed computes that of its result ([`mod@apply`]).

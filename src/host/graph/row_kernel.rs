@@ -49,8 +49,7 @@ pub(super) fn kernel(plan: &RowPlan, division: Division, result: Scalar) -> Opti
     let loaded = vec![None; inputs.len()];
     let place = Place { row, lane, within, len, results, each };
     let kept = keep(&mut b, plan, division, &inputs, place);
-    let held = vec![None; plan.steps.len()];
-    let mut emitter = Emitter { plan, division, inputs, kept, held, scalars, place, known, loaded };
+    let mut emitter = Emitter { plan, division, inputs, kept, scalars, place, known, loaded };
     let top = plan.steps.iter().map(|step| step.level).max().unwrap_or(0);
     emitter.of_rows(&mut b, 0)?;
     for level in 1..=top {
@@ -79,15 +78,19 @@ fn place_in_block(b: &mut FunctionBuilder, division: Division) -> (ExprId, ExprI
     (b.binary(BinOp::Rem, thread, threads), b.binary(BinOp::Div, thread, threads))
 }
 
-/// Copies the elements of the block's rows to shared memory, of those inputs for which that is wanted. Inputs that the first pass reads
-/// are copied by it.
-fn keep(b: &mut FunctionBuilder, plan: &RowPlan, division: Division, inputs: &[MemId], place: Place) -> Vec<Kept> {
+/// Copies the elements of the block's rows to shared memory, of those inputs for which that is wanted.
+fn keep(
+    b: &mut FunctionBuilder,
+    plan: &RowPlan,
+    division: Division,
+    inputs: &[MemId],
+    place: Place,
+) -> Vec<Option<MemId>> {
     let Place { row, within, len, .. } = place;
     let wanted = |i: usize| division.keeps(i);
     if !(0..inputs.len()).any(wanted) {
         return vec![None; inputs.len()];
     }
-    let by_pass = if division.copies_in_pass() { plan.read_first() } else { 0 };
     let padding = b.i32(division.padding() as i32);
     let stride = if division.padding() == 0 { len } else { b.binary(BinOp::Add, len, padding) };
     let extents = [Extent::Known(division.rows as u32), Extent::Dynamic(stride)];
@@ -95,24 +98,18 @@ fn keep(b: &mut FunctionBuilder, plan: &RowPlan, division: Division, inputs: &[M
         let layout = Layout::plain(Ty::Scalar(input.scalar));
         wanted(i).then(|| b.memory(format!("kept{i}"), Space::Shared, layout, extents.to_vec()))
     });
-    let there = |(i, to): (usize, Option<MemId>)| to.map(|to| (to, by_pass >> i & 1 == 0));
-    let copies: Vec<Kept> = copies.enumerate().map(there).collect();
-    if copies.iter().flatten().any(|(_, there)| *there) {
-        for_columns(b, division, place, |b, column| {
-            for (&from, to) in inputs.iter().zip(&copies) {
-                if let Some((to, true)) = *to {
-                    let value = b.load(from, &[row, column]);
-                    b.store(to, &[within, column], value);
-                }
+    let copies: Vec<Option<MemId>> = copies.collect();
+    for_columns(b, division, place, |b, column| {
+        for (&from, to) in inputs.iter().zip(&copies) {
+            if let Some(to) = *to {
+                let value = b.load(from, &[row, column]);
+                b.store(to, &[within, column], value);
             }
-        });
-        b.barrier(BarrierKind::Block, None);
-    }
+        }
+    });
+    b.barrier(BarrierKind::Block, None);
     copies
 }
-
-/// The shared memory where an input is kept, and whether its elements are there already.
-type Kept = Option<(MemId, bool)>;
 
 /// Visits the columns of a row that are a thread's.
 fn for_columns(
@@ -143,53 +140,12 @@ struct Place {
     each: ExprId,
 }
 
-/// Columns that are visited together.
-const GROUP: usize = 4;
-
-/// As [`strided`], several elements at a time.
-fn grouped(
-    b: &mut FunctionBuilder,
-    (own, step): (ExprId, ExprId),
-    (each, len): (ExprId, ExprId),
-    mut visit: impl FnMut(&mut FunctionBuilder, &[ExprId]) -> Option<()>,
-) -> Option<()> {
-    let (one, group) = (b.i32(1), b.i32(GROUP as i32));
-    let others = b.binary(BinOp::Sub, each, one);
-    let groups = b.binary(BinOp::Div, others, group);
-    let grouped = b.binary(BinOp::Mul, groups, group);
-    let rest = b.binary(BinOp::Add, grouped, one);
-    let mut complete = Some(());
-    for (start, end, by) in [(one, rest, GROUP), (rest, each, 1)] {
-        let (label, local, stride) = (b.label(), b.local("k", I32), b.i32(by as i32));
-        let body = b.in_block(|b| {
-            let first = b.read(local);
-            let column = |b: &mut FunctionBuilder, ahead: usize| {
-                let ahead = b.i32(ahead as i32);
-                let k = b.binary(BinOp::Add, first, ahead);
-                let away = b.binary(BinOp::Mul, k, step);
-                b.binary(BinOp::Add, own, away)
-            };
-            let columns: Vec<ExprId> = (0..by).map(|ahead| column(b, ahead)).collect();
-            complete = complete.and_then(|()| visit(b, &columns));
-        });
-        b.for_(label, local, Range { start, end, step: stride, inclusive: false }, Unroll::Auto, body);
-    }
-    complete?;
-    let away = b.binary(BinOp::Mul, each, step);
-    let last = b.binary(BinOp::Add, own, away);
-    let more = b.binary(BinOp::Lt, last, len);
-    b.if_then(more, |b| complete = visit(b, &[last]));
-    complete
-}
-
 struct Emitter<'a> {
     plan: &'a RowPlan,
     division: Division,
     inputs: Vec<MemId>,
     /// Copies of the inputs in shared memory.
-    kept: Vec<Kept>,
-    /// Elements of steps in shared memory, in the place of an input that is not read any more.
-    held: Vec<Option<MemId>>,
+    kept: Vec<Option<MemId>>,
     scalars: Vec<ExprId>,
     place: Place,
     /// Values of steps of rows.
@@ -253,15 +209,7 @@ impl Emitter<'_> {
                     return Some(value);
                 }
                 let value = match (self.plan.inputs.get(i)?.spread, self.kept[i]) {
-                    (_, Some((kept, true))) => b.load(kept, &[self.place.within, column]),
-                    (_, Some((kept, false))) => {
-                        let value = b.load(self.inputs[i], &[self.place.row, column]);
-                        // Loaded once, whatever follows the store.
-                        let copied = b.variable("copied", value);
-                        let value = b.read(copied);
-                        b.store(kept, &[self.place.within, column], value);
-                        value
-                    }
+                    (_, Some(kept)) => b.load(kept, &[self.place.within, column]),
                     (Spread::Element, None) => b.load(self.inputs[i], &[self.place.row, column]),
                     _ => b.load(self.inputs[i], &[column]),
                 };
@@ -270,11 +218,6 @@ impl Emitter<'_> {
             }
             Source::Step(i) => {
                 if let Some(value) = memo.steps[i] {
-                    return Some(value);
-                }
-                if let Some(held) = *self.held.get(i)? {
-                    let value = b.load(held, &[self.place.within, column]);
-                    memo.steps[i] = Some(value);
                     return Some(value);
                 }
                 let What::Apply(op, sources) = &self.plan.steps.get(i)?.what else { return None };
@@ -306,16 +249,13 @@ impl Emitter<'_> {
         if folds.is_empty() {
             return Some(());
         }
-        let kept: Vec<usize> = (0..self.kept.len()).filter(|&i| self.kept[i].is_some()).collect();
-        let keeps = kept.iter().find_map(|&i| Some((self.plan.worth_holding(level, i)?, i)));
-        let keeps = keeps.and_then(|(step, i)| Some((step, self.kept[i]?.0)));
         let totals: Vec<LocalId> = folds.iter().map(|(_, fold, ..)| b.local("total", Ty::Scalar(fold.wide))).collect();
         let shares: Vec<MemId> =
             folds.iter().map(|(_, fold, ..)| self.shared(b, fold.wide, self.division.results)).collect();
         let Place { lane, within, results, .. } = self.place;
         let mut complete = Some(());
         let mut column = |b: &mut FunctionBuilder, from: ExprId| {
-            complete = complete.and_then(|()| self.first_round(b, &folds, &totals, (from, keeps)));
+            complete = complete.and_then(|()| self.first_round(b, &folds, &totals, from));
             if self.division.threads > 1 {
                 for (share, total) in shares.iter().zip(&totals) {
                     let value = b.read(*total);
@@ -339,13 +279,6 @@ impl Emitter<'_> {
             column(b, lane);
         }
         complete?;
-        let read = self.plan.read_by(level);
-        for (i, kept) in self.kept.iter_mut().enumerate() {
-            *kept = kept.map(|(memory, there)| (memory, there || read >> i & 1 == 1));
-        }
-        if let Some((step, memory)) = keeps {
-            self.held[step] = Some(memory);
-        }
         let found: Vec<ExprId> = if self.division.threads > 1 {
             self.later_rounds(b, &folds, &shares)?
         } else {
@@ -365,66 +298,36 @@ impl Emitter<'_> {
         b.memory("shared", Space::Shared, Layout::plain(Ty::Scalar(scalar)), extents)
     }
 
-    /// Combines the elements `from`, `from + results`, … of the row; `keeps` is a step whose elements take the place of an input.
+    /// Combines the elements `from`, `from + results`, … of the row.
     fn first_round(
         &self,
         b: &mut FunctionBuilder,
         folds: &[(usize, Fold, Source, Option<usize>)],
         totals: &[LocalId],
-        (from, keeps): (ExprId, Option<(usize, MemId)>),
+        from: ExprId,
     ) -> Option<()> {
         let Place { len, results, each, .. } = self.place;
-        let combine = |b: &mut FunctionBuilder, columns: &[ExprId], begins: bool| {
-            let mut memos: Vec<Memo> = columns.iter().map(|_| self.memo()).collect();
-            let held = self.held_values(b, columns, &mut memos, keeps)?;
-            for (&column, memo) in columns.iter().zip(&mut memos) {
-                for ((_, fold, source, _), total) in folds.iter().zip(totals) {
-                    let value = self.element(b, *source, column, memo)?;
-                    let mut value = b.convert(value, fold.wide);
-                    if !begins {
-                        let before = b.read(*total);
-                        value = operation(b, fold.combine, &[before, value])?;
-                    }
-                    b.write(*total, value);
+        let combine = |b: &mut FunctionBuilder, column: ExprId, begins: bool| {
+            let mut memo = self.memo();
+            for ((_, fold, source, _), total) in folds.iter().zip(totals) {
+                let value = self.element(b, *source, column, &mut memo)?;
+                let mut value = b.convert(value, fold.wide);
+                if !begins {
+                    let before = b.read(*total);
+                    value = operation(b, fold.combine, &[before, value])?;
                 }
-            }
-            for (&column, (local, memory)) in columns.iter().zip(held) {
-                let value = b.read(local);
-                b.store(memory, &[self.place.within, column], value);
+                b.write(*total, value);
             }
             Some(())
         };
-        combine(b, &[from], true)?;
-        if keeps.is_some() {
-            return grouped(b, (from, results), (each, len), |b, columns| combine(b, columns, false));
-        }
-        let copies = self.kept.iter().flatten().any(|(_, there)| !there);
+        combine(b, from, true)?;
         let unroll = match self.division {
             Division { exact: true, .. } => Unroll::Never,
-            Division { few, .. } if few || copies => FEW,
+            Division { few: true, .. } => FEW,
             _ => Unroll::Auto,
         };
         let len = (!self.division.exact).then_some(len);
-        strided(b, (from, results), (each, len), unroll, |b, _, column| combine(b, &[column], false))
-    }
-
-    /// Computes the elements that are to be kept, before any is stored: a GPU does not load behind a store what may lie there.
-    fn held_values(
-        &self,
-        b: &mut FunctionBuilder,
-        columns: &[ExprId],
-        memos: &mut [Memo],
-        keeps: Option<(usize, MemId)>,
-    ) -> Option<Vec<(LocalId, MemId)>> {
-        let Some((step, memory)) = keeps else { return Some(Vec::new()) };
-        let mut held = Vec::with_capacity(columns.len());
-        for (&column, memo) in columns.iter().zip(memos) {
-            let value = self.element(b, Source::Step(step), column, memo)?;
-            let local = b.variable("held", value);
-            memo.steps[step] = Some(b.read(local));
-            held.push((local, memory));
-        }
-        Some(held)
+        strided(b, (from, results), (each, len), unroll, |b, _, column| combine(b, column, false))
     }
 
     /// Combines what the first round has left in shared memory.
@@ -497,9 +400,7 @@ impl Emitter<'_> {
                 None => complete = None,
             }
         });
-        // One thread does it, and the others wait: its loads are in flight together.
-        let unroll = if self.kept.iter().any(Option::is_some) { FEW } else { Unroll::Auto };
-        b.for_(label, local, Range { start, end: len, step, inclusive: false }, unroll, body);
+        b.for_(label, local, Range { start, end: len, step, inclusive: false }, Unroll::Auto, body);
         complete?;
         Some(b.read(total))
     }

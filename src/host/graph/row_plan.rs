@@ -3,7 +3,6 @@
 use crate::host::array::Array;
 use crate::host::graph::node::{Fold, Op};
 use crate::host::graph::plan::Source;
-use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Scalar, Value};
 
 /// The most elements of a row, and the most rows.
@@ -131,11 +130,6 @@ impl Division {
         input < u32::BITS as usize && self.kept >> input & 1 == 1
     }
 
-    /// Returns whether the first pass copies what it reads to shared memory: its threads read whole sectors then.
-    pub fn copies_in_pass(&self) -> bool {
-        self.results >= WARP
-    }
-
     /// Elements between the kept ones of two rows, so that rows which one warp reads lie in different banks.
     pub fn padding(&self) -> usize {
         if self.threads < WARP { self.threads } else { 0 }
@@ -151,108 +145,26 @@ impl RowPlan {
 
     /// Returns those that are read in several passes: of one level's reductions each, and of the result.
     fn read_again(&self) -> u32 {
-        let mut passes: Vec<u32> = (0..=self.top()).map(|level| self.read_by(level)).collect();
-        passes.push(self.below(self.result(), None));
+        let top = self.steps.iter().map(|step| step.level).max().unwrap_or(0);
+        let mut passes = vec![0; top + 2];
+        for step in &self.steps {
+            if let What::Fold(_, source, _) = step.what {
+                passes[step.level] |= self.below(source);
+            }
+        }
+        let result = Source::Step(self.steps.len().saturating_sub(1));
+        passes[top + 1] = self.below(result);
         let again = |i: u32| passes.iter().filter(|pass| *pass >> i & 1 == 1).count() > 1;
         self.elements() & (0..u32::BITS).filter(|&i| again(i)).fold(0, |all, i| all | 1 << i)
     }
 
-    fn top(&self) -> usize {
-        self.steps.iter().map(|step| step.level).max().unwrap_or(0)
-    }
-
-    fn result(&self) -> Source {
-        Source::Step(self.steps.len().saturating_sub(1))
-    }
-
-    /// Returns the sources of the reductions of a level.
-    fn folded_at(&self, level: usize) -> impl Iterator<Item = Source> + '_ {
-        self.steps.iter().filter(move |step| step.level == level).filter_map(|step| match step.what {
-            What::Fold(_, source, _) => Some(source),
-            What::Apply(..) => None,
-        })
-    }
-
-    /// Returns the inputs of which elements are needed for the reductions of a level, a bit each.
-    pub fn read_by(&self, level: usize) -> u32 {
-        self.folded_at(level).fold(0, |all, source| all | self.below(source, None))
-    }
-
-    /// Returns those that the first pass needs.
-    pub fn read_first(&self) -> u32 {
-        let passes = (0..=self.top()).map(|level| self.read_by(level));
-        passes.into_iter().find(|inputs| *inputs != 0).unwrap_or(0)
-    }
-
-    /// Returns a step whose elements a pass computes and later ones need, if these need elements of an input for nothing else, and if
-    /// computing them again costs more than loading them. It has the input's type.
-    pub fn worth_holding(&self, level: usize, input: usize) -> Option<usize> {
-        let scalar = self.inputs.get(input)?.scalar;
-        let is_costly = |i: usize| match &self.steps[i].what {
-            What::Apply(op, _) => match op {
-                Op::Math(_) => true,
-                Op::Binary(op) => matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow),
-                _ => false,
-            },
-            What::Fold(..) => false,
-        };
-        let later: Vec<Source> =
-            (level + 1..=self.top()).flat_map(|level| self.folded_at(level)).chain([self.result()]).collect();
-        let now = self.folded_at(level).fold(Vec::new(), |mut all, source| {
-            all.extend(self.steps_below(source));
-            all
-        });
-        let is_needed = |step: usize| later.iter().any(|&source| self.steps_below(source).contains(&step));
-        let frees = |step: usize| {
-            let reads = |source: &Source| self.below(*source, Some(step)) >> input & 1 == 1;
-            !later.iter().any(reads)
-        };
-        let holds = |&step: &usize| {
-            self.steps_below(Source::Step(step)).into_iter().any(is_costly)
-                && self.scalar_of(Source::Step(step)) == Some(scalar)
-                && is_needed(step)
-                && frees(step)
-        };
-        now.into_iter().filter(holds).max()
-    }
-
-    fn scalar_of(&self, source: Source) -> Option<Scalar> {
-        match source {
-            Source::Input(i) => Some(self.inputs.get(i)?.scalar),
-            Source::Scalar(i) => Some(self.scalars.get(i)?.ty),
-            Source::Constant(value) => Some(value.ty),
-            Source::Step(i) => match &self.steps.get(i)?.what {
-                What::Apply(op, sources) => {
-                    let types: Option<Vec<Scalar>> = sources.iter().map(|&source| self.scalar_of(source)).collect();
-                    op.result(&types?)
-                }
-                What::Fold(fold, ..) => Some(fold.result),
-            },
-        }
-    }
-
-    /// Returns the steps of elements that a source needs, itself among them.
-    fn steps_below(&self, source: Source) -> Vec<usize> {
-        let (mut found, mut left) = (Vec::new(), vec![source]);
-        while let Some(source) = left.pop() {
-            if let Source::Step(i) = source
-                && !found.contains(&i)
-                && let (What::Apply(_, sources), Spread::Element) = (&self.steps[i].what, self.steps[i].spread)
-            {
-                found.push(i);
-                left.extend(sources);
-            }
-        }
-        found
-    }
-
-    /// Returns the inputs of which elements are needed for those of a source, a bit each; not for those of the step `without`.
-    fn below(&self, source: Source, without: Option<usize>) -> u32 {
+    /// Returns the inputs of which elements are needed for those of a source, a bit each.
+    fn below(&self, source: Source) -> u32 {
         let (mut found, mut left, mut seen) = (0, vec![source], vec![false; self.steps.len()]);
         while let Some(source) = left.pop() {
             match source {
                 Source::Input(i) if i < u32::BITS as usize => found |= 1 << i,
-                Source::Step(i) if Some(i) != without && !std::mem::replace(&mut seen[i], true) => {
+                Source::Step(i) if !std::mem::replace(&mut seen[i], true) => {
                     if let (What::Apply(_, sources), Spread::Element) = (&self.steps[i].what, self.steps[i].spread) {
                         left.extend(sources);
                     }
