@@ -181,6 +181,8 @@ const KNOWN: &[(&str, &str, &[f64])] = &[
     ("sum(positive(x - 2.0, x[1]))", "[1.0f64, 2.0, 4.0]", &[0.0, 2.0, 2.0]),
     ("sum(positive(no_grad(x) - 2.0, x[1] * x[2]))", "[1.0f64, 2.0, 4.0]", &[0.0, 8.0, 4.0]),
     ("let g = grad(lifted)(x)\n sum(g)", "[1.0f64, 2.0, 4.0]", &[6.0, 12.0, 24.0]),
+    ("sum(of_table(Table { w: x[0], c: x[..2] }, x))", "[1.0f64, 2.0, 4.0]", &[11.0, 2.5, 1.0]),
+    ("f64(prod(f32(x) * f32(1e-25))) * 1e25", "[1.0f64, 2.0, 0.0]", &[0.0, 0.0, 0.0]),
     ("sum(gathered(x, [2, 0, 2, 2]))", "[1.0f64, 2.0, 4.0]", &[2.0, 0.0, 24.0]),
     ("f64(f32(x[0])) * x[1]", "[1.0f64, 2.0, 4.0]", &[2.0, 1.0, 0.0]),
 ];
@@ -215,6 +217,8 @@ kernel gathered(x: [f64; N], at: [i32; K], out y: [f64; K]) threads(k: K) { y[k]
 fn positive(t: f64, s: f64) -> f64 { if t > 0.0 { t * s } else { 0.0 } }
 fn cube(t: f64) -> f64 { t * t * t }
 fn lifted(x: [f64; N]) -> f64 { sum(cube(x)) }
+struct Table { w: f64, c: [f64; 2] }
+fn of_table(t: Table, x: f64) -> f64 { t.w * x + t.c[0] * t.c[1] * 0.5 }
 fn through(x: [f64; N]) -> f64 { sum(squares(x) * x) + 0.0 * sum(total(x)) }
 ";
 
@@ -233,6 +237,13 @@ fn known_gradients() {
     }
 }
 
+#[test]
+fn products_beyond_the_range_of_their_type_have_derivatives() {
+    let text = "fn f(x: [f32; N]) -> f32 { prod(x) }\nf64(concat(grad(f)([1e-25, 1e-25]), grad(f)([1e25, 1e25])))";
+    let found = numbers(text);
+    assert!(found.iter().zip([1e-25, 1e-25, 1e25, 1e25]).all(|(a, b)| close(a / b, 1.0, 1e-6)), "{found:?}");
+}
+
 /// What is refused while it runs, with the text at the place where it is.
 const REFUSED: &[(&str, &str)] = &[
     ("f64(i32(x[0])) * x[1]", "i32(x[0])"),
@@ -240,13 +251,17 @@ const REFUSED: &[(&str, &str)] = &[
     ("lgamma(x[0])", "lgamma(x[0])"),
     ("sum(sort(x))", "sort(x)"),
     ("sum(rounded(x))", "i32(x[i])"),
+    // All lanes store the sum: each would take its whole adjoint.
+    ("summed(x)[0]", "y[0]"),
 ];
 
 #[test]
 fn lost_derivatives_are_refused_where_they_are_lost() {
     for (body, place) in REFUSED {
         let text = format!(
-            "kernel rounded(x: [f64; N], out y: [f64; N]) threads(i: N) {{ y[i] = 2.0 * f64(i32(x[i])) }}\n\
+            "kernel summed(x: [f64; N], out y: [f64; 1]) grid(1) block(32) {{\n\
+             let v = if thread_idx.x < N {{ x[thread_idx.x] }} else {{ 0.0 }}\n y[0] = warp_reduce_add(v * v)\n}}\n\
+             kernel rounded(x: [f64; N], out y: [f64; N]) threads(i: N) {{ y[i] = 2.0 * f64(i32(x[i])) }}\n\
              fn f(x: [f64; N]) -> f64 {{ {body} }}\ngrad(f)([1.0, 2.0, 4.0])"
         );
         let error = run(&text).expect_err(body);

@@ -164,7 +164,17 @@ impl Cx<'_> {
             Ast::Tuple(parts) => parts.iter().collect(),
             _ => vec![by],
         };
-        names.into_iter().map(|e| self.param_named(name, e, &params)).collect()
+        let mut found = vec![];
+        for e in names {
+            let at = self.param_named(name, e, &params)?;
+            if found.contains(&at) {
+                let d = Diagnostic::error(CODE, "a parameter is named twice").at(e.span, "again here");
+                self.report(d);
+                return None;
+            }
+            found.push(at);
+        }
+        Some(found)
     }
 
     fn has_params(&mut self, name: &ast::Name, params: &[(SmolStr, Access)], span: Span) -> bool {

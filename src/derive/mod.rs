@@ -37,6 +37,7 @@ mod dual;
 mod jumps;
 mod lost;
 mod mirror;
+mod once;
 mod plan;
 mod reverse;
 mod rules;

@@ -10,6 +10,7 @@ use super::companion::Companions;
 use super::def::{Counting, Derived, Role};
 use super::jumps::{self, Ends};
 use super::lost::Lost;
+use super::once;
 use super::plan::{self, Key, Kind, Plan, key};
 use super::rules::{Maker, constant};
 use super::tape::{self, Slots, Tape};
@@ -81,7 +82,9 @@ pub(super) fn derive(mut module: Module, active: &[bool]) -> Result<Derived, Los
     let f = &module.functions[body];
     let activity = activity(f, active);
     refusal(&module.kernel, f, &activity, true)?;
+    once::refusal(f, &activity)?;
     let plan = plan::plan(&module.kernel, f, &activity);
+    once::narrow(&module.kernel, f, active, &plan.own)?;
     let source = Source { kernel: &module.kernel, f, active, activity, plan, ends };
     let mut needs = Needs::default();
     loop {

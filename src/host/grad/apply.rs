@@ -13,6 +13,7 @@ use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Link, Value};
 use crate::lang::derivative::{self, Partial, Terms};
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::Scalar;
 
 /// Computes a deed; the result is traced as its operands are.
 pub(crate) fn apply(deed: &Deed, args: Vec<Value>) -> Outcome<Value> {
@@ -145,6 +146,26 @@ pub(super) fn kept(x: &Form, result: Value, axes: Option<&[i64]>) -> Outcome<Val
 }
 
 fn of_reduction(how: Reduce, x: &Value, result: &Value, axes: Option<&[i64]>) -> Outcome<Value> {
+    let own = Form::of(x).ok_or_else(|| lost("a reduction of no floats"))?;
+    // Products leave the range of a type before their factors do, and counts that of `f16`.
+    let wide = match (how, own.scalar) {
+        (Reduce::Prod, _) => Scalar::F64,
+        (_, Scalar::F16 | Scalar::Bf16) => Scalar::F32,
+        (_, scalar) => scalar,
+    };
+    let found = wide_reduction(how, &converted(x, wide)?, &converted(result, wide)?, axes)?;
+    converted(&found, own.scalar)
+}
+
+/// Returns a value in another type of floats.
+fn converted(value: &Value, to: Scalar) -> Outcome<Value> {
+    match Form::of(value) {
+        Some(form) if form.scalar != to => apply(&Deed::Convert(to), vec![value.clone()]),
+        _ => Ok(value.clone()),
+    }
+}
+
+fn wide_reduction(how: Reduce, x: &Value, result: &Value, axes: Option<&[i64]>) -> Outcome<Value> {
     let form = Form::of(x).ok_or_else(|| lost("a reduction of no floats"))?;
     let result = kept(&form, result.clone(), axes)?;
     let (zero, one) = (form.number(0.0), form.number(1.0));

@@ -43,6 +43,8 @@ pub(crate) struct Launch {
     pub kernel: Arc<Kernel>,
     pub extents: Extents,
     pub control: Control,
+    /// What the kernel and its derivatives have printed.
+    pub said: Arc<Mutex<String>>,
 }
 
 impl std::fmt::Debug for Launch {

@@ -4,7 +4,7 @@
 //! derivative is launched instead, which gives results and tangents; in reverse, a launch is a step of the tape, and its derivative is
 //! launched on the way back. Derivatives of launches are launches, so that they are traced at lower levels like all else.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::apply::{apply, reshaped};
 use super::deed::Deed;
@@ -91,7 +91,8 @@ fn plain(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
     }
     let done = kernel.executable()?.launch(launch.extents, &mut given, &launch.control);
     drop(given);
-    done.map_err(|fault| graph::faulted(&fault))?;
+    let said = done.map_err(|fault| graph::faulted(&fault))?;
+    launch.said.lock().unwrap_or_else(PoisonError::into_inner).push_str(&said);
     Ok(written.into_iter().filter_map(|param| args.get(param).cloned()).collect())
 }
 

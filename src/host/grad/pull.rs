@@ -89,8 +89,8 @@ fn reduction(
         Reduce::Mean => {
             let count: usize = form.shape().iter().product();
             let left: usize = step.form.shape().iter().product();
-            let number = form.number(count as f64 / left.max(1) as f64);
-            apply(&Deed::Binary(BinaryOp::Div), vec![adjoint, number])
+            let share = form.number(left as f64 / count.max(1) as f64);
+            apply(&Deed::Binary(BinaryOp::Mul), vec![adjoint, share])
         }
         _ => {
             let (args, result) = values(step);

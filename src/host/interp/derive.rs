@@ -3,7 +3,7 @@
 //! Input is a typed [`Derive`]. The function runs with traced arguments ([`crate::host::grad`]); output is what its tape, or its
 //! tangents, give. A derivative of a derivative runs the inner one as the function of the outer one.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use crate::base::source::Span;
 use crate::check::typed::{Access, Derive, Expr, ExprKind, FnRef, Launch, Type};
@@ -223,7 +223,10 @@ impl Machine<'_> {
             args.push(Value::i32(inner.dims.get(dim as usize).copied().flatten().unwrap_or(0) as i32));
         }
         let control = Control { launched: span, larger: None, ..self.interp.options.control.clone() };
-        let launched = grad::launched(&grad::Launch { kernel: derived, extents, control }, args);
+        let launch_of = grad::Launch { kernel: derived, extents, control, said: Arc::default() };
+        let launched = grad::launched(&launch_of, args);
+        let said = std::mem::take(&mut *launch_of.said.lock().unwrap_or_else(PoisonError::into_inner));
+        self.say(&said);
         let mut results = launched.map_err(|p| self.problem(p, span))?.into_iter();
         let written = kernel.sig.params.iter().map(|param| match param.access {
             Access::In => None,
@@ -273,7 +276,7 @@ impl Machine<'_> {
         let out = self.new_result(element, &[count], expr.span)?;
         let (extents, launched) = (Extents::Threads([count as u32, 1, 1]), expr.span);
         let control = Control { launched, larger: None, ..self.interp.options.control.clone() };
-        let launch = grad::Launch { kernel, extents, control };
+        let launch = grad::Launch { kernel, extents, control, said: Arc::default() };
         let mut given = vec![];
         let applied = values.into_iter().zip(&key.1).try_for_each(|(value, (ty, is_array))| {
             match is_array {
@@ -343,6 +346,13 @@ fn flatten(value: Value, args: &mut Vec<Value>) {
             parts.into_iter().for_each(|part| flatten(part, args));
         }
         Value::Array(array) => args.extend((0..array.count()).filter_map(|at| array.item(at).ok().flatten())),
+        Value::Traced(traced) if matches!(traced.primal(), Value::Array(_)) => {
+            for at in 0..grad::shape_of(traced.primal()).iter().product::<usize>() {
+                let whole = grad::ops::reshape(&Value::Traced(traced.clone()), &[-1]);
+                let part = whole.and_then(|whole| grad::ops::index(&whole, &[SliceSpec::At(at as i64)]));
+                args.push(part.unwrap_or(Value::Unit));
+            }
+        }
         other => args.push(other),
     }
 }
