@@ -60,8 +60,10 @@ pub(crate) fn of_binary<T: Terms>(
             Partial::Times(terms.unary(UnaryOp::Neg, &quotient)?)
         }
         (BinaryOp::Rem, _) => {
-            let quotient = terms.binary(BinaryOp::Div, left, right)?;
-            let whole = terms.math(MathFn::Trunc, &[quotient])?;
+            // The quotient itself may round up to the next integer.
+            let multiple = terms.binary(BinaryOp::Sub, left, result)?;
+            let quotient = terms.binary(BinaryOp::Div, &multiple, right)?;
+            let whole = terms.math(MathFn::Round, &[quotient])?;
             Partial::Times(terms.unary(UnaryOp::Neg, &whole)?)
         }
         (BinaryOp::Pow, _) => return power(terms, left, right, result, operand).map(Some),
