@@ -130,10 +130,7 @@ impl Cx<'_> {
 
     /// Returns the positions of the parameters named by `wrt`; without it, of the first.
     fn by_params(&mut self, name: &ast::Name, of: &Expr, by: Option<&ast::Expr>, span: Span) -> Option<Vec<u32>> {
-        let mut call = of;
-        while let ExprKind::Derive(derive) = &call.kind {
-            call = &derive.of;
-        }
+        let call = differentiated(of);
         let params: Option<Vec<(SmolStr, Access)>> = match &call.kind {
             ExprKind::Call { callee: FnRef::Fn { id, .. }, .. } => {
                 let function = self.program.fns.get(*id);
@@ -259,13 +256,10 @@ impl Cx<'_> {
         match self.vars.shallow(ty) {
             Type::Unknown => true,
             Type::Vector(scalar, _) => scalar.is_float(),
-            Type::Array(array) => match self.vars.shallow(&array.element) {
-                element @ (Type::Struct(_) | Type::Tuple(_)) => {
-                    let _ = element;
-                    false
-                }
-                element => self.is_differentiable(&element),
-            },
+            Type::Array(array) => {
+                let element = self.vars.shallow(&array.element);
+                !matches!(element, Type::Struct(_) | Type::Tuple(_)) && self.is_differentiable(&element)
+            }
             Type::Tuple(parts) => !parts.is_empty() && parts.iter().all(|part| self.is_differentiable(part)),
             Type::Struct(id) => {
                 let fields = self.program.structs.get(id).map(|s| &s.fields);
@@ -291,10 +285,17 @@ impl Cx<'_> {
     }
 }
 
-/// Returns the arguments of the function that is differentiated in the end.
-fn arguments(of: &Expr) -> &[Expr] {
+/// Returns the call of the function that is differentiated in the end.
+fn differentiated(of: &Expr) -> &Expr {
     match &of.kind {
-        ExprKind::Derive(derive) => arguments(&derive.of),
+        ExprKind::Derive(derive) => derive.call(),
+        _ => of,
+    }
+}
+
+/// Returns the arguments of that function.
+fn arguments(of: &Expr) -> &[Expr] {
+    match &differentiated(of).kind {
         ExprKind::Call { args, .. } => args,
         _ => &[],
     }

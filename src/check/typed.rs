@@ -734,6 +734,16 @@ pub struct Derive {
     pub seed: Option<Expr>,
 }
 
+impl Derive {
+    /// Returns the call of the function that is differentiated in the end.
+    pub(crate) fn call(&self) -> &Expr {
+        match &self.of.kind {
+            ExprKind::Derive(inner) => inner.call(),
+            _ => &self.of,
+        }
+    }
+}
+
 /// A kernel launch. The checker has compared the shapes it knows; the host binds dimensions and checks shapes at run time.
 #[derive(Clone, Debug)]
 pub struct Launch {

@@ -8,7 +8,8 @@ use super::lost::Lost;
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
-use crate::lang::ops::{AtomicOp, MathFn};
+use crate::lang::derivative::is_step;
+use crate::lang::ops::AtomicOp;
 
 pub(super) struct Activity {
     pub exprs: Vec<bool>,
@@ -34,11 +35,6 @@ impl Activity {
 /// Returns whether an element has floats.
 pub(super) fn has_floats(layout: &Layout) -> bool {
     layout.leaves.iter().any(|leaf| leaf.ty.scalar().is_float())
-}
-
-/// Returns whether a function is constant but for jumps.
-fn is_step(function: MathFn) -> bool {
-    matches!(function, MathFn::Floor | MathFn::Ceil | MathFn::Round | MathFn::Trunc | MathFn::Sign)
 }
 
 struct Search<'a> {

@@ -7,6 +7,19 @@ use super::def::{Role, param_of};
 use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
 
+/// Returns the positions of the active values among a kernel's parameters, with their companions' names and their types.
+pub(super) fn active_values<'a>(
+    kernel: &'a Kernel,
+    active: &'a [bool],
+) -> impl Iterator<Item = (usize, String, Ty)> + 'a {
+    kernel.params.iter().zip(active).enumerate().filter_map(|(position, (param, active))| match param {
+        KernelParam::Value { name, ty } if *active && ty.scalar().is_float() => {
+            Some((position, format!("d_{name}"), *ty))
+        }
+        _ => None,
+    })
+}
+
 /// The companion of every active local and memory.
 #[derive(Default)]
 pub(super) struct Companions {

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 
 use super::active::{Activity, activity, refusal};
-use super::companion::Companions;
+use super::companion::{Companions, active_values};
 use super::def::{Derived, Role};
 use super::lost::Lost;
 use super::rules::{Maker, constant, operands, times_partial};
@@ -42,14 +42,9 @@ pub(super) fn derive(module_of: &Module, active: &[bool]) -> Result<Derived, Los
     let mut b = FunctionBuilder::over(kernel, f);
     let mut roles: Vec<Role> = (0..kernel.params.len()).map(Role::Primal).collect();
     let mut params = FxHashMap::default();
-    for (position, param) in kernel.params.iter().enumerate() {
-        if let KernelParam::Value { name, ty } = param
-            && active.get(position) == Some(&true)
-            && ty.scalar().is_float()
-        {
-            params.insert(position as u32, b.value(format!("d_{name}"), *ty));
-            roles.push(Role::Tangent(position));
-        }
+    for (position, name, ty) in active_values(kernel, active) {
+        params.insert(position as u32, b.value(name, ty));
+        roles.push(Role::Tangent(position));
     }
     let companions = Companions::add(&mut b, f, &activity, &mut roles, |param, access| (Role::Tangent(param), access));
     let mut dual = Dual { b, f, activity, companions, tangents: FxHashMap::default(), params };

@@ -6,7 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::active::{Activity, activity, refusal};
-use super::companion::Companions;
+use super::companion::{Companions, active_values};
 use super::def::{Counting, Derived, Role};
 use super::jumps::{self, Ends};
 use super::lost::Lost;
@@ -157,18 +157,11 @@ fn value_params(
     active: &[bool],
     roles: &mut Vec<Role>,
 ) -> Vec<(u32, Ty, MemId)> {
-    let mut found = vec![];
-    for (position, param) in kernel.params.iter().enumerate() {
-        if let KernelParam::Value { name, ty } = param
-            && active.get(position) == Some(&true)
-            && ty.scalar().is_float()
-        {
-            let memory = b.array(format!("d_{name}"), Access::InOut, Layout::plain(*ty), 1);
-            roles.push(Role::Adjoint(position));
-            found.push((position as u32, *ty, memory));
-        }
-    }
-    found
+    let added = active_values(kernel, active).map(|(position, name, ty)| {
+        roles.push(Role::Adjoint(position));
+        (position as u32, ty, b.array(name, Access::InOut, Layout::plain(ty), 1))
+    });
+    added.collect()
 }
 
 /// Arrays that the kernel never reads are not written again; they remain for their extents.

@@ -31,7 +31,9 @@ impl<M: Maker> Terms for M {
 
     fn binary(&mut self, op: BinaryOp, left: &ExprId, right: &ExprId) -> Result<ExprId, Infallible> {
         let (left, right) = (self.here(*left), self.here(*right));
-        Ok(self.builder().binary(strict(op), left, right))
+        // All but products of matrices, of which there are none among the rules.
+        let op = BinOp::strict(op).unwrap_or(BinOp::Mul);
+        Ok(self.builder().binary(op, left, right))
     }
 
     fn math(&mut self, function: MathFn, args: &[ExprId]) -> Result<ExprId, Infallible> {
@@ -49,28 +51,6 @@ impl<M: Maker> Terms for M {
 pub(super) fn constant(b: &mut FunctionBuilder, ty: Ty, number: f64) -> ExprId {
     let one = b.constant(Value::of(number).to_type(ty.scalar()));
     if let Ty::Vector(_, lanes) = ty { b.broadcast(one, lanes) } else { one }
-}
-
-fn strict(op: BinaryOp) -> BinOp {
-    match op {
-        BinaryOp::Add => BinOp::Add,
-        BinaryOp::Sub => BinOp::Sub,
-        BinaryOp::Mul | BinaryOp::MatMul => BinOp::Mul,
-        BinaryOp::Div => BinOp::Div,
-        BinaryOp::Rem => BinOp::Rem,
-        BinaryOp::Pow => BinOp::Pow,
-        BinaryOp::BitAnd | BinaryOp::And => BinOp::And,
-        BinaryOp::BitOr | BinaryOp::Or => BinOp::Or,
-        BinaryOp::BitXor => BinOp::Xor,
-        BinaryOp::Shl => BinOp::Shl,
-        BinaryOp::Shr => BinOp::Shr,
-        BinaryOp::Eq => BinOp::Eq,
-        BinaryOp::Ne => BinOp::Ne,
-        BinaryOp::Lt => BinOp::Lt,
-        BinaryOp::Le => BinOp::Le,
-        BinaryOp::Gt => BinOp::Gt,
-        BinaryOp::Ge => BinOp::Ge,
-    }
 }
 
 /// Returns the operands of an operation that the table of rules is about.

@@ -63,6 +63,24 @@ pub(crate) enum Link {
     Tangent(Value),
 }
 
+impl Link {
+    /// Returns the number of the node, if it is one.
+    pub(crate) fn node(&self) -> Option<u32> {
+        match self {
+            Link::Node(_, node) => Some(*node),
+            Link::Tangent(_) => None,
+        }
+    }
+
+    /// Returns the tangent, if it is one.
+    pub(crate) fn into_tangent(self) -> Option<Value> {
+        match self {
+            Link::Tangent(tangent) => Some(tangent),
+            Link::Node(..) => None,
+        }
+    }
+}
+
 impl Traced {
     /// Returns the plain value.
     pub fn primal(&self) -> &Value {

@@ -378,6 +378,30 @@ impl BinOp {
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
     }
 
+    /// Returns the DeviceIR operator, if there is one.
+    pub(crate) fn strict(op: BinaryOp) -> Option<BinOp> {
+        Some(match op {
+            BinaryOp::Add => BinOp::Add,
+            BinaryOp::Sub => BinOp::Sub,
+            BinaryOp::Mul => BinOp::Mul,
+            BinaryOp::Div => BinOp::Div,
+            BinaryOp::Rem => BinOp::Rem,
+            BinaryOp::Pow => BinOp::Pow,
+            BinaryOp::MatMul => return None,
+            BinaryOp::BitAnd | BinaryOp::And => BinOp::And,
+            BinaryOp::BitOr | BinaryOp::Or => BinOp::Or,
+            BinaryOp::BitXor => BinOp::Xor,
+            BinaryOp::Shl => BinOp::Shl,
+            BinaryOp::Shr => BinOp::Shr,
+            BinaryOp::Eq => BinOp::Eq,
+            BinaryOp::Ne => BinOp::Ne,
+            BinaryOp::Lt => BinOp::Lt,
+            BinaryOp::Le => BinOp::Le,
+            BinaryOp::Gt => BinOp::Gt,
+            BinaryOp::Ge => BinOp::Ge,
+        })
+    }
+
     /// Returns the operator of the language with the same result; `And`, `Or` and `Xor` are the strict ones.
     pub fn operator(self) -> BinaryOp {
         match self {

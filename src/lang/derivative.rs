@@ -72,6 +72,11 @@ pub(crate) fn of_binary<T: Terms>(
     Ok(Some(partial))
 }
 
+/// Returns whether a function is constant but for jumps.
+pub(crate) fn is_step(function: MathFn) -> bool {
+    matches!(function, MathFn::Floor | MathFn::Ceil | MathFn::Round | MathFn::Trunc | MathFn::Sign)
+}
+
 /// Returns the partial derivative of a function by one of its arguments; none if it has no derivative, or none that Clk computes.
 pub(crate) fn of_math<T: Terms>(
     terms: &mut T,
@@ -82,8 +87,10 @@ pub(crate) fn of_math<T: Terms>(
 ) -> Found<T> {
     use MathFn::*;
     let x = &args[0];
+    if is_step(function) {
+        return Ok(Some(Partial::Zero));
+    }
     let factor = match function {
-        Floor | Ceil | Round | Trunc | Sign => return Ok(Some(Partial::Zero)),
         Fract => return Ok(Some(Partial::One)),
         Min | Max => extreme(terms, function, (&args[0], &args[1]), operand)?,
         Clamp => return clamped(terms, args, operand).map(Some),
@@ -123,8 +130,9 @@ pub(crate) fn of_math<T: Terms>(
             let bell = terms.math(Exp, &[exponent])?;
             times(terms, &bell, if function == Erf { 2.0 } else { -2.0 } / PI.sqrt())?
         }
-        Lgamma | Tgamma | IsNan | IsInf | IsFinite | Popcount | Clz | Ctz | ReverseBits | MulHi | WrappingAdd
-        | WrappingSub | WrappingMul | WrappingNeg | SaturatingAdd | SaturatingSub => return Ok(None),
+        Floor | Ceil | Round | Trunc | Sign | Lgamma | Tgamma | IsNan | IsInf | IsFinite | Popcount | Clz | Ctz
+        | ReverseBits | MulHi | WrappingAdd | WrappingSub | WrappingMul | WrappingNeg | SaturatingAdd
+        | SaturatingSub => return Ok(None),
     };
     Ok(Some(Partial::Times(factor)))
 }

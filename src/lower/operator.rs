@@ -79,7 +79,7 @@ impl Body<'_, '_> {
         {
             return Ok(self.out.constant(folded, span));
         }
-        let op = strict(op).ok_or_else(|| internal(span, format!("`{}` in a kernel", op.symbol())))?;
+        let op = BinOp::strict(op).ok_or_else(|| internal(span, format!("`{}` in a kernel", op.symbol())))?;
         let lanes = self.out.ty(left).lanes().max(self.out.ty(right).lanes());
         let widen = |ty: Ty| if lanes == 1 { ty } else { Ty::Vector(ty.scalar(), lanes) };
         let (left_ty, right_ty) = (widen(self.out.ty(left)), widen(self.out.ty(right)));
@@ -137,30 +137,6 @@ impl Body<'_, '_> {
         self.out.stmt(StmtKind::If { cond: first, then, other }, span);
         Ok(self.out.read(result, span))
     }
-}
-
-/// Returns the DeviceIR operator, if there is one.
-pub(crate) fn strict(op: BinaryOp) -> Option<BinOp> {
-    Some(match op {
-        BinaryOp::Add => BinOp::Add,
-        BinaryOp::Sub => BinOp::Sub,
-        BinaryOp::Mul => BinOp::Mul,
-        BinaryOp::Div => BinOp::Div,
-        BinaryOp::Rem => BinOp::Rem,
-        BinaryOp::Pow => BinOp::Pow,
-        BinaryOp::MatMul => return None,
-        BinaryOp::BitAnd | BinaryOp::And => BinOp::And,
-        BinaryOp::BitOr | BinaryOp::Or => BinOp::Or,
-        BinaryOp::BitXor => BinOp::Xor,
-        BinaryOp::Shl => BinOp::Shl,
-        BinaryOp::Shr => BinOp::Shr,
-        BinaryOp::Eq => BinOp::Eq,
-        BinaryOp::Ne => BinOp::Ne,
-        BinaryOp::Lt => BinOp::Lt,
-        BinaryOp::Le => BinOp::Le,
-        BinaryOp::Gt => BinOp::Gt,
-        BinaryOp::Ge => BinOp::Ge,
-    })
 }
 
 /// Builds the diagnostic for a `bitcast` between sizes that differ after monomorphization.

@@ -1,12 +1,10 @@
 //! Carrying out deeds on values that are traced or not. Forward rules: the tangent of a deed's result from those of its operands. Also
 //! the partial derivatives that both directions use.
 
-use std::sync::Arc;
-
 use super::deed::Deed;
 use super::form::Form;
 use super::tape::{Tape, WAY_OUT, lost};
-use super::wrap::{is_traced, links, primal, traced};
+use super::wrap::{is_traced, level_of, links, primal, traced};
 use crate::host::array::broadcast::broadcast_to;
 use crate::host::ops::{self, Reduce};
 use crate::host::problem::{Outcome, Problem};
@@ -17,35 +15,24 @@ use crate::lang::scalar::Scalar;
 
 /// Computes a deed; the result is traced as its operands are.
 pub(crate) fn apply(deed: &Deed, args: Vec<Value>) -> Outcome<Value> {
-    let levels = args.iter().filter_map(|arg| if let Value::Traced(traced) = arg { Some(traced.level) } else { None });
-    let Some(level) = levels.max() else { return deed.plain(&args) };
+    let Some(level) = level_of(&args) else { return deed.plain(&args) };
     if deed.is_discrete() {
         return deed.plain(&args.iter().map(primal).collect::<Vec<_>>());
     }
     refuse(deed)?;
     let (inner, links): (Vec<Value>, Vec<Option<Link>>) = args.iter().map(|arg| links(arg, level)).unzip();
     let result = apply(deed, inner.clone())?;
-    let tape = links.iter().flatten().find_map(tape_of);
-    match tape {
+    match Tape::of(&links) {
         Some(tape) => match tape.record(deed, inner, &links, &result) {
             Some(node) => Ok(traced(result, level, Link::Node(tape, node))),
             None => Err(lost(&format!("a `{}` comes of it", result.type_name()))),
         },
         None => {
-            let tangents: Vec<Option<Value>> = links
-                .into_iter()
-                .map(|link| link.and_then(|link| if let Link::Tangent(tangent) = link { Some(tangent) } else { None }))
-                .collect();
+            let tangents: Vec<Option<Value>> =
+                links.into_iter().map(|link| link.and_then(Link::into_tangent)).collect();
             let tangent = tangent(deed, &inner, &result, &tangents)?;
             Ok(traced(result, level, Link::Tangent(tangent)))
         }
-    }
-}
-
-fn tape_of(link: &Link) -> Option<Arc<Tape>> {
-    match link {
-        Link::Node(tape, _) => tape.clone().downcast().ok(),
-        Link::Tangent(_) => None,
     }
 }
 

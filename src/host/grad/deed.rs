@@ -1,5 +1,6 @@
 //! Operations that have derivatives, and how they are computed on plain values.
 
+use super::form::Form;
 use super::kernel::Launch;
 use crate::base::{room, stop};
 use crate::host::array::{Array, SliceSpec};
@@ -94,6 +95,11 @@ impl Deed {
         }
     }
 
+    /// Whether it is linear in each operand, by a factor that the others are.
+    pub fn is_product(&self) -> bool {
+        matches!(self, Deed::Binary(BinaryOp::Mul | BinaryOp::MatMul))
+    }
+
     /// Computes it on plain values.
     pub fn plain(&self, args: &[Value]) -> Outcome<Value> {
         match (self, args) {
@@ -134,15 +140,13 @@ fn written(x: &Value, write: impl FnOnce(&mut Array) -> Outcome<()>) -> Outcome<
     Ok(Value::Array(array))
 }
 
+/// Returns an array of zeros of this shape, with elements as those of a value.
 fn zeros(like: &Value, shape: &[usize]) -> Outcome<Array> {
-    let element = match like {
-        Value::Array(array) => array.element().clone(),
-        other => match crate::host::array::leaf::element_of(other) {
-            Some(element) => element,
-            None => return Err(operand::undefined("a derivative", &[other])),
-        },
-    };
-    Array::zeros(element, shape)
+    let form = Form::of(like).map(|form| Form { shape: Some(shape.to_vec()), ..form });
+    match form.map(|form| form.zeros()).transpose()? {
+        Some(Value::Array(array)) => Ok(array),
+        _ => Err(operand::undefined("a derivative", &[like])),
+    }
 }
 
 fn place(x: &Value, specs: &[SliceSpec], shape: &[usize]) -> Outcome<Value> {

@@ -2,6 +2,7 @@
 //!
 //! In: a kernel as it was lowered, before it is optimized. Out: executables of it and of its derivatives, which are kernels again.
 
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
@@ -20,7 +21,22 @@ pub(crate) struct Kernel {
     checks: Checks,
     loaded: OnceLock<Arc<dyn Executable>>,
     /// By direction, and by which parameters are active.
-    derived: Mutex<FxHashMap<(Direction, Vec<bool>), Arc<Derivative>>>,
+    derived: Made<(Direction, Vec<bool>), Derivative>,
+    /// By the parameters that keep what is not written.
+    keeping: Made<Vec<usize>, Kernel>,
+}
+
+/// What has been made of a kernel so far.
+type Made<K, V> = Mutex<FxHashMap<K, Arc<V>>>;
+
+/// Returns what was made before, or makes it.
+fn found_or<K: Eq + Hash, V>(all: &Made<K, V>, key: K, make: impl FnOnce(&K) -> Outcome<Arc<V>>) -> Outcome<Arc<V>> {
+    if let Some(found) = all.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(found.clone());
+    }
+    let made = make(&key)?;
+    all.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
+    Ok(made)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,8 +72,8 @@ impl std::fmt::Debug for Launch {
 impl Kernel {
     /// Creates a kernel of a module that is lowered for no checks.
     pub fn new(module: Module, device: Arc<dyn Device>, checks: Checks) -> Arc<Kernel> {
-        let (loaded, derived) = (OnceLock::new(), Mutex::default());
-        Arc::new(Kernel { module, device, checks, loaded, derived })
+        let (loaded, derived, keeping) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Arc::new(Kernel { module, device, checks, loaded, derived, keeping })
     }
 
     fn beside(&self, module: Module) -> Arc<Kernel> {
@@ -84,34 +100,33 @@ impl Kernel {
     }
 
     /// Returns the same kernel, with `out` arrays that keep what is not written.
-    pub fn keeping(&self, params: &[usize]) -> Arc<Kernel> {
-        let mut module = self.module.clone();
-        for &at in params {
-            let Some(KernelParam::Array { access, memory, .. }) = module.kernel.params.get_mut(at) else { continue };
-            *access = Access::InOut;
-            let (memory, body) = (*memory, module.kernel.body);
-            if let Space::Global { access, .. } = &mut module.functions[body].memories[memory].space {
+    pub(super) fn keeping(&self, params: Vec<usize>) -> Outcome<Arc<Kernel>> {
+        found_or(&self.keeping, params, |params| {
+            let mut module = self.module.clone();
+            for &at in params {
+                let Some(KernelParam::Array { access, memory, .. }) = module.kernel.params.get_mut(at) else {
+                    continue;
+                };
                 *access = Access::InOut;
+                let (memory, body) = (*memory, module.kernel.body);
+                if let Space::Global { access, .. } = &mut module.functions[body].memories[memory].space {
+                    *access = Access::InOut;
+                }
             }
-        }
-        self.beside(module)
+            Ok(self.beside(module))
+        })
     }
 
     pub(super) fn derived(&self, direction: Direction, active: &[bool]) -> Outcome<Arc<Derivative>> {
-        let key = (direction, active.to_vec());
-        let find = || self.derived.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if let Some(found) = find() {
-            return Ok(found);
-        }
-        let made = match direction {
-            Direction::Forward => derive::forward(&self.module, active),
-            Direction::Reverse => derive::reverse(&self.module, active),
-        };
-        let Derived { module, params, counting } = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
-        let counting = counting.map(|Counting { module, params }| (self.beside(module), params));
-        let made = Arc::new(Derivative { kernel: self.beside(module), params, counting });
-        self.derived.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
-        Ok(made)
+        found_or(&self.derived, (direction, active.to_vec()), |_| {
+            let made = match direction {
+                Direction::Forward => derive::forward(&self.module, active),
+                Direction::Reverse => derive::reverse(&self.module, active),
+            };
+            let Derived { module, params, counting } = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
+            let counting = counting.map(|Counting { module, params }| (self.beside(module), params));
+            Ok(Arc::new(Derivative { kernel: self.beside(module), params, counting }))
+        })
     }
 }
 

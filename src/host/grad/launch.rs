@@ -10,8 +10,9 @@ use super::apply::{apply, reshaped};
 use super::deed::Deed;
 use super::form::Form;
 use super::kernel::{Derivative, Direction, Kernel, Launch};
+use super::pull::Part;
 use super::tape::{Operand, Step, Tape, lost};
-use super::wrap::{links, primal, traced};
+use super::wrap::{level_of, links, primal, traced};
 use crate::derive::{self, Role};
 use crate::device::{Arg, Extents};
 use crate::host::array::Array;
@@ -24,14 +25,13 @@ use crate::lang::scalar::Scalar;
 
 /// Runs a launch; returns its arrays that are written, in the order of the parameters.
 pub(crate) fn launched(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
-    let levels = args.iter().filter_map(|arg| if let Value::Traced(traced) = arg { Some(traced.level) } else { None });
-    let Some(level) = levels.max() else { return plain(launch, args) };
+    let Some(level) = level_of(&args) else { return plain(launch, args) };
     let kept: Vec<usize> = (0..args.len())
         .filter(|&at| launch.kernel.access(at) == Some(Access::Out) && matches!(args[at], Value::Traced(_)))
         .collect();
     if !kept.is_empty() {
         // What the kernel does not write keeps its value, and its derivative.
-        let launch = Launch { kernel: launch.kernel.keeping(&kept), ..launch.clone() };
+        let launch = Launch { kernel: launch.kernel.keeping(kept)?, ..launch.clone() };
         return launched(&launch, args);
     }
     let can = derive::can_be_active(&launch.kernel.module).into_iter().enumerate();
@@ -42,18 +42,12 @@ pub(crate) fn launched(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>>
         return Err(lost("this launch writes an array of structs"));
     }
     let (inner, links): (Vec<Value>, Vec<Option<Link>>) = args.iter().map(|arg| links(arg, level)).unzip();
-    let node = links.iter().flatten().find_map(|link| match link {
-        Link::Node(tape, _) => tape.clone().downcast::<Tape>().ok(),
-        Link::Tangent(_) => None,
-    });
-    match node {
+    match Tape::of(&links) {
         Some(tape) => recorded(launch, inner, &links, &tape, level),
         None => {
-            let tangents = links.into_iter().map(|link| match link {
-                Some(Link::Tangent(tangent)) => Some(tangent),
-                _ => None,
-            });
-            forward(launch, inner, &tangents.collect::<Vec<_>>(), level)
+            let tangents: Vec<Option<Value>> =
+                links.into_iter().map(|link| link.and_then(Link::into_tangent)).collect();
+            forward(launch, inner, &tangents, level)
         }
     }
 }
@@ -99,16 +93,29 @@ fn plain(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
 /// In how many parts the adjoint of a value is summed by the threads of a launch.
 const PARTS: usize = 256;
 
-/// Returns zeros of the form of an array; of a value an array of parts of a sum.
+/// Returns zeros of the form of a parameter.
 fn zeros(value: &Value) -> Outcome<Value> {
-    match Form::of(value) {
-        Some(form @ Form { shape: Some(_), .. }) => form.zeros(),
-        Some(form) => Form { shape: Some(vec![PARTS]), ..form }.zeros(),
-        None => match primal(value) {
-            Value::Array(array) => Array::unplaced(array.element().clone(), array.shape()).map(Value::Array),
-            _ => Err(lost("a parameter without a derivative")),
-        },
+    match (Form::of(value), primal(value)) {
+        (Some(form), _) => form.zeros(),
+        // Of structs.
+        (None, Value::Array(array)) => Array::unplaced(array.element().clone(), array.shape()).map(Value::Array),
+        (None, _) => Err(lost("a parameter without a derivative")),
     }
+}
+
+/// Returns zeros to which a launch adds the adjoint of a parameter; that of a value is an array of parts of a sum.
+fn adjoint_zeros(value: &Value) -> Outcome<Value> {
+    match Form::of(value) {
+        Some(form) if form.shape.is_none() => Form { shape: Some(vec![PARTS]), ..form }.zeros(),
+        _ => zeros(value),
+    }
+}
+
+/// Launches a derived kernel as the original; returns what it writes, with the roles.
+fn run(launch: &Launch, kernel: &Arc<Kernel>, params: &[Role], args: Vec<Value>) -> Outcome<Vec<(Role, Value)>> {
+    let results = launched(&Launch { kernel: kernel.clone(), ..launch.clone() }, args)?;
+    let written = params.iter().enumerate().filter(|(at, _)| is_written(kernel, *at));
+    Ok(written.map(|(_, role)| *role).zip(results).collect())
 }
 
 /// Launches the forward derivative.
@@ -120,18 +127,13 @@ fn forward(launch: &Launch, inner: Vec<Value>, tangents: &[Option<Value>], level
         Role::Primal(param) => Ok(inner[param].clone()),
         Role::Tangent(param) => match &tangents[param] {
             Some(tangent) => Ok(tangent.clone()),
-            None if matches!(primal(&inner[param]), Value::Array(_)) => zeros(&inner[param]),
-            None => {
-                Form::of(&inner[param]).map_or_else(|| Err(lost("a parameter without a derivative")), |f| f.zeros())
-            }
+            None => zeros(&inner[param]),
         },
         Role::Adjoint(_) | Role::Tape(_) | Role::Counts => Err(lost("a parameter of another direction")),
     });
     let args = args.collect::<Outcome<Vec<Value>>>()?;
-    let results = launched(&Launch { kernel: derivative.kernel.clone(), ..launch.clone() }, args)?;
-    let found = roles_of_results(&derivative.kernel, &derivative.params).into_iter().zip(results);
     let (mut plain, mut along) = (vec![None; inner.len()], vec![None; inner.len()]);
-    for (role, result) in found {
+    for (role, result) in run(launch, &derivative.kernel, &derivative.params, args)? {
         match role {
             Role::Primal(param) => plain[param] = Some(result),
             Role::Tangent(param) => along[param] = Some(result),
@@ -148,11 +150,6 @@ fn forward(launch: &Launch, inner: Vec<Value>, tangents: &[Option<Value>], level
         .collect()
 }
 
-/// The roles of the parameters that a derived kernel writes, in order.
-fn roles_of_results(kernel: &Kernel, params: &[Role]) -> Vec<Role> {
-    params.iter().enumerate().filter(|(at, _)| is_written(kernel, *at)).map(|(_, role)| *role).collect()
-}
-
 /// Runs the launch, and adds it to the tape: a step, and behind it a node for each result.
 fn recorded(
     launch: &Launch,
@@ -162,8 +159,7 @@ fn recorded(
     level: u32,
 ) -> Outcome<Vec<Value>> {
     let kernel = &launch.kernel;
-    let nodes: Vec<Option<u32>> =
-        links.iter().map(|link| if let Some(Link::Node(_, node)) = link { Some(*node) } else { None }).collect();
+    let nodes: Vec<Option<u32>> = links.iter().map(|link| link.as_ref().and_then(Link::node)).collect();
     // Refused where it is launched, and not on the way back.
     kernel.derived(Direction::Reverse, &active(kernel, |param| nodes[param].is_some()))?;
     let results = launched(launch, inner.clone())?;
@@ -192,7 +188,7 @@ pub(super) fn count_of_results(launch: &Launch) -> usize {
 }
 
 /// Launches the reverse derivative: adjoints of the results give those of the operands, with their positions.
-pub(super) fn pulled(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) -> Outcome<Vec<(usize, Value)>> {
+pub(super) fn parts(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) -> Outcome<Vec<(usize, Part)>> {
     let kernel = &launch.kernel;
     let inner: Vec<Value> = step.operands.iter().map(|o| o.value.clone().unwrap_or(Value::Unit)).collect();
     let is_active = active(kernel, |param| step.operands[param].node.is_some());
@@ -204,9 +200,8 @@ pub(super) fn pulled(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>)
     }
     let tapes = tapes(launch, &derivative, &inner)?;
     let args = arguments(launch, &derivative.params, &inner, &incoming, &tapes)?;
-    let results = launched(&Launch { kernel: derivative.kernel.clone(), ..launch.clone() }, args)?;
     let mut parts = vec![];
-    for (role, result) in roles_of_results(&derivative.kernel, &derivative.params).into_iter().zip(results) {
+    for (role, result) in run(launch, &derivative.kernel, &derivative.params, args)? {
         let Role::Adjoint(param) = role else { continue };
         let operand = &step.operands[param];
         let (Some(_), Some(form)) = (operand.node, &operand.form) else { continue };
@@ -214,12 +209,12 @@ pub(super) fn pulled(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>)
             Some(_) => result,
             None => apply(&Deed::Reduce(Reduce::Sum, None), vec![result])?,
         };
-        parts.push((param, part));
+        parts.push((param, Part::Whole(part)));
     }
     Ok(parts)
 }
 
-/// Returns the arguments of a derived kernel; `slots` are the tapes' first extents.
+/// Returns the arguments of a derived kernel; `slots` are the tapes' first extents, one for each.
 fn arguments(
     launch: &Launch,
     params: &[Role],
@@ -227,22 +222,19 @@ fn arguments(
     incoming: &[Option<Value>],
     slots: &[usize],
 ) -> Outcome<Vec<Value>> {
-    let mut slots = slots.iter();
-    let tapes = params.iter().filter(|role| matches!(role, Role::Tape(_))).count();
+    let (threads, mut left) = (threads(launch), slots.iter());
+    let per_thread = |extent: usize| [&[extent], &threads[..]].concat();
     let argument = |role: &Role| match *role {
         Role::Primal(param) | Role::Tangent(param) => Ok(inner[param].clone()),
         Role::Adjoint(param) => match (&incoming[param], Form::of(&inner[param])) {
             (Some(adjoint), Some(form)) => form.expanded(adjoint.clone()),
-            _ => zeros(&inner[param]),
+            _ => adjoint_zeros(&inner[param]),
         },
         Role::Tape(scalar) => {
-            let shape = [&[slots.next().copied().unwrap_or(0).max(1)], &threads(launch)[..]].concat();
-            Array::unplaced(scalar, &shape).map(Value::Array)
+            let slots = left.next().copied().unwrap_or(0).max(1);
+            Array::unplaced(scalar, &per_thread(slots)).map(Value::Array)
         }
-        Role::Counts => {
-            let shape = [&[tapes], &threads(launch)[..]].concat();
-            Array::unplaced(Scalar::I32, &shape).map(Value::Array)
-        }
+        Role::Counts => Array::unplaced(Scalar::I32, &per_thread(slots.len())).map(Value::Array),
     };
     params.iter().map(argument).collect()
 }
@@ -252,13 +244,8 @@ fn tapes(launch: &Launch, derivative: &Derivative, inner: &[Value]) -> Outcome<V
     let Some((kernel, params)) = &derivative.counting else { return Ok(vec![]) };
     let plain: Vec<Value> = inner.iter().map(primal).collect();
     let count = derivative.params.iter().filter(|role| matches!(role, Role::Tape(_))).count();
-    let mut args = arguments(launch, params, &plain, &vec![None; plain.len()], &[])?;
-    if let Some(place) = params.iter().position(|role| *role == Role::Counts) {
-        let shape = [&[count], &threads(launch)[..]].concat();
-        args[place] = Value::Array(Array::unplaced(Scalar::I32, &shape)?);
-    }
-    let results = launched(&Launch { kernel: kernel.clone(), ..launch.clone() }, args)?;
-    let found = roles_of_results(kernel, params).into_iter().zip(results).find(|(role, _)| *role == Role::Counts);
+    let args = arguments(launch, params, &plain, &vec![None; plain.len()], &vec![0; count])?;
+    let found = run(launch, kernel, params, args)?.into_iter().find(|(role, _)| *role == Role::Counts);
     let Some((_, counts)) = found else { return Err(lost("its tapes were not counted")) };
     let threads: usize = threads(launch).iter().product();
     if threads == 0 {

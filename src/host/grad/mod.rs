@@ -39,4 +39,4 @@ pub(crate) use kernel::{Kernel, Launch};
 pub(crate) use launch::launched;
 pub(crate) use reverse::pulled;
 pub(crate) use tape::Tape;
-pub(crate) use wrap::{is_alike, is_traced, leaves, links, primal, shape_of, stripped, wrap_with, wrapped, zeros_like};
+pub(crate) use wrap::{is_alike, is_traced, leaves, links, primal, shape_of, stripped, traced, wrapped, zeros_like};

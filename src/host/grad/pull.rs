@@ -159,9 +159,7 @@ fn scattered(step: &Step, adjoint: Value, picks: &[Pick]) -> Outcome<Vec<(usize,
     let Some(new) = step.operands.get(1).filter(|operand| operand.node.is_some()) else { return Ok(parts) };
     let Some(form) = &new.form else { return Ok(parts) };
     let places: Vec<i64> = vec![0; step.form.shape().iter().product()];
-    let Value::Array(mut seen) = Value::Array(Array::from_shaped(&places, step.form.shape())?) else {
-        return Ok(parts);
-    };
+    let mut seen = Array::from_shaped(&places, step.form.shape())?;
     let Value::Array(selection) = ops::gather(&Value::Array(seen.clone()), picks)? else { return Ok(parts) };
     let order: Vec<i64> = (0..selection.count() as i64).collect();
     let order = Value::Array(Array::from_shaped(&order, selection.shape())?);

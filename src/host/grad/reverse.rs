@@ -25,22 +25,21 @@ pub(crate) fn pulled(tape: &Tape, seeds: Vec<(u32, Value)>, wanted: &[u32]) -> O
     }
     for (node, step) in stop::polled(steps.iter().enumerate().rev()) {
         let Some(deed) = &step.deed else { continue };
-        if let Deed::Launch(launch) = deed {
-            let results = node + 1..=node + launch::count_of_results(launch);
-            let incoming: Vec<Option<Value>> = results.map(|result| adjoints[result].take()).collect();
-            if incoming.iter().all(Option::is_none) {
-                continue;
-            }
-            for (position, value) in launch::pulled(launch, step, incoming)? {
-                let operand = &step.operands[position];
-                if let (Some(to), Some(form)) = (operand.node, &operand.form) {
-                    add(&mut adjoints, to, form, Part::Whole(value))?;
+        let found = match deed {
+            Deed::Launch(launch) => {
+                let results = node + 1..=node + launch::count_of_results(launch);
+                let incoming: Vec<Option<Value>> = results.map(|result| adjoints[result].take()).collect();
+                if incoming.iter().all(Option::is_none) {
+                    continue;
                 }
+                launch::parts(launch, step, incoming)?
             }
-            continue;
-        }
-        let Some(adjoint) = adjoints[node].take() else { continue };
-        for (position, part) in parts(deed, step, adjoint)? {
+            deed => match adjoints[node].take() {
+                Some(adjoint) => parts(deed, step, adjoint)?,
+                None => continue,
+            },
+        };
+        for (position, part) in found {
             let operand = &step.operands[position];
             if let (Some(to), Some(form)) = (operand.node, &operand.form) {
                 add(&mut adjoints, to, form, part)?;

@@ -36,6 +36,14 @@ pub(super) struct Operand {
 }
 
 impl Tape {
+    /// Returns the tape of linked values, if they are nodes.
+    pub(super) fn of(links: &[Option<Link>]) -> Option<Arc<Tape>> {
+        links.iter().flatten().find_map(|link| match link {
+            Link::Node(tape, _) => tape.clone().downcast().ok(),
+            Link::Tangent(_) => None,
+        })
+    }
+
     /// Adds a parameter; returns the value as a node.
     pub fn leaf(self: &Arc<Tape>, value: Value, level: u32) -> Outcome<(Value, u32)> {
         let form = Form::of(&value).ok_or_else(|| lost(&format!("a `{}` has no derivative", value.type_name())))?;
@@ -54,16 +62,10 @@ impl Tape {
         let (needs_operands, needs_result) = deed.needs();
         let count = links.iter().flatten().count();
         let operand = |(arg, link): (Value, &Option<Link>)| {
-            let node = link.as_ref().and_then(|link| if let Link::Node(_, node) = link { Some(*node) } else { None });
+            let node = link.as_ref().and_then(Link::node);
             // The derivative of a product by one factor needs the others alone.
-            let others = count - usize::from(node.is_some()) > 0;
-            let needed = match deed {
-                _ if !needs_operands => false,
-                Deed::Binary(op) if !needs_result => {
-                    others || !matches!(op, crate::lang::ops::BinaryOp::Mul | crate::lang::ops::BinaryOp::MatMul)
-                }
-                _ => true,
-            };
+            let is_lone_factor = deed.is_product() && count == usize::from(node.is_some());
+            let needed = needs_operands && !is_lone_factor;
             Operand { node, form: Form::of(&arg), value: needed.then_some(arg) }
         };
         let operands = args.into_iter().zip(links).map(operand).collect();

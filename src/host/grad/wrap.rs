@@ -15,6 +15,11 @@ pub(crate) fn is_traced(value: &Value) -> bool {
     }
 }
 
+/// Returns the highest level of values; none if none of them is traced.
+pub(super) fn level_of(values: &[Value]) -> Option<u32> {
+    values.iter().filter_map(|value| if let Value::Traced(traced) = value { Some(traced.level) } else { None }).max()
+}
+
 /// Returns the plain value.
 pub(crate) fn primal(value: &Value) -> Value {
     stripped(value, 0)
@@ -69,8 +74,8 @@ pub(crate) fn zeros_like(value: &Value) -> Outcome<Value> {
     }
 }
 
-/// Wraps a value at a level.
-pub(super) fn traced(value: Value, level: u32, link: Link) -> Value {
+/// Wraps a value at a level, with how its derivative is found.
+pub(crate) fn traced(value: Value, level: u32, link: Link) -> Value {
     Value::Traced(Arc::new(Traced { value, level, link }))
 }
 
@@ -80,11 +85,6 @@ pub(crate) fn links(value: &Value, level: u32) -> (Value, Option<Link>) {
         Value::Traced(traced) if traced.level == level => (traced.value.clone(), Some(traced.link.clone())),
         other => (other.clone(), None),
     }
-}
-
-/// Wraps a value at a level, with how its derivative is found.
-pub(crate) fn wrap_with(value: Value, level: u32, link: Link) -> Value {
-    traced(value, level, link)
 }
 
 /// Returns the extents of an array; none for a single value.

@@ -15,7 +15,6 @@ use crate::ir::def::{Access, BinOp, ExprId, Form, Layout, MemId, Module, Ty, Unr
 use crate::ir::typing::I32;
 use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::{Scalar, Value};
-use crate::lower::strict;
 
 /// The loads of a thread that are in flight together where threads are few.
 pub(super) const FEW: Unroll = Unroll::By(16);
@@ -383,7 +382,7 @@ fn indices(b: &mut FunctionBuilder, axes: usize) -> Vec<ExprId> {
 pub(super) fn operation(b: &mut FunctionBuilder, op: Op, operands: &[ExprId]) -> Option<ExprId> {
     Some(match (op, operands) {
         (Op::Unary(op), [x]) => b.unary(op, *x),
-        (Op::Binary(op), [x, y]) => b.binary(strict(op)?, *x, *y),
+        (Op::Binary(op), [x, y]) => b.binary(BinOp::strict(op)?, *x, *y),
         (Op::Math(function), operands) => b.math(function, operands),
         (Op::Convert(to), [x]) => b.convert(*x, to),
         (Op::Select, [cond, then, other]) => b.select(*cond, *then, *other),

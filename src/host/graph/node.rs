@@ -5,12 +5,12 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::host::array::{Array, Work};
 use crate::host::graph::site::Site;
+use crate::ir::def::BinOp;
 use crate::ir::def::Ty;
 use crate::ir::typing;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::dynamic::{self, Failure};
 use crate::lang::scalar::{Scalar, Value};
-use crate::lower::strict;
 
 /// The most operations of one kernel, and the most arrays and scalars that it reads.
 pub(crate) const MOST: usize = 64;
@@ -50,7 +50,7 @@ impl Op {
             (Op::Convert(to), [_]) => return Some(to),
             (Op::Unary(op), [x]) => typing::unary(op, *x),
             (Op::Binary(BinaryOp::And | BinaryOp::Or), [x, _]) if x.scalar() != Scalar::Bool => return None,
-            (Op::Binary(op), [x, y]) => typing::binary(strict(op)?, *x, *y),
+            (Op::Binary(op), [x, y]) => typing::binary(BinOp::strict(op)?, *x, *y),
             (Op::Math(function), types) => typing::math(function, types),
             (Op::Select, [cond, then, other]) => typing::select(*cond, *then, *other),
             _ => return None,

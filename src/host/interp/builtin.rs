@@ -142,7 +142,7 @@ impl Machine<'_> {
         })
     }
 
-    pub(super) fn settle_problem(&self, result: Outcome<Value>, span: Span) -> Eval {
+    pub(super) fn settle_problem<T>(&self, result: Outcome<T>, span: Span) -> Eval<T> {
         result.map_err(|p| self.problem(p, span))
     }
 

@@ -18,16 +18,15 @@ use crate::lang::builtin::Derivative;
 use crate::lower::{self, Instance};
 
 use super::frame::Frame;
+use super::launch::Bound;
 use super::machine::{Eval, Machine};
 use super::map::typed;
 
 impl Machine<'_> {
     pub(super) fn derive(&mut self, frame: &mut Frame, derive: &Derive, span: Span) -> Eval {
-        let mut call = &derive.of;
-        while let ExprKind::Derive(inner) = &call.kind {
-            call = &inner.of;
-        }
-        let ExprKind::Call { args, .. } = &call.kind else { return Err(self.broken(span, "a derivative of no call")) };
+        let ExprKind::Call { args, .. } = &derive.call().kind else {
+            return Err(self.broken(span, "a derivative of no call"));
+        };
         let values = self.values(frame, args)?;
         self.derived(frame, derive, values, span)
     }
@@ -36,14 +35,14 @@ impl Machine<'_> {
     fn derived(&mut self, frame: &mut Frame, derive: &Derive, values: Vec<Value>, span: Span) -> Eval {
         let seed = derive.seed.as_ref().map(|seed| self.eval(frame, seed)).transpose()?;
         self.interp.tracing += 1;
-        let mut taking = Taking { level: self.interp.tracing, derive, values, span };
+        let taking = Taking { level: self.interp.tracing, derive, values, span };
         let result = match (derive.what, seed) {
-            (Derivative::Gradient, _) => self.gradient(frame, &mut taking).map(|(_, gradient)| gradient),
-            (Derivative::ValueAndGradient, _) => self.gradient(frame, &mut taking).map(pair),
-            (Derivative::Vjp, Some(seed)) => self.pulled_back(frame, &mut taking, seed).map(pair),
-            (Derivative::Jvp, Some(seed)) => self.pushed_forward(frame, &mut taking, seed).map(pair),
-            (Derivative::Jacobian, _) => self.jacobian(frame, &mut taking),
-            (Derivative::Hessian, _) => self.hessian(frame, &mut taking),
+            (Derivative::Gradient, _) => self.gradient(frame, &taking).map(|(_, gradient)| gradient),
+            (Derivative::ValueAndGradient, _) => self.gradient(frame, &taking).map(pair),
+            (Derivative::Vjp, Some(seed)) => self.pulled_back(frame, &taking, seed).map(pair),
+            (Derivative::Jvp, Some(seed)) => self.pushed_forward(frame, &taking, seed).map(pair),
+            (Derivative::Jacobian, _) => self.jacobian(frame, &taking),
+            (Derivative::Hessian, _) => self.hessian(frame, &taking),
             _ => Err(self.broken(span, "a derivative without its seed")),
         };
         self.interp.tracing -= 1;
@@ -68,7 +67,7 @@ impl Machine<'_> {
     }
 
     /// Runs the function with its parameters as leaves of a tape.
-    fn recorded(&mut self, frame: &mut Frame, taking: &mut Taking<'_>) -> Eval<(Arc<Tape>, Vec<u32>, Value)> {
+    fn recorded(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval<(Arc<Tape>, Vec<u32>, Value)> {
         let tape = Arc::new(Tape::default());
         let mut nodes = vec![];
         let level = taking.level;
@@ -77,12 +76,12 @@ impl Machine<'_> {
             nodes.push(node);
             Ok(value)
         });
-        let values = values.map_err(|p| self.problem(p, taking.span))?;
+        let values = self.settle_problem(values, taking.span)?;
         let result = self.inner(frame, taking, values)?;
         Ok((tape, nodes, result))
     }
 
-    fn gradient(&mut self, frame: &mut Frame, taking: &mut Taking<'_>) -> Eval<(Value, Value)> {
+    fn gradient(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval<(Value, Value)> {
         let (tape, nodes, result) = self.recorded(frame, taking)?;
         let (value, link) = grad::links(&result, taking.level);
         let one = grad::primal(&value);
@@ -91,101 +90,78 @@ impl Machine<'_> {
             return Err(self.problem(Problem::new("E0720", title), taking.span));
         };
         let one = Value::Scalar(crate::lang::scalar::Value::one(number.ty));
-        let seeds = node_of(link).map(|node| (node, one)).into_iter().collect();
+        let seeds = link.and_then(|link| link.node()).map(|node| (node, one)).into_iter().collect();
         let gradient = grad::pulled(&tape, seeds, &nodes).and_then(|parts| taking.rebuilt(parts));
-        Ok((value, gradient.map_err(|p| self.problem(p, taking.span))?))
+        Ok((value, self.settle_problem(gradient, taking.span)?))
     }
 
-    fn pulled_back(&mut self, frame: &mut Frame, taking: &mut Taking<'_>, cotangent: Value) -> Eval<(Value, Value)> {
+    fn pulled_back(&mut self, frame: &mut Frame, taking: &Taking<'_>, cotangent: Value) -> Eval<(Value, Value)> {
         let (tape, nodes, result) = self.recorded(frame, taking)?;
         let seeds = seeds(&result, &cotangent, taking.level);
         let pulled = seeds.and_then(|seeds| grad::pulled(&tape, seeds, &nodes)).and_then(|parts| taking.rebuilt(parts));
-        let pulled = pulled.map_err(|p| self.problem(p, taking.span))?;
+        let pulled = self.settle_problem(pulled, taking.span)?;
         Ok((grad::stripped(&result, taking.level), pulled))
     }
 
-    fn pushed_forward(&mut self, frame: &mut Frame, taking: &mut Taking<'_>, tangent: Value) -> Eval<(Value, Value)> {
-        let level = taking.level;
-        let mut tangents = match taking.derive.wrt.len() {
-            1 => grad::leaves(&tangent),
-            _ => grad::leaves(&tangent).into_iter().collect(),
-        }
-        .into_iter();
-        let values = taking.with(|value| {
-            let tangent = tangents.next().ok_or_else(|| misfit(&value, &Value::Unit, "tangent"))?;
-            fits(&value, &tangent, "tangent")?;
-            Ok(grad::wrap_with(value, level, Link::Tangent(tangent)))
-        });
-        let values = values.map_err(|p| self.problem(p, taking.span))?;
+    fn pushed_forward(&mut self, frame: &mut Frame, taking: &Taking<'_>, tangent: Value) -> Eval<(Value, Value)> {
+        let values = self.settle_problem(taking.along(&tangent), taking.span)?;
         let result = self.inner(frame, taking, values)?;
-        let tangent = tangent_of(&result, level).map_err(|p| self.problem(p, taking.span))?;
-        Ok((grad::stripped(&result, level), tangent))
+        let tangent = self.settle_problem(tangent_of(&result, taking.level), taking.span)?;
+        Ok((grad::stripped(&result, taking.level), tangent))
     }
 
     /// Rows by pulling back, or columns by pushing forward, whichever are fewer.
-    fn jacobian(&mut self, frame: &mut Frame, taking: &mut Taking<'_>) -> Eval {
-        let level = taking.level;
+    fn jacobian(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval {
         let (tape, nodes, result) = self.recorded(frame, taking)?;
-        let (value, link) = grad::links(&result, level);
-        let input = taking.input();
-        let plain = (grad::primal(&value), grad::primal(&input));
-        let shape = [grad::shape_of(&plain.0), grad::shape_of(&plain.1)].concat();
-        let rows = count(&plain.0);
-        let zeros = |value: &Value| grad::zeros_like(value);
-        if rows <= count(&plain.1) {
-            let mut all = vec![];
-            for row in 0..rows {
-                let pulled = marked(&plain.0, row).and_then(|seed| {
-                    let seeds = node_of(link.clone()).map(|node| (node, seed)).into_iter().collect();
-                    grad::pulled(&tape, seeds, &nodes)
-                });
-                let pulled = pulled.map_err(|p| self.problem(p, taking.span))?;
-                all.extend(pulled.into_iter().next().map(flat).transpose().map_err(|p| self.problem(p, taking.span))?);
-            }
-            return joined(all, &shape, &plain.1, false).map_err(|p| self.problem(p, taking.span));
+        let (value, link) = grad::links(&result, taking.level);
+        let (value, input) = (grad::primal(&value), grad::primal(&taking.input()));
+        let shape = [grad::shape_of(&value), grad::shape_of(&input)].concat();
+        if count(&value) > count(&input) {
+            drop(tape);
+            let columns = self.columns(frame, taking, |machine, frame, tangent| {
+                machine.pushed_forward(frame, taking, tangent).map(|(_, tangent)| tangent)
+            })?;
+            return self.settle_problem(joined(columns, &shape, &value, true), taking.span);
         }
-        drop((tape, zeros));
-        let columns = self.columns(frame, taking, |machine, frame, taking, tangent| {
-            machine.pushed_forward(frame, taking, tangent).map(|(_, tangent)| tangent)
-        })?;
-        joined(columns, &shape, &plain.0, true).map_err(|p| self.problem(p, taking.span))
+        let node = link.and_then(|link| link.node());
+        let row = |row: usize| {
+            let seed = marked(&value, row)?;
+            let seeds = node.map(|node| (node, seed)).into_iter().collect();
+            grad::pulled(&tape, seeds, &nodes)?.into_iter().next().map(flat).transpose()
+        };
+        let rows = (0..count(&value)).filter_map(|at| row(at).transpose()).collect::<Outcome<Vec<Value>>>();
+        self.settle_problem(rows.and_then(|rows| joined(rows, &shape, &input, false)), taking.span)
     }
 
     /// Pushes tangents forward through the gradient.
-    fn hessian(&mut self, frame: &mut Frame, taking: &mut Taking<'_>) -> Eval {
+    fn hessian(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval {
         let input = grad::primal(&taking.input());
         let shape = [grad::shape_of(&input), grad::shape_of(&input)].concat();
-        let columns = self.columns(frame, taking, |machine, frame, taking, tangent| {
-            let level = taking.level;
-            let mut given = Some(tangent);
-            let values = taking.with(|value| {
-                let tangent = given.take().ok_or_else(|| misfit(&value, &Value::Unit, "tangent"))?;
-                Ok(grad::wrap_with(value, level, Link::Tangent(tangent)))
-            });
-            let values = values.map_err(|p| machine.problem(p, taking.span))?;
+        let columns = self.columns(frame, taking, |machine, frame, tangent| {
+            let values = machine.settle_problem(taking.along(&tangent), taking.span)?;
             machine.interp.tracing += 1;
-            let mut within = Taking { level: machine.interp.tracing, derive: taking.derive, values, span: taking.span };
-            let gradient = machine.gradient(frame, &mut within);
+            let within = Taking { level: machine.interp.tracing, derive: taking.derive, values, span: taking.span };
+            let gradient = machine.gradient(frame, &within);
             machine.interp.tracing -= 1;
-            tangent_of(&gradient?.1, level).map_err(|p| machine.problem(p, taking.span))
+            machine.settle_problem(tangent_of(&gradient?.1, taking.level), taking.span)
         })?;
-        joined(columns, &shape, &input, true).map_err(|p| self.problem(p, taking.span))
+        self.settle_problem(joined(columns, &shape, &input, true), taking.span)
     }
 
     /// Runs a derivative along each number of the parameter.
     fn columns(
         &mut self,
         frame: &mut Frame,
-        taking: &mut Taking<'_>,
-        along: impl Fn(&mut Self, &mut Frame, &mut Taking<'_>, Value) -> Eval,
+        taking: &Taking<'_>,
+        along: impl Fn(&mut Self, &mut Frame, Value) -> Eval,
     ) -> Eval<Vec<Value>> {
         let input = grad::primal(&taking.input());
         let mut columns = vec![];
         for column in 0..count(&input) {
             self.poll(taking.span)?;
-            let tangent = marked(&input, column).map_err(|p| self.problem(p, taking.span))?;
-            let found = along(self, frame, taking, tangent)?;
-            columns.push(flat(found).map_err(|p| self.problem(p, taking.span))?);
+            let tangent = self.settle_problem(marked(&input, column), taking.span)?;
+            let found = along(self, frame, tangent)?;
+            columns.push(self.settle_problem(flat(found), taking.span)?);
         }
         Ok(columns)
     }
@@ -201,39 +177,47 @@ impl Machine<'_> {
         let program = self.program;
         let kernel = &program.kernels[launch.kernel];
         let mut plain: Vec<Option<Value>> = values.iter().map(|value| value.as_ref().map(grad::primal)).collect();
-        let (arguments, dims) = self.bind_launch(frame, launch, kernel, &plain, span)?;
-        let mut inner = self.kernel_frame(kernel, arguments, dims, &plain, span)?;
-        self.contracts(&mut inner, kernel, &plain, span)?;
-        self.allocate(kernel, launch, &mut inner, &mut plain, span)?;
-        let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
-        let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
+        let Bound { inner, extents, instance, hidden } = self.bound(frame, launch, kernel, &mut plain, span)?;
         let derived = self.derived_kernel(&instance, span)?;
         let mut args = vec![];
         for ((value, allocated), param) in values.into_iter().zip(plain).zip(&kernel.sig.params) {
             let Some(value) = value.or(allocated) else {
                 return Err(self.broken(span, "a launch without an argument"));
             };
-            match (&param.ty, value) {
-                (Type::Array(_), array) => args.push(array),
+            let flat = match (&param.ty, value) {
+                (Type::Array(_), array) => {
+                    args.push(array);
+                    Ok(())
+                }
                 (ty, value) if !grad::is_traced(&value) => flatten(self.as_param(&inner, ty, value, span)?, &mut args),
                 (_, value) => flatten(value, &mut args),
-            }
+            };
+            self.settle_problem(flat, span)?;
         }
-        for dim in lower::hidden_params(program, launch.kernel) {
-            args.push(Value::i32(inner.dims.get(dim as usize).copied().flatten().unwrap_or(0) as i32));
-        }
-        let control = Control { launched: span, larger: None, ..self.interp.options.control.clone() };
-        let launch_of = grad::Launch { kernel: derived, extents, control, said: Arc::default() };
-        let launched = grad::launched(&launch_of, args);
-        let said = std::mem::take(&mut *launch_of.said.lock().unwrap_or_else(PoisonError::into_inner));
-        self.say(&said);
-        let mut results = launched.map_err(|p| self.problem(p, span))?.into_iter();
+        args.extend(hidden);
+        let mut results = self.run_traced(derived, extents, args, span)?.into_iter();
         let written = kernel.sig.params.iter().map(|param| match param.access {
             Access::In => None,
             Access::Out | Access::InOut => results.next(),
         });
         let written = written.collect();
         self.hand_back(frame, launch, kernel, written)
+    }
+
+    /// Launches a kernel whose derivative may be taken; returns the arrays that it writes.
+    fn run_traced(
+        &mut self,
+        kernel: Arc<grad::Kernel>,
+        extents: Extents,
+        args: Vec<Value>,
+        span: Span,
+    ) -> Eval<Vec<Value>> {
+        let control = Control { launched: span, larger: None, ..self.interp.options.control.clone() };
+        let launch = grad::Launch { kernel, extents, control, said: Arc::default() };
+        let results = grad::launched(&launch, args);
+        let said = std::mem::take(&mut *launch.said.lock().unwrap_or_else(PoisonError::into_inner));
+        self.say(&said);
+        self.settle_problem(results, span)
     }
 
     fn derived_kernel(&mut self, instance: &Instance, span: Span) -> Eval<Arc<grad::Kernel>> {
@@ -274,26 +258,20 @@ impl Machine<'_> {
         let element = self.interp.layouts.element(self.program, &result);
         let count: usize = shape.iter().product();
         let out = self.new_result(element, &[count], expr.span)?;
-        let (extents, launched) = (Extents::Threads([count as u32, 1, 1]), expr.span);
-        let control = Control { launched, larger: None, ..self.interp.options.control.clone() };
-        let launch = grad::Launch { kernel, extents, control, said: Arc::default() };
         let mut given = vec![];
-        let applied = values.into_iter().zip(&key.1).try_for_each(|(value, (ty, is_array))| {
-            match is_array {
-                true => given.push(grad::spread(value, &shape)?),
+        for (value, (ty, is_array)) in values.into_iter().zip(&key.1) {
+            let flat = match is_array {
+                true => grad::spread(value, &shape).map(|array| given.push(array)),
                 false => flatten(typed(value, ty), &mut given),
-            }
-            Ok(())
-        });
-        let results = applied.and_then(|()| {
-            given.push(Value::Array(out));
-            grad::launched(&launch, given)
-        });
-        let result = results.and_then(|mut results| match results.pop() {
-            Some(result) => grad::apply(&Deed::Reshape(shape), vec![result]),
+            };
+            self.settle_problem(flat, expr.span)?;
+        }
+        given.push(Value::Array(out));
+        let extents = Extents::Threads([count as u32, 1, 1]);
+        match self.run_traced(kernel, extents, given, expr.span)?.pop() {
+            Some(result) => self.settle_problem(grad::apply(&Deed::Reshape(shape), vec![result]), expr.span),
             None => Ok(Value::Unit),
-        });
-        result.map_err(|p| self.problem(p, expr.span))
+        }
     }
 }
 
@@ -315,6 +293,16 @@ impl Taking<'_> {
             }
         }
         Ok(values)
+    }
+
+    /// Returns the arguments with those by which is differentiated moving along a tangent.
+    fn along(&self, tangent: &Value) -> Outcome<Vec<Value>> {
+        let mut tangents = grad::leaves(tangent).into_iter();
+        self.with(|value| {
+            let tangent = tangents.next().ok_or_else(|| misfit(&value, &Value::Unit, "tangent"))?;
+            fits(&value, &tangent, "tangent")?;
+            Ok(grad::traced(value, self.level, Link::Tangent(tangent)))
+        })
     }
 
     /// Returns derivatives as the parameters that they belong to: one, or a tuple of several.
@@ -340,32 +328,30 @@ impl Taking<'_> {
 }
 
 /// Appends the launch arguments that a value by itself becomes.
-fn flatten(value: Value, args: &mut Vec<Value>) {
+fn flatten(value: Value, args: &mut Vec<Value>) -> Outcome<()> {
     match value {
         Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => {
-            parts.into_iter().for_each(|part| flatten(part, args));
+            parts.into_iter().try_for_each(|part| flatten(part, args))?;
         }
-        Value::Array(array) => args.extend((0..array.count()).filter_map(|at| array.item(at).ok().flatten())),
+        Value::Array(array) => {
+            for item in array.items_at(0..array.count()) {
+                args.push(item?);
+            }
+        }
         Value::Traced(traced) if matches!(traced.primal(), Value::Array(_)) => {
-            for at in 0..grad::shape_of(traced.primal()).iter().product::<usize>() {
-                let whole = grad::ops::reshape(&Value::Traced(traced.clone()), &[-1]);
-                let part = whole.and_then(|whole| grad::ops::index(&whole, &[SliceSpec::At(at as i64)]));
-                args.push(part.unwrap_or(Value::Unit));
+            let count = count(traced.primal()) as i64;
+            let whole = grad::ops::reshape(&Value::Traced(traced), &[-1])?;
+            for at in 0..count {
+                args.push(grad::ops::index(&whole, &[SliceSpec::At(at)])?);
             }
         }
         other => args.push(other),
     }
+    Ok(())
 }
 
 fn pair((value, derivative): (Value, Value)) -> Value {
     Value::Tuple(vec![value, derivative])
-}
-
-fn node_of(link: Option<Link>) -> Option<u32> {
-    match link {
-        Some(Link::Node(_, node)) => Some(node),
-        _ => None,
-    }
 }
 
 /// Returns the tangent of a result, part by part; what does not depend on the parameters has zeros.
@@ -387,7 +373,7 @@ fn seeds(result: &Value, cotangent: &Value, level: u32) -> Outcome<Vec<(u32, Val
     for (result, cotangent) in results.iter().zip(cotangents) {
         let (value, link) = grad::links(result, level);
         fits(&value, &cotangent, "cotangent")?;
-        seeds.extend(node_of(link).map(|node| (node, cotangent)));
+        seeds.extend(link.and_then(|link| link.node()).map(|node| (node, cotangent)));
     }
     Ok(seeds)
 }

@@ -36,6 +36,16 @@ enum Passed {
     Array(Array, bool),
 }
 
+/// A launch whose arguments fit its kernel.
+pub(super) struct Bound {
+    /// Where dimensions and geometry are evaluated: its locals are the scalar parameters.
+    pub inner: Frame,
+    pub extents: Extents,
+    pub instance: Instance,
+    /// The values of the hidden parameters.
+    pub hidden: Vec<Value>,
+}
+
 impl Machine<'_> {
     pub(crate) fn launch(&mut self, frame: &mut Frame, launch: &Launch, span: Span) -> Eval {
         let program = self.program;
@@ -62,17 +72,8 @@ impl Machine<'_> {
             return self.hand_back(frame, launch, kernel, passed);
         }
         let given = Kinds::of(launch, kernel, &values);
-        let (arguments, dims) = self.bind_launch(frame, launch, kernel, &values, span)?;
-        let mut inner = self.kernel_frame(kernel, arguments, dims, &values, span)?;
-        self.contracts(&mut inner, kernel, &values, span)?;
-        self.allocate(kernel, launch, &mut inner, &mut values, span)?;
-        let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
-        let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
+        let Bound { mut inner, extents, instance, hidden } = self.bound(frame, launch, kernel, &mut values, span)?;
         let executable = self.executable(&instance, span)?;
-        let hidden: Vec<Value> = lower::hidden_params(program, launch.kernel)
-            .into_iter()
-            .map(|i| Value::i32(inner.dims.get(i as usize).copied().flatten().unwrap_or(0) as i32))
-            .collect();
         self.rely(&mut inner, kernel, &values, &*executable, span)?;
         let made = Made { executable: &executable, extents, hidden: &hidden };
         self.interp.kernels.sites.remember(launch, given, &values, &inner, made, span);
@@ -80,8 +81,30 @@ impl Machine<'_> {
         self.hand_back(frame, launch, kernel, passed)
     }
 
+    /// Binds a launch to its kernel: dimensions, compile-time arguments and geometry. Contracts are tested, and the `out` arrays that
+    /// are omitted are allocated.
+    pub(super) fn bound(
+        &mut self,
+        frame: &mut Frame,
+        launch: &Launch,
+        kernel: &Kernel,
+        values: &mut [Option<Value>],
+        span: Span,
+    ) -> Eval<Bound> {
+        let (arguments, dims) = self.bind_launch(frame, launch, kernel, values, span)?;
+        let mut inner = self.kernel_frame(kernel, arguments, dims, values, span)?;
+        self.contracts(&mut inner, kernel, values, span)?;
+        self.allocate(kernel, launch, &mut inner, values, span)?;
+        let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
+        let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
+        let extent = |dim: u32| inner.dims.get(dim as usize).copied().flatten().unwrap_or(0);
+        let hidden = lower::hidden_params(self.program, launch.kernel).into_iter();
+        let hidden = hidden.map(|dim| Value::i32(extent(dim) as i32)).collect();
+        Ok(Bound { inner, extents, instance, hidden })
+    }
+
     /// Binds the arguments to the signature.
-    pub(super) fn bind_launch(
+    fn bind_launch(
         &mut self,
         frame: &mut Frame,
         launch: &Launch,
@@ -127,7 +150,7 @@ impl Machine<'_> {
     }
 
     /// Creates the frame in which dimensions and geometry are evaluated: its locals are the scalar parameters.
-    pub(super) fn kernel_frame(
+    fn kernel_frame(
         &mut self,
         kernel: &Kernel,
         arguments: Vec<Argument>,
@@ -163,7 +186,7 @@ impl Machine<'_> {
     }
 
     /// Allocates the omitted `out` arrays, and checks computed dimensions of those that were given.
-    pub(super) fn allocate(
+    fn allocate(
         &mut self,
         kernel: &Kernel,
         launch: &Launch,
@@ -240,7 +263,7 @@ impl Machine<'_> {
     }
 
     /// Evaluates grid and block, or the extents of the index space.
-    pub(super) fn geometry(
+    fn geometry(
         &mut self,
         frame: &mut Frame,
         inner: &mut Frame,

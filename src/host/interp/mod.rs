@@ -278,6 +278,7 @@ impl Interpreter {
             self.globals.resize(wanted, None);
         }
         self.depth = 0;
+        self.tracing = 0;
         self.computing.clear();
         self.ended = None;
         Machine { interp: self, program: &session.program, sources: &session.sources, world }
