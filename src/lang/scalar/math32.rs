@@ -123,7 +123,8 @@ fn log_parts(x: f64) -> (f64, f64) {
 /// Selects the logarithm for arguments to which [`log_parts`] does not apply: zero, negative, infinite, NaN.
 #[inline(always)]
 fn log_special(x: f64, value: f64) -> f64 {
-    let value = select(x < f64::INFINITY, value, x);
+    // A sum, as `x` itself would let the compiler leave a signaling NaN as it is.
+    let value = select(x < f64::INFINITY, value, x + x);
     let value = select(x == 0.0, f64::NEG_INFINITY, value);
     select(x < 0.0, f64::NAN, value)
 }
@@ -163,7 +164,7 @@ pub(crate) fn cbrt(x: f32) -> f32 {
         iteration += 1;
     }
     let special = (a == 0.0) | (a == f64::INFINITY) | a.is_nan();
-    select(special, wide, t.copysign(wide)) as f32
+    select(special, wide + wide, t.copysign(wide)) as f32
 }
 
 /// e to the power of x: below 0.51 ULP.
