@@ -24,10 +24,13 @@ pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], ope
         // It is written where it is, not on the host.
         array.storage()?;
     }
-    let far = array.data().computed().is_some_and(|storage| storage.here().is_none() && storage.remote().is_some());
     let lanes = array.element().lanes();
     let bytes = shape.iter().product::<usize>() * array.element().size();
     let site = Site::current();
+    // Zeros that are nowhere yet come to be where what is written is.
+    let goes_there = array_of(operand).is_some_and(is_there) && bytes >= WORTH_A_KERNEL;
+    let is_far = |storage: &Storage| storage.here().is_none() && (goes_there || storage.remote().is_some());
+    let far = array.data().computed().is_some_and(is_far);
     let is_pending = array_of(operand).is_some_and(|value| value.data().computed().is_none())
         && bytes >= WORTH_A_KERNEL
         && !site.device().is_remote();
