@@ -536,6 +536,13 @@ fn emit_shows_each_stage() {
         assert_eq!(ran.code, 0, "{stage}: {}", ran.err);
         assert!(ran.out.contains("scale"), "{stage}: {}", ran.out);
     }
+    // What the signature says of all launches tells threads apart.
+    let text = "kernel halves(x: [f32; 2 * N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * x[i + N] }\n\
+                kernel row(x: [f32; N], out y: [f32; N]) grid(1) block(8, 2) { y[thread_idx.x] = x[thread_idx.x] }\n";
+    let ran = run(folder_with(&[("a.clk", text)]).path(), &["emit", "--stage", "grad", "a.clk"]);
+    let (halves, row) = ran.out.split_once("kernel row_vjp").expect("two derivatives");
+    assert!(!halves.contains("atomic_") && halves.contains("d_x[i + N] = d_x[i + N] +"), "{halves}");
+    assert!(row.contains("atomic_exchange(d_y[thread_idx.x], 0.0f32)") && row.contains("atomic_add(d_x"), "{row}");
     let none = run(folder.path(), &["emit", "--kernel", "scael", "a.clk"]);
     assert_eq!(none.code, 1);
     assert!(none.err.contains("`scale`"), "{}", none.err);

@@ -186,6 +186,15 @@ const KNOWN: &[(&str, &str, &[f64])] = &[
     ("x[0] % x[1]", "[0.9f64, 0.1, 4.0]", &[1.0, -8.0, 0.0]),
     ("sum(gathered(x, [2, 0, 2, 2]))", "[1.0f64, 2.0, 4.0]", &[2.0, 0.0, 24.0]),
     ("f64(f32(x[0])) * x[1]", "[1.0f64, 2.0, 4.0]", &[2.0, 1.0, 0.0]),
+    // Second derivatives where no two threads store at one place.
+    ("let g = grad(distinct)(x)\n sum(g * g)", "[1.0f64, 2.0, 4.0]", &[96.0, 3072.0, 98304.0]),
+    // All lanes store the sum, of which one takes the adjoint; other blocks than the kernel's.
+    ("summed(x)[0]", "[1.0f64, 2.0, 4.0]", &[2.0, 4.0, 8.0]),
+    (
+        "var y = x\n placed<<<1, (4, 2)>>>(x, y)\n placed<<<1, 4>>>(y, y)\n sum(y)",
+        "[1.0f64, 2.0, 4.0]",
+        &[4.0, 32.0, 256.0],
+    ),
 ];
 
 /// Kernels of the functions above.
@@ -213,6 +222,18 @@ struct Weights { a: f64, b: f64 }
 kernel both(x: [f64; N], w: Weights, out s: [f64; N], out p: [f64; N]) threads(i: N) {
     s[i] = w.a * x[i]
     p[i] = w.b * x[i]
+}
+kernel moved(x: [f64; N], at: [i32; N], out y: [f64; N]) threads(i: N) assume distinct(at) { y[at[i]] = x[i] * x[i] }
+fn distinct(x: [f64; N]) -> f64 {
+    let y = moved(x, (arange(N) + 1) % N)
+    sum(y * y)
+}
+kernel summed(x: [f64; N], out y: [f64; 1]) grid(1) block(32) {
+    let v = if thread_idx.x < N { x[thread_idx.x] } else { 0.0 }
+    y[0] = warp_reduce_add(v * v)
+}
+kernel placed(x: [f64; N], inout y: [f64; N]) grid(1) block(32) {
+    if thread_idx.x < N { y[thread_idx.x] = x[thread_idx.x] * x[thread_idx.x] }
 }
 kernel gathered(x: [f64; N], at: [i32; K], out y: [f64; K]) threads(k: K) { y[k] = x[at[k]] * x[at[k]] }
 fn positive(t: f64, s: f64) -> f64 { if t > 0.0 { t * s } else { 0.0 } }
@@ -252,16 +273,15 @@ const REFUSED: &[(&str, &str)] = &[
     ("lgamma(x[0])", "lgamma(x[0])"),
     ("sum(sort(x))", "sort(x)"),
     ("sum(rounded(x))", "i32(x[i])"),
-    // All lanes store the sum: each would take its whole adjoint.
-    ("summed(x)[0]", "y[0]"),
+    ("sum(grad(anywhere)(x))", "y[at[i]]"),
 ];
 
 #[test]
 fn lost_derivatives_are_refused_where_they_are_lost() {
     for (body, place) in REFUSED {
         let text = format!(
-            "kernel summed(x: [f64; N], out y: [f64; 1]) grid(1) block(32) {{\n\
-             let v = if thread_idx.x < N {{ x[thread_idx.x] }} else {{ 0.0 }}\n y[0] = warp_reduce_add(v * v)\n}}\n\
+            "kernel moved(x: [f64; N], at: [i32; N], out y: [f64; N]) threads(i: N) {{ y[at[i]] = x[i] * x[i] }}\n\
+             fn anywhere(x: [f64; N]) -> f64 {{ sum(moved(x, (arange(N) + 1) % N)) }}\n\
              kernel rounded(x: [f64; N], out y: [f64; N]) threads(i: N) {{ y[i] = 2.0 * f64(i32(x[i])) }}\n\
              fn f(x: [f64; N]) -> f64 {{ {body} }}\ngrad(f)([1.0, 2.0, 4.0])"
         );

@@ -69,6 +69,67 @@ fn kernels_of_blocks() {
     run(cases::BLOCKS);
 }
 
+#[test]
+fn kernels_whose_threads_meet() {
+    run(cases::MEETING);
+}
+
+/// Numbers of blocks, and kernels, with the number of additions to adjoints that are atomic, and of adjoints that are taken so.
+const ATOMICS: &[(u32, &str, usize, usize)] = &[
+    (1, "x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * x[i] }", 0, 0),
+    (1, "x: [f32; N + 1], out y: [f32; N]) threads(i: N) { y[i] = x[i] * x[i + 1] }", 2, 0),
+    (1, "x: [f32; N], out y: [f32; M]) threads(i: M) { y[i] = x[i / 2] }", 1, 0),
+    (1, "x: [f32; M, N], out y: [f32; M]) threads(i: M) { for j in 0..N { y[i] = x[i, j] * x[i, N - 1 - j] } }", 0, 0),
+    (1, "x: [f32; M, N], out y: [f32; M]) threads(i: M) { for j in 0..N { y[i] = x[i, j] * x[j, i] } }", 2, 0),
+    // Neither what is read from memory nor a promise that no run tests tells threads apart.
+    (1, "x: [f32; M], at: [i32; N], out y: [f32; M]) threads(i: N) { y[at[i]] = x[i] }", 0, 1),
+    (1, "x: [f32; M], at: [i32; N], out y: [f32; N]) threads(i: N) assume distinct(at) { y[i] = x[at[i]] }", 1, 0),
+    (
+        2,
+        "x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 4)) block(4) {
+        if global_idx.x < N { y[global_idx.x] = x[global_idx.x] * x[global_idx.x] } }",
+        0,
+        0,
+    ),
+    (1, "x: [f32; N], out y: [f32; N]) grid(1) block(4) { y[thread_idx.y] = x[thread_idx.y] }", 1, 1),
+    // In one block a barrier is between the two reads; of two blocks it is not.
+    (
+        1,
+        "x: [f32; 4], out y: [f32; 4]) grid(1) block(4) {
+        let a = x[thread_idx.x]
+        barrier()
+        y[thread_idx.x] = a * x[3 - thread_idx.x] }",
+        0,
+        0,
+    ),
+    (
+        2,
+        "x: [f32; 8], out y: [f32; 8]) grid(2) block(4) {
+        let a = x[global_idx.x]
+        barrier()
+        y[global_idx.x] = a * x[7 - global_idx.x] }",
+        2,
+        0,
+    ),
+    // A tape is a thread's own; so is an array of the thread.
+    (
+        1,
+        "x: [f32; N], out y: [f32; N]) threads(i: N) { var p = x[i]
+        for j in 0..N { p *= p + 0.5 }
+        y[i] = p }",
+        0,
+        0,
+    ),
+];
+
+#[test]
+fn only_what_threads_share_is_added_atomically() {
+    for (blocks, text, additions, taken) in ATOMICS {
+        let found = harness::atomics(&format!("kernel k({text}"), *blocks);
+        assert_eq!(found, (*additions, *taken), "{text}");
+    }
+}
+
 /// Programs whose gradients other systems once gave wrong.
 #[test]
 fn known_mistakes() {
@@ -84,7 +145,7 @@ fn what_is_refused() {
 #[test]
 fn derivatives_of_derivatives() {
     let (mut right, mut refused, mut failures) = (0, 0, vec![]);
-    for case in cases::PLAIN.iter().chain(cases::LOOPS).chain(cases::BLOCKS) {
+    for case in cases::PLAIN.iter().chain(cases::LOOPS).chain(cases::BLOCKS).chain(cases::MEETING) {
         let text = case.text.replace("f32", "f64");
         let problem = harness::problem(&text, case.extents, case.arguments, case.range).expect("a kernel");
         let Some(derived) = harness::derived(&problem).expect("a launch") else { continue };

@@ -4,7 +4,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
 use crate::check::show_type;
 use crate::check::typed::{Dim, Expr, Geometry, Kernel, Program, Type};
-use crate::compile::Session;
+use crate::compile::{self, Session};
 use crate::derive::{self, Derived, Head, Role};
 use crate::ir::def::{KernelParam, Module};
 use crate::ir::text;
@@ -15,7 +15,8 @@ pub(crate) fn text(session: &Session, instance: &Instance) -> Result<String, Vec
     let kernel = &session.program.kernels[instance.kernel];
     let module = lower(&session.program, instance)?;
     let active = derive::can_be_active(&module);
-    let derived = derive::reverse(&module, &active).map_err(|lost| vec![lost.diagnostic()])?;
+    let launches = compile::launches(&session.program, instance, &module).unwrap_or_default();
+    let derived = derive::reverse(&module, &active, &launches).map_err(|lost| vec![lost.diagnostic()])?;
     let head = head(&session.program, &session.sources, kernel, &module);
     let Derived { module, params, counting } = &derived;
     let mut printed = source(module, params, head.as_ref());

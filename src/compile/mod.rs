@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
 use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program, Type};
+use crate::derive::Launches;
+use crate::ir::footprint::Given;
 use crate::ir::{self, Checks, Declared, MOST_ELEMENTS, Prepared};
 use crate::lower::{Argument, Constants, Function, Instance, lower_for, lower_map};
 use crate::syntax::ast;
@@ -124,10 +126,20 @@ pub(crate) fn kernel(program: &Program, instance: &Instance, checks: Checks) -> 
     let kernel = program.kernels.get(instance.kernel);
     let place = kernel.map_or_else(Default::default, |kernel| kernel.name_span);
     let mut prepared = ready(lower_for(program, instance, checks)?, checks, place)?;
-    let most = Sizes::Any(i128::from(MOST_ELEMENTS));
-    let launch = kernel.and_then(|kernel| sizes::launch(program, kernel, instance, &prepared.module, &most).ok());
-    prepared.declared = launch.map(|launch| Declared::new(launch.given));
+    prepared.declared = declared(program, instance, &prepared.module).map(Declared::new);
     Ok(prepared)
+}
+
+/// Writes down the launches that a kernel's signature describes, up to [`MOST_ELEMENTS`].
+fn declared(program: &Program, instance: &Instance, module: &ir::def::Module) -> Option<Given> {
+    let most = Sizes::Any(i128::from(MOST_ELEMENTS));
+    let launch = sizes::launch(program, program.kernels.get(instance.kernel)?, instance, module, &most);
+    launch.ok().map(|launch| launch.given)
+}
+
+/// Returns the launches of a kernel that its signature describes, for its derivative; none if they cannot be written down.
+pub(crate) fn launches(program: &Program, instance: &Instance, module: &ir::def::Module) -> Option<Launches> {
+    declared(program, instance, module).map(|given| Launches::new(module, given))
 }
 
 /// Compiles a function applied to all elements of arrays for a device: see [`lower_map`]. `place` is the location of the

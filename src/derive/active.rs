@@ -196,6 +196,13 @@ fn refused(f: &Function, activity: &Activity, stmt: &Stmt, reverse: bool) -> Res
 
 fn atomic(op: AtomicOp, is_active: bool, result: bool, reverse: bool, span: Span) -> Result<(), Lost> {
     let sum = matches!(op, AtomicOp::Add | AtomicOp::Sub);
+    if is_active && op == AtomicOp::Exchange {
+        return Err(Lost::new(
+            span,
+            "which thread takes the old value depends on their order",
+            "in a derivative of a derivative: let one thread store here, or promise that indices are `distinct`",
+        ));
+    }
     if is_active && !sum {
         return Err(Lost::new(
             span,

@@ -70,10 +70,8 @@ impl Reverse<'_> {
             }
             StmtKind::Store { place, value, .. } if self.activity.place(self.f, place) => {
                 if let Some(own) = self.adjoint_place(place) {
-                    let adjoint = self.b.load_place(own.clone(), Hint::None);
-                    let ty = self.b.ty(adjoint);
-                    let zero = constant(&mut self.b, ty, 0.0);
-                    self.b.store_place(own, zero, Hint::None);
+                    let alone = !self.activity.expr(*value) || self.alone.store(self.f, place, stmt.span);
+                    let adjoint = if alone { self.take_alone(own) } else { self.take_first(&own) };
                     self.add(*value, adjoint);
                 }
                 Ok(())
@@ -249,7 +247,10 @@ impl Reverse<'_> {
             }
             ExprKind::Load { place, .. } => {
                 if let Some(own) = self.adjoint_place(place) {
-                    self.add_to_memory(place.memory, &own, adjoint);
+                    match self.alone.load(f, id, place) {
+                        true => self.add_alone(own, adjoint),
+                        false => self.add_atomically(&own, adjoint),
+                    }
                 }
             }
             ExprKind::Unary { value, .. } => {
@@ -333,14 +334,34 @@ impl Reverse<'_> {
         self.companions.place(place, indices)
     }
 
-    fn add_to_memory(&mut self, memory: MemId, own: &Place, part: ExprId) {
-        let alone = self.plan.own[memory.index()] || self.f.memories[memory].space == Space::Local;
-        if !alone {
-            return self.add_atomically(own, part);
-        }
-        let before = self.b.load_place(own.clone(), Hint::None);
+    /// Returns an adjoint, and zeroes it.
+    fn take_alone(&mut self, place: Place) -> ExprId {
+        let adjoint = self.b.load_place(place.clone(), Hint::None);
+        let ty = self.b.ty(adjoint);
+        let zero = constant(&mut self.b, ty, 0.0);
+        self.b.store_place(place, zero, Hint::None);
+        adjoint
+    }
+
+    /// Returns an adjoint, and zeroes it. Of threads that have stored one value, the first one takes all.
+    fn take_first(&mut self, place: &Place) -> ExprId {
+        let ty = typing::place(self.b.function(), place).unwrap_or(I32);
+        let zero = constant(&mut self.b, Ty::Scalar(ty.scalar()), 0.0);
+        let Ty::Vector(_, lanes) = ty else {
+            return self.b.atomic(AtomicOp::Exchange, place.clone(), zero, None);
+        };
+        let mut part = |lane| {
+            let place = Place { component: Some(lane), ..place.clone() };
+            self.b.atomic(AtomicOp::Exchange, place, zero, None)
+        };
+        let parts: Vec<ExprId> = (0..lanes).map(&mut part).collect();
+        self.b.compose(&parts)
+    }
+
+    fn add_alone(&mut self, place: Place, part: ExprId) {
+        let before = self.b.load_place(place.clone(), Hint::None);
         let sum = self.b.binary(BinOp::Add, before, part);
-        self.b.store_place(own.clone(), sum, Hint::None);
+        self.b.store_place(place, sum, Hint::None);
     }
 
     pub(super) fn add_atomically(&mut self, place: &Place, part: ExprId) {

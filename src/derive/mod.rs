@@ -9,7 +9,8 @@
 //! 2. `plan` finds the block of every expression, and hoists reads of locals that a loop does not change;
 //! 3. `reverse` makes the forward part and its mirror image: statements in opposite order, a load becomes an addition to the adjoint, a
 //!    store takes the adjoint and zeroes it, loops run backwards, barriers stay;
-//! 4. `tape` keeps what the mirror image needs. What depends on constants, parameters, indices, loop counters and read-only arrays is
+//! 4. `alone` asks the kernel's footprint ([`crate::ir::footprint`]) which loads and stores no two threads do to one element at a time;
+//! 5. `tape` keeps what the mirror image needs. What depends on constants, parameters, indices, loop counters and read-only arrays is
 //!    computed again; values of the outermost block are still there; those of a branch are kept in a local; those of a loop are pushed
 //!    when their block ends, and popped when its mirror image begins.
 //!
@@ -17,12 +18,14 @@
 //! - The forward part touches primal memory, the mirror image adjoint memory (and read-only arrays and the tape), so that one thread may
 //!   already run backwards while another still runs forwards.
 //! - What one thread writes and another reads is separated by a barrier, which is mirrored: so the addition to an adjoint precedes
-//!   its being taken. Two threads may add to one element: additions are atomic, unless every access of the array is at the thread's
-//!   own indices.
+//!   its being taken. Additions to an element to which two threads may add between two barriers are atomic. If two threads may
+//!   store there, they store one value, as all else is a race: each takes the adjoint by an atomic exchange, and only the first gets it.
 //! - The adjoint of a local or memory element is zero before the first and after the last use of each value it holds.
+//! - What is proved holds for the launches that the derivative is made for ([`Launches`]); the host makes another one for others.
 //! - Values of `f16` and `bf16` have adjoints of their own type. Integers and `bool`s have none.
 //!
-//! Refused: conversion of an active float to an integer, its bits, atomics on active memory other than sums, sums whose old value is
+//! Refused: conversion of an active float to an integer, its bits, atomics on active memory other than sums (so also second derivatives
+//! where adjoints are exchanged), sums whose old value is
 //! used, reads of what atomics of other threads change in the same kernel, `lgamma` and `tgamma`; in reverse mode also the old values
 //! of all atomics and such reads of integers (in another run the threads may come in another order), shuffles by amounts that are no
 //! constants or, but for `shuffle_xor`, among a part of a warp.
@@ -31,13 +34,14 @@
 //! `sqrt(0)` that is used only in another branch gives NaN, as in other systems.
 
 mod active;
+mod alone;
 mod companion;
 mod def;
 mod dual;
 mod jumps;
+mod launches;
 mod lost;
 mod mirror;
-mod once;
 mod plan;
 mod reverse;
 mod rules;
@@ -46,6 +50,7 @@ mod text;
 mod warp;
 
 pub use def::{Counting, Derived, Role};
+pub use launches::Launches;
 pub use lost::Lost;
 pub use text::{Head, print};
 
@@ -59,10 +64,10 @@ pub fn forward(module: &Module, active: &[bool]) -> Result<Derived, Lost> {
 }
 
 /// Derives a kernel in reverse mode. `active` says of each launch parameter whether its derivative is wanted, or given if it is an
-/// output.
-pub fn reverse(module: &Module, active: &[bool]) -> Result<Derived, Lost> {
+/// output. The result is for these launches.
+pub fn reverse(module: &Module, active: &[bool], launches: &Launches) -> Result<Derived, Lost> {
     let module = pass::for_derivative(module).map_err(Lost::internal)?;
-    reverse::derive(module, active)
+    reverse::derive(module, active, launches)
 }
 
 /// Simplifies a derived kernel, for reading.

@@ -1,11 +1,10 @@
 //! What the reverse mode has to know of a kernel's blocks: where each expression is evaluated, which of them are used in inner
-//! blocks, which arrays each thread accesses at its own indices alone.
+//! blocks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::active::Activity;
 use crate::ir::def::*;
-use crate::ir::visit::each_stmt;
 use crate::pass::edit;
 
 /// How a block relates to its mirror image.
@@ -45,11 +44,9 @@ pub(super) struct Plan {
     pub constant: Vec<bool>,
     /// Memories that the kernel reads.
     pub read: Vec<bool>,
-    /// Arrays that each thread accesses at its own indices alone.
-    pub own: Vec<bool>,
 }
 
-pub(super) fn plan(kernel: &Kernel, f: &Function, activity: &Activity) -> Plan {
+pub(super) fn plan(f: &Function, activity: &Activity) -> Plan {
     let plan = Plan {
         scopes: FxHashMap::default(),
         home: FxHashMap::default(),
@@ -57,7 +54,6 @@ pub(super) fn plan(kernel: &Kernel, f: &Function, activity: &Activity) -> Plan {
         counters: FxHashSet::default(),
         constant: f.memories.iter().map(|(_, m)| is_constant(m)).collect(),
         read: vec![false; f.memories.len()],
-        own: own(kernel, f),
     };
     let mut planner = Planner { f, activity, plan, counters: vec![] };
     planner.block(&f.body, Kind::Joined);
@@ -144,37 +140,6 @@ impl Planner<'_> {
             _ => false,
         }
     }
-}
-
-/// Finds the arrays of which every access is at the thread's own indices, in the same axes.
-fn own(kernel: &Kernel, f: &Function) -> Vec<bool> {
-    let Form::Threads { rank } = kernel.form else { return vec![false; f.memories.len()] };
-    let mut patterns: Vec<Option<Vec<Option<u8>>>> = vec![None; f.memories.len()];
-    let mut own = vec![true; f.memories.len()];
-    let mut access = |place: &Place| {
-        let pattern: Vec<Option<u8>> = place
-            .indices
-            .iter()
-            .map(|&index| match f.exprs[index].kind {
-                ExprKind::Index(k) => Some(k),
-                _ => None,
-            })
-            .collect();
-        let complete = (0..rank).all(|k| pattern.contains(&Some(k)));
-        let memory = place.memory.index();
-        let same = patterns[memory].get_or_insert_with(|| pattern.clone()) == &pattern;
-        own[memory] &= complete && same;
-    };
-    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Let(id) => {
-            if let ExprKind::Load { place, .. } = &f.exprs[*id].kind {
-                access(place);
-            }
-        }
-        StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => access(place),
-        _ => {}
-    });
-    own
 }
 
 /// Moves reads of locals that a loop does not write in front of it, so that their values need not be recorded in each turn.

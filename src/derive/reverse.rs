@@ -6,11 +6,12 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::active::{Activity, activity, refusal};
+use super::alone::{self, Alone};
 use super::companion::{Companions, active_values};
 use super::def::{Counting, Derived, Role};
 use super::jumps::{self, Ends};
+use super::launches::Launches;
 use super::lost::Lost;
-use super::once;
 use super::plan::{self, Key, Kind, Plan, key};
 use super::rules::{Maker, constant};
 use super::tape::{self, Slots, Tape};
@@ -36,6 +37,7 @@ pub(super) struct Reverse<'a> {
     pub activity: &'a Activity,
     pub plan: &'a Plan,
     pub ends: &'a Ends,
+    pub alone: &'a Alone,
     pub needs: &'a mut Needs,
     pub companions: Companions,
     pub tape: Tape,
@@ -72,20 +74,21 @@ struct Source<'a> {
     activity: Activity,
     plan: Plan,
     ends: Ends,
+    alone: Alone,
 }
 
-pub(super) fn derive(mut module: Module, active: &[bool]) -> Result<Derived, Lost> {
+pub(super) fn derive(mut module: Module, active: &[bool], launches: &Launches) -> Result<Derived, Lost> {
     let body = module.kernel.body;
+    let alone = alone::alone(&module, active, launches);
     let f = &mut module.functions[body];
     let ends = jumps::remove(f);
     plan::hoist_reads(f);
     let f = &module.functions[body];
     let activity = activity(f, active);
     refusal(&module.kernel, f, &activity, true)?;
-    once::refusal(f, &activity)?;
-    let plan = plan::plan(&module.kernel, f, &activity);
-    once::narrow(&module.kernel, f, active, &plan.own)?;
-    let source = Source { kernel: &module.kernel, f, active, activity, plan, ends };
+    let plan = plan::plan(f, &activity);
+    alone::narrow(&module.kernel, f, active, &activity, &alone)?;
+    let source = Source { kernel: &module.kernel, f, active, activity, plan, ends, alone };
     let mut needs = Needs::default();
     loop {
         stop::poll();
@@ -108,7 +111,7 @@ pub(super) fn derive(mut module: Module, active: &[bool]) -> Result<Derived, Los
 impl Source<'_> {
     /// Makes the derived kernel, or the one that counts.
     fn run(&self, needs: &mut Needs, counting: bool) -> Result<(Module, Vec<Role>), Lost> {
-        let Source { kernel, f, active, activity, plan, ends } = self;
+        let Source { kernel, f, active, activity, plan, ends, alone } = self;
         let slots = slots(f, plan, ends, needs, &f.body);
         let mut b = FunctionBuilder::over(kernel, f);
         let mut roles: Vec<Role> = (0..kernel.params.len()).map(Role::Primal).collect();
@@ -125,6 +128,7 @@ impl Source<'_> {
             activity,
             plan,
             ends,
+            alone,
             needs,
             companions,
             tape,

@@ -20,7 +20,7 @@ pub use fault::{DeviceError, Earlier, Fault, FaultKind, Output};
 use storage::Storage;
 
 /// The extents of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extents {
     /// `Form::Threads`: the extent of each index (unused ones are 1); the first varies slowest.
     Threads([u32; 3]),

@@ -456,6 +456,79 @@ kernel k(x: [f32; N], inout y: [f32; M]) grid(2) block(8) {
     ),
 ];
 
+/// Whose accesses threads make alone, and whose not.
+pub const MEETING: &[Case] = &[
+    // A row of threads stores each element, with one value.
+    right(
+        "one value by several threads",
+        Extents::Grid { grid: [2, 1, 1], block: [4, 3, 1] },
+        &[Floats(&[8]), Floats(&[8])],
+        "
+kernel k(x: [f32; N], out y: [f32; N]) grid(2) block(4, 3) {
+    shared s: [f32; 4]
+    let t = thread_idx.x
+    s[t] = x[global_idx.x] * x[global_idx.x]
+    barrier()
+    if thread_idx.y == 1 { y[global_idx.x] = s[t] * s[3 - t] }
+}",
+    ),
+    right(
+        "one value by all",
+        blocks(2, 8),
+        &[Floats(&[16]), Floats(&[2]), Floats(&[2])],
+        "
+kernel k(x: [f32x2; N], m: [f32; M], out y: [f32x2; M]) grid(2) block(8) {
+    shared s: [f32x2; 1]
+    if thread_idx.x == 3 { s[0] = x[block_idx.x * 4] * m[block_idx.x] }
+    barrier()
+    y[block_idx.x] = s[0] * s[0].y
+}",
+    ),
+    right(
+        "other elements in other epochs",
+        blocks(1, 8),
+        &[Floats(&[8]), Floats(&[8])],
+        "
+kernel k(x: [f32; N], out y: [f32; N]) grid(1) block(8) {
+    let t = thread_idx.x
+    let a = x[t]
+    barrier()
+    let b = x[(t + 1) % 8]
+    barrier()
+    y[t] = a * b * b
+}",
+    ),
+    right(
+        "neighbors",
+        threads([6, 1, 1]),
+        &[Floats(&[7]), Floats(&[6])],
+        "
+kernel k(x: [f32; N + 1], out y: [f32; N]) threads(i: N) { y[i] = x[i] * x[i + 1] }",
+    ),
+    right(
+        "turns of a loop over blocks",
+        blocks(2, 4),
+        &[Floats(&[19]), Floats(&[19])],
+        "
+kernel k(x: [f32; N], out y: [f32; N]) grid(2) block(4) {
+    for i in global_idx.x..N step grid_dim.x * block_dim.x {
+        if x[i] > 1.2 { break }
+        y[i] = x[i] * x[i]
+    }
+}",
+    ),
+    right(
+        "halves",
+        threads([3, 1, 1]),
+        &[Floats(&[6]), Floats(&[6])],
+        "
+kernel k(x: [f32; N], out y: [f32; N]) threads(i: N / 2) {
+    y[2 * i] = x[i] * x[i + N / 2]
+    y[2 * i + 1] = x[N - 1 - i]
+}",
+    ),
+];
+
 /// From the trackers of Warp (#1350, #1294, #1293, #1736), Taichi (#8802, #8356, #3003) and Slang (#9267, #8530).
 pub const MISTAKES: &[Case] = &[
     right(
@@ -606,6 +679,14 @@ kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
 kernel k(x: [f32; N], inout y: [f32; 1]) threads(i: N) {
     atomic_max(y[0], x[i]) //!
 }",
+    ),
+    refused(
+        "narrow sums",
+        threads([4, 1, 1]),
+        &[Floats(&[4]), Floats(&[4])],
+        "too few digits",
+        "
+kernel k(x: [f16; N], out y: [f32; N]) threads(i: N) { y[i] = f32(x[i / 2]) } //!",
     ),
     refused(
         "slots",

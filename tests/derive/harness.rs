@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use clk_lang::compile::{NoFiles, Session};
-use clk_lang::derive::{self, Derived, Lost, Role};
+use clk_lang::derive::{self, Derived, Launches, Lost, Role};
 use clk_lang::device::sim::Simulator;
-use clk_lang::device::{Control, Device, Extents};
+use clk_lang::device::{Control, Device, Extents, Fault, FaultKind};
 use clk_lang::ir::def::*;
+use clk_lang::ir::visit::each_stmt;
 use clk_lang::ir::{Checks, text};
+use clk_lang::lang::ops::AtomicOp;
 use clk_lang::lang::scalar::{Scalar, Value};
 use clk_lang::lower::{Instance, lower};
 use clk_lang::pass;
@@ -151,6 +153,25 @@ fn combined(a: &Argument, by: f64, direction: &[f64]) -> Argument {
     with_floats(a, &moved)
 }
 
+/// Returns how many additions to adjoints of a kernel are atomic, and how many adjoints are taken atomically. A block is 4
+/// threads.
+pub fn atomics(text: &str, blocks: u32) -> (usize, usize) {
+    let (_, module) = compiled(text).expect(text);
+    let extents = match module.kernel.form {
+        Form::Threads { .. } => Extents::Threads([40, 1, 1]),
+        Form::Grid => Extents::Grid { grid: [blocks, 1, 1], block: [4, 1, 1] },
+    };
+    let active = derive::can_be_active(&module);
+    let derived = derive::reverse(&module, &active, &Launches::with(&module, extents)).expect(text).module;
+    let (mut added, mut taken) = (0, 0);
+    each_stmt(&derived.functions[derived.kernel.body].body, &mut |stmt| {
+        if let StmtKind::Atomic { op, .. } = stmt.kind {
+            *(if op == AtomicOp::Exchange { &mut taken } else { &mut added }) += 1;
+        }
+    });
+    (added, taken)
+}
+
 /// Runs a module in the reference interpreter.
 fn by_reference(module: &Module, extents: Extents, arguments: &[Argument]) -> Result<Vec<Argument>, String> {
     let mut arguments = arguments.to_vec();
@@ -172,8 +193,13 @@ pub fn by_simulator(module: &Module, problem: &Problem, arguments: &[Argument]) 
         .launch(problem.extents, &mut launch_arguments(&mut arguments), &control)
         .map_err(|fault| format!("{:?} at {:?}", fault.kind, fault.span))?;
     let warnings = control.warnings.lock().map(|w| w.clone()).unwrap_or_default();
-    let incomplete = |f: &&clk_lang::device::Fault| !matches!(f.kind, clk_lang::device::FaultKind::Incomplete { .. });
-    match warnings.iter().find(incomplete) {
+    let matters = |f: &&Fault| match &f.kind {
+        FaultKind::Incomplete { .. } => false,
+        // Several threads store one value.
+        FaultKind::Race(race) => race.value.is_none() || race.value != race.other_value,
+        _ => true,
+    };
+    match warnings.iter().find(matters) {
         Some(fault) => Err(format!("{:?} at {:?}", fault.kind, fault.span)),
         None => Ok(arguments),
     }
@@ -279,10 +305,14 @@ fn slots(problem: &Problem, derived: &Derived, derivative: &dyn Fn(usize) -> Vec
     Ok(slots)
 }
 
+fn launches(problem: &Problem) -> Launches {
+    Launches::with(&problem.module, problem.extents)
+}
+
 /// Makes the launch of a kernel's derivative in reverse mode, to be derived again; none if it has none.
 pub fn derived(problem: &Problem) -> Result<Option<Problem>, String> {
     let setting = setting(problem);
-    let Ok(reverse) = derive::reverse(&problem.module, &setting.active) else { return Ok(None) };
+    let Ok(reverse) = derive::reverse(&problem.module, &setting.active, &launches(problem)) else { return Ok(None) };
     let adjoint = |i: usize| setting.u[i].clone();
     let slots = slots(problem, &reverse, &adjoint)?;
     let arguments = arguments(problem, (&reverse.module, &reverse.params), &adjoint, &slots);
@@ -418,7 +448,7 @@ fn checked(problem: &Problem) -> Result<Verdict, String> {
         Ok(forward) => forward,
         Err(lost) => return Ok(refused(problem, &lost)),
     };
-    let reverse = match derive::reverse(&problem.module, &setting.active) {
+    let reverse = match derive::reverse(&problem.module, &setting.active, &launches(problem)) {
         Ok(reverse) => reverse,
         Err(lost) => return Ok(refused(problem, &lost)),
     };

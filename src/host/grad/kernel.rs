@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::derive::{self, Counting, Derived, Lost, Role};
+use crate::derive::{self, Counting, Derived, Launches, Lost, Role};
 use crate::device::{Control, Device, Executable, Extents};
 use crate::host::problem::{Elsewhere, Outcome, Problem};
 use crate::ir::Checks;
@@ -17,6 +17,7 @@ use crate::pass;
 /// A kernel, and what its launches need.
 pub(crate) struct Kernel {
     pub module: Module,
+    launches: Launches,
     device: Arc<dyn Device>,
     checks: Checks,
     loaded: OnceLock<Arc<dyn Executable>>,
@@ -70,14 +71,15 @@ impl std::fmt::Debug for Launch {
 }
 
 impl Kernel {
-    /// Creates a kernel of a module that is lowered for no checks.
-    pub fn new(module: Module, device: Arc<dyn Device>, checks: Checks) -> Arc<Kernel> {
+    /// Creates a kernel of a module that is lowered for no checks, to be launched in this way.
+    pub fn new(module: Module, launches: Launches, device: Arc<dyn Device>, checks: Checks) -> Arc<Kernel> {
         let (loaded, derived, keeping) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Arc::new(Kernel { module, device, checks, loaded, derived, keeping })
+        Arc::new(Kernel { module, launches, device, checks, loaded, derived, keeping })
     }
 
-    fn beside(&self, module: Module) -> Arc<Kernel> {
-        Kernel::new(module, self.device.clone(), self.checks)
+    fn derivative(&self, module: Module, params: &[Role]) -> Arc<Kernel> {
+        let launches = self.launches.of_derivative(&module, params);
+        Kernel::new(module, launches, self.device.clone(), self.checks)
     }
 
     /// Returns the access to a parameter that is an array.
@@ -113,7 +115,7 @@ impl Kernel {
                     *access = Access::InOut;
                 }
             }
-            Ok(self.beside(module))
+            Ok(Kernel::new(module, self.launches.clone(), self.device.clone(), self.checks))
         })
     }
 
@@ -121,11 +123,11 @@ impl Kernel {
         found_or(&self.derived, (direction, active.to_vec()), |_| {
             let made = match direction {
                 Direction::Forward => derive::forward(&self.module, active),
-                Direction::Reverse => derive::reverse(&self.module, active),
+                Direction::Reverse => derive::reverse(&self.module, active, &self.launches),
             };
             let Derived { module, params, counting } = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
-            let counting = counting.map(|Counting { module, params }| (self.beside(module), params));
-            Ok(Arc::new(Derivative { kernel: self.beside(module), params, counting }))
+            let counting = counting.map(|Counting { module, params }| (self.derivative(module, &params), params));
+            Ok(Arc::new(Derivative { kernel: self.derivative(module, &params), params, counting }))
         })
     }
 }

@@ -7,13 +7,15 @@ use std::sync::{Arc, PoisonError};
 
 use crate::base::source::Span;
 use crate::check::typed::{Access, Derive, Expr, ExprKind, FnRef, Launch, Type};
+use crate::compile;
+use crate::derive::Launches;
 use crate::device::{Control, Extents};
 use crate::host::array::SliceSpec;
 use crate::host::grad::{self, Deed, Tape};
 use crate::host::ops::{self, Reduce};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Link, Record, Value};
-use crate::ir::Checks;
+use crate::ir::{Checks, MOST_ELEMENTS};
 use crate::lang::builtin::Derivative;
 use crate::lower::{self, Instance};
 
@@ -178,7 +180,12 @@ impl Machine<'_> {
         let kernel = &program.kernels[launch.kernel];
         let mut plain: Vec<Option<Value>> = values.iter().map(|value| value.as_ref().map(grad::primal)).collect();
         let Bound { inner, extents, instance, hidden } = self.bound(frame, launch, kernel, &mut plain, span)?;
-        let derived = self.derived_kernel(&instance, span)?;
+        let counts = plain.iter().flatten().filter_map(|value| match value {
+            Value::Array(array) => Some(array.count() as u64),
+            _ => None,
+        });
+        let largest = self.largest(launch, kernel, &inner, counts).filter(|largest| *largest <= MOST_ELEMENTS);
+        let derived = self.derived_kernel(instance, largest.is_some(), extents, span)?;
         let mut args = vec![];
         for ((value, allocated), param) in values.into_iter().zip(plain).zip(&kernel.sig.params) {
             let Some(value) = value.or(allocated) else {
@@ -220,15 +227,29 @@ impl Machine<'_> {
         self.settle_problem(results, span)
     }
 
-    fn derived_kernel(&mut self, instance: &Instance, span: Span) -> Eval<Arc<grad::Kernel>> {
-        if let Some(found) = self.interp.kernels.derived.get(instance) {
+    /// Returns a kernel to be differentiated: for all launches as its signature says, or for those of these extents.
+    fn derived_kernel(
+        &mut self,
+        instance: Instance,
+        as_declared: bool,
+        extents: Extents,
+        span: Span,
+    ) -> Eval<Arc<grad::Kernel>> {
+        let key = (instance, (!as_declared).then_some(extents));
+        if let Some(found) = self.interp.kernels.derived.get(&key) {
             return Ok(found.clone());
         }
+        let instance = &key.0;
         let module = lower::lower(self.program, instance).map_err(|d| self.first_of(d, span))?;
+        let launches = match as_declared {
+            true => compile::launches(self.program, instance, &module),
+            false => Some(Launches::with(&module, extents)),
+        };
+        let Some(launches) = launches else { return self.derived_kernel(key.0, false, extents, span) };
         // Arithmetic of integers is not looked at: the kernel was lowered to be optimized.
         let checks = Checks { memory: self.checks().memory, ..Checks::default() };
-        let kernel = grad::Kernel::new(module, self.interp.options.device.clone(), checks);
-        self.interp.kernels.derived.insert(instance.clone(), kernel.clone());
+        let kernel = grad::Kernel::new(module, launches, self.interp.options.device.clone(), checks);
+        self.interp.kernels.derived.insert(key, kernel.clone());
         Ok(kernel)
     }
 
@@ -250,7 +271,9 @@ impl Machine<'_> {
             None => {
                 let lowered = lower::lower_map(self.program, &key.0, &key.1, Checks::default());
                 let module = lowered.map_err(|d| self.first_of(d, expr.span))?;
-                let kernel = grad::Kernel::new(module, self.interp.options.device.clone(), Checks::default());
+                let launches = Launches::with(&module, Extents::Threads([1; 3]));
+                let device = self.interp.options.device.clone();
+                let kernel = grad::Kernel::new(module, launches, device, Checks::default());
                 self.interp.kernels.derived_maps.insert(key.clone(), kernel.clone());
                 kernel
             }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::site::Sites;
 use crate::check::typed::Type;
-use crate::device::Executable;
+use crate::device::{Executable, Extents};
 use crate::host::grad;
 use crate::lower::{Function, Instance};
 
@@ -18,8 +18,8 @@ pub(crate) type MapKey = (Function, Vec<(Type, bool)>);
 pub(crate) struct Kernels {
     pub(super) loaded: FxHashMap<Instance, Arc<dyn Executable>>,
     pub(super) sites: Sites,
-    /// Kernels whose derivatives are taken.
-    pub(super) derived: FxHashMap<Instance, Arc<grad::Kernel>>,
+    /// Kernels whose derivatives are taken, for launches as declared, or of these extents.
+    pub(super) derived: FxHashMap<(Instance, Option<Extents>), Arc<grad::Kernel>>,
     pub(super) derived_maps: FxHashMap<MapKey, Arc<grad::Kernel>>,
     pub(super) maps: FxHashMap<MapKey, Arc<dyn Executable>>,
 }

@@ -546,17 +546,28 @@ impl Machine<'_> {
         passed: &[Passed],
         executable: &dyn Executable,
     ) -> Option<Declared> {
+        let counts = passed.iter().filter_map(|item| match item {
+            Passed::Array(array, _) => Some(array.count() as u64),
+            Passed::Value(_) => None,
+        });
+        let largest = self.largest(launch, kernel, inner, counts)?;
+        let promises = self.interp.options.control.checks.memory || executable.rests_on_promises();
+        Some(Declared { largest, promises })
+    }
+
+    /// Returns the largest dimension or number of elements of a launch whose geometry is the signature's.
+    pub(super) fn largest(
+        &self,
+        launch: &Launch,
+        kernel: &Kernel,
+        inner: &Frame,
+        counts: impl Iterator<Item = u64>,
+    ) -> Option<u64> {
         if launch.grid.is_some() || launch.block.is_some() {
             return None;
         }
         let dims = inner.dims.iter().take(kernel.sig.dims.len()).map(|dim| dim.and_then(|n| u64::try_from(n).ok()));
-        let counts = passed.iter().filter_map(|item| match item {
-            Passed::Array(array, _) => Some(Some(array.count() as u64)),
-            Passed::Value(_) => None,
-        });
-        let largest = dims.chain(counts).try_fold(0, |most: u64, n| Some(most.max(n?)))?;
-        let promises = self.interp.options.control.checks.memory || executable.rests_on_promises();
-        Some(Declared { largest, promises })
+        dims.chain(counts.map(Some)).try_fold(0, |most: u64, n| Some(most.max(n?)))
     }
 
     /// Collects the device's warnings of a launch.

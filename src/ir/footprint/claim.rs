@@ -127,6 +127,16 @@ pub(crate) fn races(function: &Function, given: &Given, found: &Footprint) -> Op
     Some(asked)
 }
 
+/// Asks whether two threads may make these two accesses to one element at a time, whatever they do to it.
+pub(crate) fn meetings(function: &Function, given: &Given, found: &Footprint, a: &Touch, b: &Touch) -> Vec<Question> {
+    let mut asked = vec![];
+    if may_meet(a, b) {
+        let what = format!("two threads access an element of `{}`", function.memories[a.memory].name);
+        pair(function, given, found, [a, b], &what, &mut asked);
+    }
+    asked
+}
+
 /// Asks whether two threads may update one element at a time, so that the order of the two matters. With the answer "no" to all,
 /// and without races, each epoch of the kernel depends on the ones before alone. `None`: too many pairs.
 pub(crate) fn order(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
