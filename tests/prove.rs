@@ -21,6 +21,8 @@ mod random;
 #[allow(dead_code)]
 #[path = "common/random.rs"]
 mod stream;
+#[path = "prove/warps.rs"]
+mod warps;
 
 use std::fmt::Write;
 use std::fs;

@@ -200,7 +200,7 @@ module.exports = grammar({
       'kernel', field('name', $._name), optional(field('generics', $.generics)), field('parameters', $.parameters),
       field('geometry', $.geometry), repeat(choice($.assume_clause, $.expect_clause)), field('body', $.block),
     ),
-    expect_clause: $ => seq('expect', $._name, repeat(seq(',', $._name))),
+    expect_clause: $ => seq('expect', $._head_expression, repeat(seq(',', $._head_expression))),
     assume_clause: $ => seq('assume', $._head_expression, repeat(seq(',', $._head_expression))),
     geometry: $ => repeat1(choice($.threads_clause, $.grid_clause, $.block_clause)),
     threads_clause: $ => seq('threads', '(', listed($.thread_index), ')'),

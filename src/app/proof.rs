@@ -44,7 +44,7 @@ pub(crate) fn summary(report: &Report) -> String {
     let mut parts: Vec<String> = vec![];
     for word in ["refuted", "unknown", "proved"] {
         let own = report.verdicts.iter().filter(|(_, verdict)| verdict.word() == word);
-        let names: Vec<&str> = own.map(|(property, _)| property.name()).collect();
+        let names: Vec<String> = own.map(|(property, _)| property.name()).collect();
         if !names.is_empty() {
             parts.push(format!("{} {word}", names.join(", ")));
         }

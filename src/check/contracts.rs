@@ -32,28 +32,69 @@ pub(crate) fn assumes(cx: &mut Cx<'_>, clauses: &[ast::Expr]) -> Vec<Assume> {
 pub(crate) fn expects(cx: &mut Cx<'_>, words: &[ast::Expr]) -> Vec<Expect> {
     let mut all: Vec<Expect> = vec![];
     for word in words {
-        let name = if let ast::ExprKind::Name(name) = &word.kind { name.text.as_str() } else { "" };
-        let known = Expected::ALL.iter().find(|(known, _)| *known == name);
-        match known {
-            Some((_, what)) if all.iter().any(|other| other.what == *what) => {
-                let d = Diagnostic::error("E0416", format!("`{name}` is expected twice"));
-                cx.report(d.at(word.span, "again here"));
-            }
-            Some((_, what)) => all.push(Expect { what: *what, span: word.span }),
-            None => {
-                let d =
-                    Diagnostic::error("E0416", "this can't be expected of a kernel").at(word.span, "in this clause");
-                let d = match suggest::nearest(name, Expected::ALL.iter().map(|(known, _)| *known)) {
-                    Some(near) => d.fix(format!("write `{near}`"), word.span, near, Applicability::MaybeIncorrect),
-                    None => d,
-                };
-                cx.report(d.help(
-                    "`expect` takes `in_bounds`, `race_free`, `written`, `barriers`, `no_overflow` and `any_order`",
-                ));
-            }
+        match expected(word) {
+            Ok(what) => match all.iter().find(|other| other.what.is_like(what)) {
+                Some(other) => {
+                    let text = what.text();
+                    let name = text.split(' ').next().unwrap_or(&text);
+                    let d = Diagnostic::error("E0416", format!("`{name}` is expected twice"));
+                    cx.report(d.at(word.span, "again here").because(other.span, "expected here"));
+                }
+                None => all.push(Expect { what, span: word.span }),
+            },
+            Err(d) => cx.report(*d),
         }
     }
     all
+}
+
+/// Returns what a word of `expect` names, perhaps with a limit: `race_free`, `sectors <= 4`.
+fn expected(word: &ast::Expr) -> Result<Expected, Box<Diagnostic>> {
+    let named =
+        |e: &ast::Expr| if let ast::ExprKind::Name(name) = &e.kind { name.text.to_string() } else { String::new() };
+    let limit = |name: &str| Expected::LIMITS.iter().find(|(known, _)| *known == name).map(|(_, limit)| limit);
+    let (name, bound) = match &word.kind {
+        ast::ExprKind::Binary { op, left, right, .. } if op.is_comparison() => (named(left), Some((*op, &**right))),
+        _ => (named(word), None),
+    };
+    let known = Expected::ALL.iter().find(|(known, _)| *known == name);
+    let refused = |title: String, help: &str| {
+        Err(Box::new(Diagnostic::error("E0416", title).at(word.span, "in this clause").help(help)))
+    };
+    match (known, limit(&name), bound) {
+        (Some((_, what)), _, None) => Ok(*what),
+        (Some(_), _, Some(_)) => refused(format!("`{name}` has no limit"), &format!("write `{name}`")),
+        (
+            None,
+            Some(limit),
+            Some((BinaryOp::Le, ast::Expr { kind: ast::ExprKind::Int { value, suffix: None }, .. })),
+        ) => match u32::try_from(*value) {
+            Ok(most) if most > 0 => Ok(limit(most)),
+            _ => refused(format!("`{name}` can't be limited to {value}"), &format!("write `{name} <= 1`, or more")),
+        },
+        (None, Some(_), _) => refused(
+            format!("`{name}` takes a limit, an integer"),
+            &format!("write `{name} <= 1`, with `<=` and a number"),
+        ),
+        (None, None, _) => Err(Box::new(unknown(word, &name))),
+    }
+}
+
+fn unknown(word: &ast::Expr, name: &str) -> Diagnostic {
+    let d = Diagnostic::error("E0416", "this can't be expected of a kernel").at(word.span, "in this clause");
+    let words = Expected::ALL.iter().map(|(known, _)| *known).chain(Expected::LIMITS.iter().map(|(known, _)| *known));
+    let is_whole = |near: &str| {
+        matches!(word.kind, ast::ExprKind::Name(_)) && Expected::ALL.iter().any(|(known, _)| *known == near)
+    };
+    let d = match suggest::nearest(name, words) {
+        Some(near) if is_whole(near) => {
+            d.fix(format!("write `{near}`"), word.span, near, Applicability::MaybeIncorrect)
+        }
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d,
+    };
+    d.help("`expect` takes `in_bounds`, `race_free`, `written`, `barriers`, `no_overflow` and `any_order`")
+        .help("and limits: `bank_ways <= 1`, `sectors <= 4`")
 }
 
 /// Substitutes the types that were inferred.

@@ -296,9 +296,17 @@ pub enum Expected {
     Barriers,
     NoOverflow,
     AnyOrder,
+    /// What an access of a warp to a shared array takes at most, in passes.
+    BankWays(u32),
+    /// What an access of a warp to a global array touches at most, in sectors of 32 bytes.
+    Sectors(u32),
 }
 
+/// An expectation with a limit.
+pub(crate) type Limit = fn(u32) -> Expected;
+
 impl Expected {
+    /// Those without a limit.
     pub(crate) const ALL: [(&str, Expected); 6] = [
         ("in_bounds", Expected::InBounds),
         ("race_free", Expected::RaceFree),
@@ -307,6 +315,21 @@ impl Expected {
         ("no_overflow", Expected::NoOverflow),
         ("any_order", Expected::AnyOrder),
     ];
+    pub(crate) const LIMITS: [(&str, Limit); 2] = [("bank_ways", Expected::BankWays), ("sectors", Expected::Sectors)];
+
+    /// Returns it as it is written.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Expected::BankWays(most) => format!("bank_ways <= {most}"),
+            Expected::Sectors(most) => format!("sectors <= {most}"),
+            _ => Expected::ALL.iter().find(|(_, what)| *what == self).map_or("", |(word, _)| word).into(),
+        }
+    }
+
+    /// Returns whether both are of the same kind, whatever their limits.
+    pub(crate) fn is_like(self, other: Expected) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
 }
 
 /// What is so of the elements of an array.

@@ -2,7 +2,9 @@
 
 use crate::base::diag::{Diagnostic, Severity};
 use crate::base::source::Span;
-use crate::device::fault::{Among, Deed, DeviceError, Fault, FaultKind, LockStep, Loss, Race, Verdict, Who, size};
+use crate::device::fault::{
+    Among, Crowd, Deed, DeviceError, Fault, FaultKind, LockStep, Loss, Race, Verdict, Who, size,
+};
 use crate::lang::scalar::Value;
 
 /// Returns the diagnostic of a fault. The host adds where the kernel was launched.
@@ -112,6 +114,7 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
             let two = if *warps { "two warps" } else { "two blocks" };
             ("W0603", format!("{few} cannot show conflicts of {two}"), reason.clone())
         }
+        FaultKind::Crowd(crowd) => crowd_headline(crowd, who),
         FaultKind::Overflow { operation, ty } => {
             ("E0612", format!("{operation} does not fit `{}`", ty.name()), format!("computed by {who}"))
         }
@@ -184,6 +187,37 @@ fn race_headline(race: &Race, who: &str) -> (&'static str, String, String) {
     match race.is_benign() {
         true => ("W0601", format!("several threads write the same to `{}` in {space} memory", race.place), label),
         false => ("E0610", format!("a data race on `{}` in {space} memory", race.place), label),
+    }
+}
+
+fn crowd_headline(crowd: &Crowd, who: &str) -> (&'static str, String, String) {
+    let Crowd { array, count, place, other_place, bank, .. } = crowd;
+    let other = who_text(crowd.other.index.as_deref(), crowd.other.thread, crowd.other.block);
+    let both = match other == who {
+        true => format!("{who} accesses `{place}`"),
+        false => format!("{who} accesses `{place}`, and {other} `{other_place}`"),
+    };
+    let plural = if *count == 1 { "" } else { "s" };
+    match crowd.shared {
+        true => {
+            let passes = if *count == 1 { "" } else { "es" };
+            let title = format!("a warp takes {count} pass{passes} for an access to `{array}` in shared memory");
+            ("W0608", title, format!("{both}, in bank {bank}"))
+        }
+        false => ("W0609", format!("a warp touches {count} sector{plural} of `{array}` in one access"), both),
+    }
+}
+
+/// Adds how many threads take part, and how to be cheaper.
+fn advise_crowd(crowd: &Crowd, diagnostic: Diagnostic) -> Diagnostic {
+    let threads = format!("{} thread{} of the warp", crowd.threads, if crowd.threads == 1 { "" } else { "s" });
+    match crowd.shared {
+        true => diagnostic
+            .note(format!("{threads} take part; a pass takes one word of 4 bytes from each of the 32 banks"))
+            .help("let the threads of a warp access adjacent elements; where they go down a column, pad rows: `[f32; 32, 33]`"),
+        false => diagnostic
+            .note(format!("{threads} take part, whose elements would fit {} sectors of 32 bytes", crowd.fewest))
+            .help("let the threads of a warp access adjacent elements: along the last axis, from a multiple of 32 bytes on"),
     }
 }
 
@@ -317,6 +351,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
                     .help("use a wider type, or say that wrapping is meant: `wrapping_add(a, b)`"),
             }
         }
+        FaultKind::Crowd(crowd) => advise_crowd(crowd, diagnostic),
         FaultKind::Unseen { warps, .. } => diagnostic.help(match warps {
             true => "check it once more with blocks of at least 64 threads",
             false => "check it once more with an argument that takes several blocks",

@@ -79,6 +79,8 @@ pub enum FaultKind {
         warps: bool,
         reason: String,
     },
+    /// Counted, if a kernel was prepared for it: what an access costs a warp.
+    Crowd(Box<Crowd>),
     /// A signed operation whose result overflows: `2147483647 + 1`.
     Overflow {
         operation: String,
@@ -136,6 +138,13 @@ pub enum FaultKind {
     Variation(Box<Variation>),
 }
 
+impl Fault {
+    /// Returns what a warp paid for an access, if that is what it says.
+    pub(crate) fn crowd(&self) -> Option<&Crowd> {
+        if let FaultKind::Crowd(crowd) = &self.kind { Some(crowd) } else { None }
+    }
+}
+
 impl FaultKind {
     /// Returns the fault of a launch as a whole, not of a thread; `span` is the kernel's.
     pub(crate) fn of_launch(self, span: Span) -> Box<Fault> {
@@ -159,6 +168,24 @@ pub(crate) struct Who {
     pub thread: [u32; 3],
     /// `Form::Threads`: the index tuple instead of block and thread.
     pub index: Option<Vec<u32>>,
+}
+
+/// What the threads of a warp pay together for an access, and two of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Crowd {
+    pub(crate) array: String,
+    /// Passes of shared memory; else sectors of global memory.
+    pub shared: bool,
+    pub count: u32,
+    /// The threads that take part, and what as many need at least.
+    pub(crate) threads: u32,
+    pub(crate) fewest: u32,
+    /// Of shared memory, the bank that takes the most passes.
+    pub(crate) bank: u32,
+    /// The element of the fault's thread, another thread, and its element.
+    pub(crate) place: String,
+    pub(crate) other: Who,
+    pub(crate) other_place: String,
 }
 
 /// What is wrong with the mask of a warp operation.

@@ -15,7 +15,7 @@ pub mod sim;
 pub(crate) mod storage;
 
 pub(crate) use diagnose::{device_diagnostic, fault_diagnostic};
-pub(crate) use fault::{Among, Deed, LockStep, Loss, Race, Verdict, Who, size};
+pub(crate) use fault::{Among, Crowd, Deed, LockStep, Loss, Race, Verdict, Who, size};
 pub use fault::{DeviceError, Earlier, Fault, FaultKind, Output};
 use storage::Storage;
 
@@ -80,6 +80,8 @@ pub struct Control {
     pub wait: bool,
     /// Findings of checks that did not stop the launch, for the host to take.
     pub warnings: Arc<Mutex<Vec<Fault>>>,
+    /// The worst warp of each access, as far as the kernel was prepared to count what warps cost, for the host to take.
+    pub crowds: Arc<Mutex<Vec<Fault>>>,
     /// Launches so far, for statistics.
     pub launches: Arc<AtomicU64>,
     /// Progress of the current launch, for display.

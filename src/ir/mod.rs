@@ -14,6 +14,7 @@ pub(crate) mod unseen;
 pub(crate) mod variance;
 pub mod verify;
 pub mod visit;
+pub(crate) mod warps;
 
 pub(crate) use footprint::inside::{Declared, MOST_ELEMENTS};
 
@@ -23,6 +24,8 @@ pub struct Prepared {
     pub checks: Checks,
     /// Its maker vouches that all accesses are in bounds, so that a GPU guards none. The simulator checks them all the same.
     pub in_bounds: bool,
+    /// The simulator counts what the accesses of warps cost, in runs with checks of memory.
+    pub counted: bool,
     /// What holds of launches of a kernel with a signature.
     pub(crate) declared: Option<Declared>,
 }
@@ -30,7 +33,7 @@ pub struct Prepared {
 impl Prepared {
     /// Returns a kernel of which no more is known than its body says.
     pub fn new(module: verify::Verified, checks: Checks) -> Prepared {
-        Prepared { module, checks, in_bounds: false, declared: None }
+        Prepared { module, checks, in_bounds: false, counted: false, declared: None }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::ir::calls::resolve;
 use crate::ir::def::{Function as Body, Module};
 use crate::ir::footprint::question::{Answer, Question};
 use crate::ir::footprint::settle::{Settled, settle};
+use crate::ir::footprint::warp::{Cost, Warps};
 use crate::ir::footprint::{Footprint, Reached, at_most, constant, number, single, variable};
 use crate::ir::footprint::{claim, cover};
 use crate::lower::Instance;
@@ -43,7 +44,7 @@ pub fn examine(program: &Program, id: KernelId) -> Report {
         let mut report = Report { kernel: kernel.name.to_string(), assuming: assuming.clone(), ..Report::default() };
         match named.prepared {
             Ok(prepared) => Examination::new(program, kernel, &named.instance, &prepared).run(&mut report),
-            Err(why) => report.all_unknown(&why, Some(kernel.name_span)),
+            Err(why) => report.all_unknown(kernel, &why, Some(kernel.name_span)),
         }
         report.instance = named.text;
         report
@@ -96,11 +97,11 @@ impl<'a> Examination<'a> {
     fn run(mut self, report: &mut Report) {
         let mut walked = match self.walk(LARGEST) {
             Ok(walked) => walked,
-            Err(why) => return report.all_unknown(&why, Some(self.kernel.name_span)),
+            Err(why) => return report.all_unknown(self.kernel, &why, Some(self.kernel.name_span)),
         };
         let launched = claim::launches(&walked.launch.given);
         if let (Some(assume), Asked::Never) = (self.kernel.assumes.first(), self.ask(&launched, &mut String::new())) {
-            return report.all_unknown("no launch keeps all assumptions", Some(assume.span));
+            return report.all_unknown(self.kernel, "no launch keeps all assumptions", Some(assume.span));
         }
         if !walked.overflowing.is_empty()
             && let Ok(smaller) = self.walk(SMALLER)
@@ -112,7 +113,7 @@ impl<'a> Examination<'a> {
         self.certificates = std::mem::take(&mut walked.certificates);
         if let Some((why, span)) = &walked.found.stopped {
             let (place, _) = resolve(&self.body.calls, *span);
-            report.all_unknown(why, Some(place));
+            report.all_unknown(self.kernel, why, Some(place));
             for (property, verdict) in &mut report.verdicts {
                 if let Some(found) = self.search(*property, &walked.launch, &[]) {
                     *verdict = refuted(found);
@@ -147,6 +148,9 @@ impl<'a> Examination<'a> {
             (Property::NoOverflow, overflow),
             (Property::Order, order),
         ];
+        for limit in Property::limits(self.kernel) {
+            report.verdicts.push((limit, self.limit(limit, &walked)));
+        }
         report.certificates = self.certificates;
         report.unconfirmed = self.unconfirmed;
     }
@@ -283,6 +287,8 @@ impl<'a> Examination<'a> {
         // Threads of one group of the simulator go in step, whatever the order.
         let sizes: &[(i128, i128)] = match property {
             Property::Order => &[(5, 5), (100, 100), (1100, 3)],
+            // Whole warps first.
+            Property::BankWays(_) | Property::Sectors(_) => &[(100, 100), (33, 1), (64, 64), (5, 5), (2, 2), (1, 1)],
             _ => &[(1, 1), (2, 2), (5, 0), (5, 5), (33, 1), (100, 100)],
         };
         for &(n, scalar) in sizes {
@@ -309,6 +315,37 @@ impl<'a> Examination<'a> {
             Some(asked) => self.property(Property::Order, asked, walked),
             None => self.open(Property::Order, "there are too many pairs of atomic operations", None, walked),
         }
+    }
+
+    /// Asks whether a warp may pay more for an access.
+    fn limit(&mut self, property: Property, walked: &Walked) -> Verdict {
+        let (cost, most) = match property {
+            Property::BankWays(most) => (Cost::Passes, most),
+            Property::Sectors(most) => (Cost::Sectors, most),
+            _ => return Verdict::Proved { steps: 0 },
+        };
+        let mut warps = match Warps::of(self.module, &walked.launch.given, &walked.found) {
+            Ok(warps) => warps,
+            Err(why) => return self.open(property, why, Some(self.kernel.name_span), walked),
+        };
+        let mut steps = 0;
+        for touch in &walked.found.accesses {
+            let memory = &self.body.memories[touch.memory];
+            if Cost::of(memory.space) != Some(cost) {
+                continue;
+            }
+            let why = match (warps.cost(self.body, touch, cost), cost) {
+                (Ok(count), _) if count <= most => {
+                    steps += 1;
+                    continue;
+                }
+                (Ok(count), Cost::Passes) => format!("a warp may take {count} passes to access `{}`", memory.name),
+                (Ok(count), Cost::Sectors) => format!("a warp may touch {count} sectors of `{}`", memory.name),
+                (Err(why), _) => format!("of `{}` is not known what a warp accesses: {why}", memory.name),
+            };
+            return self.open(property, &why, Some(self.place(touch.span)), walked);
+        }
+        Verdict::Proved { steps }
     }
 
     fn barriers(&mut self, walked: &Walked, racy: bool) -> Verdict {

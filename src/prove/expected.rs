@@ -12,8 +12,8 @@ pub(crate) fn unexpected(program: &Program, id: KernelId) -> Vec<Diagnostic> {
     let report = examine(program, id);
     let mut all: Vec<Diagnostic> = vec![];
     for expect in &kernel.expects {
-        let property = property(expect.what);
-        let word = Expected::ALL.iter().find(|(_, what)| *what == expect.what).map_or("", |(word, _)| word);
+        let property = Property::of(expect.what);
+        let word = expect.what.text();
         match report.verdict(property) {
             Some(Verdict::Proved { .. }) => {}
             Some(Verdict::Refuted { sizes, found }) => {
@@ -42,7 +42,7 @@ pub(crate) fn unexpected(program: &Program, id: KernelId) -> Vec<Diagnostic> {
 
 /// Returns the warning about launches that a proof does not speak of.
 fn unexamined(kernel: &Kernel, report: &Report) -> Option<Diagnostic> {
-    let proved = |what| matches!(report.verdict(property(what)), Some(Verdict::Proved { .. }));
+    let proved = |what: Expected| matches!(report.verdict(Property::of(what)), Some(Verdict::Proved { .. }));
     let expect = kernel.expects.iter().find(|expect| proved(expect.what))?;
     let more = report.unexamined.len().checked_sub(1)?;
     let title = format!("what is expected of `{}` is not proved of all its launches", kernel.name);
@@ -56,15 +56,4 @@ fn unexamined(kernel: &Kernel, report: &Report) -> Option<Diagnostic> {
     } else {
         warning
     })
-}
-
-fn property(expected: Expected) -> Property {
-    match expected {
-        Expected::InBounds => Property::InBounds,
-        Expected::RaceFree => Property::RaceFree,
-        Expected::Written => Property::Written,
-        Expected::Barriers => Property::Barriers,
-        Expected::NoOverflow => Property::NoOverflow,
-        Expected::AnyOrder => Property::Order,
-    }
 }

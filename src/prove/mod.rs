@@ -14,6 +14,13 @@
 //! | no overflow | integer arithmetic that an index or a condition depends on fits its type |
 //! | any order | what the kernel leaves in its arrays does not depend on the order of blocks and warps |
 //!
+//! Two more are examined where a kernel's `expect` clause limits them:
+//!
+//! | property | what it means |
+//! | --- | --- |
+//! | `bank_ways <= K` | no access of a warp to a shared array takes more than `K` passes |
+//! | `sectors <= K` | no access of a warp to a global array touches more than `K` sectors of 32 bytes |
+//!
 //! # Method
 //!
 //! [`sizes`](crate::compile::sizes) writes the launch down in symbols: dimensions are variables from 0 to 2147483647, extents and geometry are forms of
@@ -41,6 +48,20 @@
 //! What a kernel's `assume` clauses say of its launches are facts here. Conditions on dimensions and scalar parameters are
 //! tested at every launch; a proof that uses them is as good as any other. Promises about arrays are tested with `--check`,
 //! so a proof rests on them: [`Report::assuming`] names all clauses.
+//!
+//! # What warps pay
+//!
+//! An access is what one line does to an array once; the threads of a warp make it together where they are in the same iterations of all
+//! loops. It is one for a scalar or a vector of 2 or 4 (up to 16 bytes), and one for each scalar of a vector of 3. Shared memory has 32 banks of
+//! 4 bytes; a pass takes one word from each for all threads that want it. Elements of 8 bytes are taken by half a warp at a time,
+//! of 16 by a quarter, and the part that takes the most passes counts. Atomic operations on one word take a pass each. Arrays in global memory
+//! begin at a multiple of 256 bytes. A warp is 32 adjacent threads of a block, and in a `threads` kernel 32 adjacent indices along
+//! the last axis, from a multiple of 32 on (16 by 2, if it has two indices and a `while` or `loop`, as on GPUs).
+//!
+//! [`warp`](crate::ir::footprint::warp) puts the coordinates of the lanes into the indices of an access, and counts. That is an upper bound for all
+//! sizes: indices are forms of the lane with known coefficients, or nothing is known. Rows of `N` elements may begin anywhere, unless
+//! a length or an `assume N % 8 == 0` says that they do not. If the bound is above the limit, runs are counted the same way
+//! ([`crate::ir::warps`]); one that is above, too, is the counterexample.
 //!
 //! # Use
 //!

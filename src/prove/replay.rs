@@ -12,7 +12,7 @@ use crate::check::typed::{AssumeKind, Kernel, Program};
 use crate::compile::sizes::Sizes;
 use crate::compile::{self, sizes};
 use crate::device::sim::{Jit, Simulator};
-use crate::device::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, fault_diagnostic};
+use crate::device::{Arg, Control, Device, Executable, Extents, Fault, fault_diagnostic};
 use crate::ir::Checks;
 use crate::ir::def::{Access, KernelParam, Module, Ty};
 use crate::ir::footprint::constant;
@@ -87,6 +87,8 @@ pub(super) struct Runner<'a> {
     pub module: &'a Module,
     executable: Option<Arc<dyn Executable>>,
     known: Vec<Tried>,
+    /// What runs may contradict.
+    properties: Vec<Property>,
 }
 
 /// A launch, with as many contents of its arrays as were tried, and what the runs reported.
@@ -106,7 +108,8 @@ pub(super) struct Found {
 
 impl<'a> Runner<'a> {
     pub fn new(program: &'a Program, kernel: &'a Kernel, instance: &'a Instance, module: &'a Module) -> Self {
-        Runner { program, kernel, instance, module, executable: None, known: vec![] }
+        let properties = Property::ALL.into_iter().chain(Property::limits(kernel)).collect();
+        Runner { program, kernel, instance, module, executable: None, known: vec![], properties }
     }
 
     /// Runs the kernel with several contents of its arrays, until a run contradicts a property; returns what that run reported.
@@ -142,7 +145,8 @@ impl<'a> Runner<'a> {
     }
 
     pub(super) fn load(&self, checks: Checks) -> Option<Arc<dyn Executable>> {
-        let prepared = compile::kernel(self.program, self.instance, checks).ok()?;
+        let mut prepared = compile::kernel(self.program, self.instance, checks).ok()?;
+        prepared.counted = checks.memory && self.properties.len() > Property::ALL.len();
         // When machine code is ready depends on time, and verdicts do not.
         Some(Simulator::default().compiling(Jit::Off).load(Arc::new(prepared)))
     }
@@ -158,10 +162,11 @@ impl<'a> Runner<'a> {
         let result = self.executable()?.launch(arguments.extents, &mut arguments.all(self.module)?, &control);
         let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
         faults.extend(result.err().map(|fault| *fault));
+        faults.extend(control.crowds.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default());
         let sizes = self.sizes(what);
         let found = faults.iter().filter_map(|fault| {
-            let diagnostic = fault_diagnostic(fault);
-            Some(Found { property: shown(&fault.kind)?, diagnostic, sizes: sizes.clone() })
+            let property = self.properties.iter().find(|property| property.is_broken_by(&fault.kind))?;
+            Some(Found { property: *property, diagnostic: fault_diagnostic(fault), sizes: sizes.clone() })
         });
         Some(found.collect())
     }
@@ -216,18 +221,6 @@ impl<'a> Runner<'a> {
             KernelParam::Array { .. } => None,
         });
         dims.chain(scalars).collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// Returns the property that a fault contradicts.
-fn shown(kind: &FaultKind) -> Option<Property> {
-    match kind {
-        FaultKind::OutOfBounds { .. } => Some(Property::InBounds),
-        FaultKind::Race(_) => Some(Property::RaceFree),
-        FaultKind::Incomplete { .. } => Some(Property::Written),
-        FaultKind::Divergence { .. } | FaultKind::Deadlock { .. } => Some(Property::Barriers),
-        FaultKind::Overflow { .. } => Some(Property::NoOverflow),
-        _ => None,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::check::typed::{Expected, Kernel};
+use crate::device::FaultKind;
 
 /// Launches that were not examined and that are named, at most.
 pub(super) const MAX_NAMED: usize = 5;
@@ -15,9 +17,14 @@ pub enum Property {
     Barriers,
     NoOverflow,
     Order,
+    /// No access of a warp to a shared array takes more passes; examined where it is expected, as is the next one.
+    BankWays(u32),
+    /// No access of a warp to a global array touches more sectors.
+    Sectors(u32),
 }
 
 impl Property {
+    /// Those of every kernel.
     pub const ALL: [Property; 6] = [
         Property::InBounds,
         Property::RaceFree,
@@ -27,16 +34,53 @@ impl Property {
         Property::Order,
     ];
 
+    /// Returns what is expected.
+    pub(super) fn of(expected: Expected) -> Property {
+        match expected {
+            Expected::InBounds => Property::InBounds,
+            Expected::RaceFree => Property::RaceFree,
+            Expected::Written => Property::Written,
+            Expected::Barriers => Property::Barriers,
+            Expected::NoOverflow => Property::NoOverflow,
+            Expected::AnyOrder => Property::Order,
+            Expected::BankWays(most) => Property::BankWays(most),
+            Expected::Sectors(most) => Property::Sectors(most),
+        }
+    }
+
+    /// Returns the limits of what a kernel's warps pay for accesses.
+    pub(super) fn limits(kernel: &Kernel) -> impl Iterator<Item = Property> {
+        let all = kernel.expects.iter().map(|expect| Property::of(expect.what));
+        all.filter(|property| matches!(property, Property::BankWays(_) | Property::Sectors(_)))
+    }
+
+    /// Returns whether a fault contradicts it.
+    pub(super) fn is_broken_by(self, kind: &FaultKind) -> bool {
+        match (self, kind) {
+            (Property::InBounds, FaultKind::OutOfBounds { .. })
+            | (Property::RaceFree, FaultKind::Race(_))
+            | (Property::Written, FaultKind::Incomplete { .. })
+            | (Property::Barriers, FaultKind::Divergence { .. } | FaultKind::Deadlock { .. })
+            | (Property::NoOverflow, FaultKind::Overflow { .. }) => true,
+            (Property::BankWays(most), FaultKind::Crowd(crowd)) => crowd.shared && crowd.count > most,
+            (Property::Sectors(most), FaultKind::Crowd(crowd)) => !crowd.shared && crowd.count > most,
+            _ => false,
+        }
+    }
+
     /// Returns what it is called in reports.
-    pub fn name(self) -> &'static str {
-        match self {
+    pub fn name(self) -> String {
+        let name = match self {
             Property::InBounds => "in bounds",
             Property::RaceFree => "free of races",
             Property::Written => "written",
             Property::Barriers => "barriers",
             Property::NoOverflow => "no overflow",
             Property::Order => "any order",
-        }
+            Property::BankWays(most) => return format!("bank ways <= {most}"),
+            Property::Sectors(most) => return format!("sectors <= {most}"),
+        };
+        name.into()
     }
 }
 
@@ -125,8 +169,9 @@ impl Report {
         (!all.is_empty()).then(|| format!("launches with other arguments are not examined: {}", all.join(", ")))
     }
 
-    pub(super) fn all_unknown(&mut self, why: &str, place: Option<Span>) {
-        self.verdicts = Property::ALL.map(|p| (p, Verdict::Unknown { why: why.into(), place })).into();
+    pub(super) fn all_unknown(&mut self, kernel: &Kernel, why: &str, place: Option<Span>) {
+        let all = Property::ALL.into_iter().chain(Property::limits(kernel));
+        self.verdicts = all.map(|p| (p, Verdict::Unknown { why: why.into(), place })).collect();
     }
 
     /// Says with the verdicts that are not "proved" which instance they are about.

@@ -278,6 +278,8 @@ pub(crate) struct Code {
     /// By memory; `None` where no access can be wrong.
     pub watched: Vec<Option<Watched>>,
     pub births: Vec<Birth>,
+    /// The costs of warps are counted, which are tiles of so many threads of a `threads` kernel along x and y.
+    pub counted: Option<[u32; 2]>,
     pub waits: Vec<WaitDef>,
     /// Hazards that small launches cannot show.
     pub unseen: crate::ir::unseen::Unseen,

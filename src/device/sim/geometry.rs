@@ -96,7 +96,8 @@ fn lanes_for(code: &Code, extent: [u32; 3]) -> Lanes {
     let long = (budget / 64 * 64).clamp(most, MAX_ROW);
     let many = total / long as u64 >= GROUPS;
     let undivided = code.straight && code.masks.len() == 1 && !code.checks.any();
-    Lanes { most, row: if undivided && many { long } else { most } }
+    let most = if code.counted.is_some() { most / 2 } else { most };
+    Lanes { most, row: if undivided && many { long } else { most }, tile: code.counted }
 }
 
 /// The number of groups that keeps many workers busy to the end.
@@ -107,6 +108,8 @@ struct Lanes {
     most: usize,
     /// If the group is one row.
     row: usize,
+    /// Groups consist of whole tiles of so many lanes.
+    tile: Option<[u32; 2]>,
 }
 
 /// Returns the length of the pieces that a longer row is divided into. Groups of one shape are faster in succession than groups
@@ -121,8 +124,17 @@ fn piece(x: usize, lanes: usize) -> usize {
 /// Returns the shape of a group: a box of whole rows, or a piece of a row.
 fn row_shape(extent: [u32; 3], lanes: Lanes) -> [u32; 3] {
     let [x, y, z] = extent.map(|n| n as usize);
-    let bx = if x <= lanes.row { x } else { piece(x, lanes.row) };
-    let by = if bx < x { 1 } else { y.min((lanes.most / bx.max(1)).max(1)) };
+    let bx = match lanes.tile {
+        _ if x <= lanes.row => x,
+        Some(_) => lanes.row,
+        None => piece(x, lanes.row),
+    };
+    let rows = (lanes.most / bx.max(1)).max(1);
+    let by = match lanes.tile {
+        Some([_, height]) => y.min(rows.next_multiple_of(height as usize)),
+        None if bx < x => 1,
+        None => y.min(rows),
+    };
     let bz = if bx < x || by < y { 1 } else { z.min((lanes.most / (bx * by).max(1)).max(1)) };
     [bx as u32, by as u32, bz as u32]
 }

@@ -256,19 +256,12 @@ impl Program {
             false => workers,
         };
         let watch = checked.then(|| {
-            let warnings = control.warnings.clone();
-            sanitizer::Watch::new(
-                code,
-                &geometry,
-                extents,
-                &bindings,
-                workers,
-                (manner.careful, manner.rough),
-                warnings,
-            )
+            sanitizer::Watch::new(code, &geometry, extents, &bindings, workers, (manner.careful, manner.rough), control)
         });
         // The interpreter has one order of updates, whatever the machine and whenever there is machine code.
-        let coded = manner.coded && !(control.deterministic && code.regions.iter().any(lane::Region::has_updates));
+        let coded = manner.coded
+            && code.counted.is_none()
+            && !(control.deterministic && code.regions.iter().any(lane::Region::has_updates));
         let coding = if coded { Launching::of(&self.tier, (isa, self.jit), code, &geometry) } else { None };
         let launch = frame::Launch {
             ops,

@@ -26,6 +26,10 @@
 //! a *sure* way ([`Step`]): conditions under which a thread makes it, unless a fault stops the launch. Behind a loop it is the way
 //! to the loop, as loops end. [`cover`] makes up the thread that should write an element.
 //!
+//! # Warps
+//!
+//! What the lanes of a warp access together is a matter of one access and 32 threads: [`warp`] puts the coordinates of lanes into it and counts.
+//!
 //! # Barriers
 //!
 //! Each access knows the barriers that may be the last one before it ([`Moment`]): a place in the program, and the
@@ -53,6 +57,7 @@ pub(crate) mod space;
 mod state;
 mod value;
 mod walk;
+pub(crate) mod warp;
 
 use rustc_hash::FxHashSet;
 

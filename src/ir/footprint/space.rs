@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::form::*;
 use crate::base::linear::{Atom, Formula, Linear, Var};
 use crate::base::source::Span;
+use crate::ir::def::BinOp;
 use crate::lang::ops::BinaryOp;
 
 /// Bounds beyond those of every machine type stand for "none".
@@ -48,6 +49,17 @@ pub(crate) struct Times {
     pub right: Var,
 }
 
+/// How a derived value is computed, where that is not a product.
+#[derive(Clone, Debug)]
+pub(crate) enum Definition {
+    /// Rounded toward zero, or down.
+    Quotient(Linear, Linear, bool),
+    Part(Linear),
+    Bits(BinOp, Linear, Linear),
+    /// The value whose condition holds.
+    Choice(Vec<(Formula, Linear)>),
+}
+
 /// An element of an array that the kernel does not write: a function of its indices. Beyond the extents its values are any that
 /// agree with the array's order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +88,7 @@ pub(crate) struct Space {
     pub elements: FxHashMap<Var, (Element, Span)>,
     /// By position of the array.
     pub promised: FxHashMap<u32, Promised>,
+    pub defined: FxHashMap<Var, Definition>,
     known_elements: FxHashMap<Element, Var>,
     known_products: FxHashMap<(Var, Var), Var>,
     known_quotients: FxHashMap<(Linear, Linear, bool), Var>,
@@ -148,7 +161,10 @@ impl Space {
 
     /// Returns what a quotient is the quotient of.
     pub fn divided(&self, quotient: Var) -> Option<(&Linear, &Linear)> {
-        self.known_quotients.iter().find(|(_, var)| **var == quotient).map(|((a, b, _), _)| (a, b))
+        match self.defined.get(&quotient) {
+            Some(Definition::Quotient(a, b, _)) => Some((a, b)),
+            _ => None,
+        }
     }
 
     /// Returns the product of two variables, if it occurs.
@@ -208,6 +224,7 @@ impl Space {
         self.variables[var.index()].total = true;
         self.learn(var, equal(&variable(var), form));
         self.named.insert(form.clone(), var);
+        self.defined.insert(var, Definition::Part(form.clone()));
         var
     }
 
@@ -288,6 +305,7 @@ impl Space {
         let var = self.derived("quotient", &[a, b], from, to);
         self.variables[var.index()].total = true;
         self.known_quotients.insert(key, var);
+        self.defined.insert(var, Definition::Quotient(a.clone(), b.clone(), floor));
         let q = variable(var);
         let back = self.product(&q, b);
         let rest = a.minus(&back);
@@ -398,6 +416,7 @@ impl Space {
         let is = |(condition, value): &(Formula, Linear)| and([condition.clone(), equal(&variable(var), value)]);
         let fact = or(cases.iter().map(is).collect::<Vec<_>>());
         self.learn(var, fact);
+        self.defined.insert(var, Definition::Choice(cases.to_vec()));
         variable(var)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::def::{Obligation, Strictness, int};
 use super::form::*;
-use super::space::{ENDLESS, Element, Role};
+use super::space::{Definition, ENDLESS, Element, Role};
 use super::state::{Value, Walk};
 use crate::base::linear::{Formula, Linear};
 use crate::base::source::Span;
@@ -367,6 +367,7 @@ impl Walk<'_> {
         on.sort();
         on.dedup();
         let var = self.space.fresh("bits", Role::Derived(on), 0, high.min(ENDLESS));
+        self.space.defined.insert(var, Definition::Bits(op, a.clone(), b.clone()));
         if op == BinOp::And {
             self.space.learn(var, at_most(&variable(var), a));
             self.space.learn(var, at_most(&variable(var), b));

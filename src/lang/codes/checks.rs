@@ -359,4 +359,64 @@ a kernel takes to read the array. This is a note, once per run or session. Free 
 or process the data in parts. If moving arrays is not enough, the launch is an error (`E0620`).
 ",
     },
+    Page {
+        code: "W0608",
+        title: "threads of a warp that wait for each other in shared memory",
+        text: r#"
+A kernel expects `bank_ways <= K`, and an access takes more passes. Shared memory has 32 banks: the word of 4 bytes at address `a` is in bank `a / 4 % 32`. In
+one pass each bank serves one word, to all threads of a warp that want it. Elements of 8 bytes are served to half a warp at a time, of 16 bytes to a
+quarter; atomic operations on one word take a pass each.
+
+Threads that go down a column of 32 floats want 32 words of one bank. Rows that are longer by an element move each row by a bank.
+
+```clk fails check
+kernel transpose(x: [f32; 32, 32], out y: [f32; 32, 32]) grid(1) block(32, 32)
+    expect bank_ways <= 1
+{
+    shared tile: [f32; 32, 32]
+    tile[thread_idx.y, thread_idx.x] = x[thread_idx.y, thread_idx.x]
+    barrier()
+    y[thread_idx.y, thread_idx.x] = tile[thread_idx.x, thread_idx.y]
+}
+```
+
+```clk
+kernel transpose(x: [f32; 32, 32], out y: [f32; 32, 32]) grid(1) block(32, 32)
+    expect bank_ways <= 1
+{
+    shared tile: [f32; 32, 33]
+    tile[thread_idx.y, thread_idx.x] = x[thread_idx.y, thread_idx.x]
+    barrier()
+    y[thread_idx.y, thread_idx.x] = tile[thread_idx.x, thread_idx.y]
+}
+```
+"#,
+    },
+    Page {
+        code: "W0609",
+        title: "an access of a warp to many sectors of global memory",
+        text: r#"
+A kernel expects `sectors <= K`, and an access touches more. Global memory is moved in sectors of 32 bytes. 32 adjacent elements of 4 bytes are
+in 4 sectors if the first one begins a sector, otherwise in 5; 32 elements of a column may be in 32 of them, of which each is moved for one element.
+
+Arrays begin at a multiple of 256 bytes. Rows of `N` elements of 4 bytes begin a sector if `N` is a multiple of 8.
+
+```clk fails check
+kernel scale(x: [f32; M, N], out y: [f32; M, N]) threads(row: M, col: N)
+    expect sectors <= 4
+{
+    y[row, col] = 2.0 * x[row, col]
+}
+```
+
+```clk
+kernel scale(x: [f32; M, N], out y: [f32; M, N]) threads(row: M, col: N)
+    assume N % 8 == 0
+    expect sectors <= 4
+{
+    y[row, col] = 2.0 * x[row, col]
+}
+```
+"#,
+    },
 ];

@@ -9,6 +9,7 @@ use super::tree::{Expr, Stmt as Out};
 use crate::ir::def::{Access, BinOp, ExprId, ExprKind, Form, KernelParam, MemId, Space, StmtKind};
 use crate::ir::ranges::{Bound, Symbol};
 use crate::ir::visit::each_stmt;
+use crate::ir::warps;
 use crate::lang::ops::MathFn;
 
 /// Indices per thread where thread coarsening pays.
@@ -139,7 +140,7 @@ impl Gen<'_> {
     fn coarsening(&self) -> Option<Coarsening> {
         let Form::Threads { rank } = self.module.kernel.form else { return None };
         let rank = usize::from(rank.clamp(1, 3));
-        let usual = if rank == 2 && self.has_open_loop() { SQUARE } else { BLOCKS[rank - 1] };
+        let usual = if warps::tile(self.module) == [SQUARE[0], 32 / SQUARE[0]] { SQUARE } else { BLOCKS[rank - 1] };
         let block = self.options.block.unwrap_or(usual);
         let may = self.options.coarsen && rank < 3 && !self.options.wide;
         let stencil = rank == 2 && self.is_stencil();
@@ -150,12 +151,6 @@ impl Gen<'_> {
             _ => 1,
         };
         Some(Coarsening { rank, block, each })
-    }
-
-    fn has_open_loop(&self) -> bool {
-        let mut found = false;
-        each_stmt(&self.function.body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Loop { .. }));
-        found
     }
 
     /// Returns the number of statements of a body that mostly waits for memory: if it is small, several indices per thread keep

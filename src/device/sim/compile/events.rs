@@ -95,6 +95,11 @@ impl Watched {
     }
 }
 
+/// Returns whether an access to such memory costs a warp more or less.
+fn is_shared_by_warps(space: Space) -> bool {
+    matches!(space, Space::Shared | Space::Global { .. })
+}
+
 /// Returns whether a block, including nested blocks, contains a barrier or a warp operation.
 fn meets(block: &Block) -> bool {
     let mut found = false;
@@ -161,11 +166,18 @@ impl<'a> Compiler<'a> {
         let def = &self.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
         let components = if touch.is_atomic() { 1 } else { def.regs.len() as u8 };
-        let Some(watched) = self.watched.get_mut(memory).and_then(Option::as_mut) else { return };
-        let (number, atomic) = (watched.sites.len() as u32, self.atomics.len() as u32);
+        let counted = self.counted.is_some()
+            && self.f.memories.iter().nth(memory).is_some_and(|(_, m)| is_shared_by_warps(m.space));
+        let (x, atomic) = (self.notes.len() as u32, self.atomics.len() as u32);
+        let number = match self.watched.get_mut(memory).and_then(Option::as_mut) {
+            Some(watched) => {
+                watched.sites.push(x);
+                watched.sites.len() as u32 - 1
+            }
+            None if counted => 0,
+            None => return,
+        };
         let site = number.min(255) as u8;
-        let x = self.notes.len() as u32;
-        watched.sites.push(x);
         let pitch = scalar.size();
         self.notes.push(Note { touch, access, number, site, form, components, pitch, values, traits, atomic });
         self.emit(plain::<ReportTouch>(), Op { x, ..nothing() });

@@ -20,7 +20,7 @@ use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::unseen::Unseen;
 use crate::ir::variance::{self, Number, Variance, is_word};
-use crate::ir::{Checks, Prepared, ranges, unseen};
+use crate::ir::{Checks, Prepared, ranges, unseen, warps};
 
 mod decide;
 mod events;
@@ -53,12 +53,13 @@ pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Result<Compiled, TooLa
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
+    c.counted = (kernel.counted && kernel.checks.memory).then(|| warps::tile(module));
     c.instrument(kernel.checks);
     if kernel.checks.arithmetic {
         c.exact = ranges::analyze(module, ranges::Setting::default()).exact;
     }
     // The interpreter looks at each access of threads that synchronize by fences or poll.
-    c.jit = jit && !(kernel.checks.memory && c.waits);
+    c.jit = jit && !(kernel.checks.memory && c.waits) && c.counted.is_none();
     if c.jit {
         c.guards = c.guards_of_regions().into();
         c.references = uses::references(&f.body, &f);
@@ -134,6 +135,7 @@ impl<'a> Compiler<'a> {
             last: None,
             before_not: None,
             checks: Checks::default(),
+            counted: None,
             notes: vec![],
             watched: vec![],
             births: vec![],
@@ -269,6 +271,7 @@ impl<'a> Compiler<'a> {
             notes: self.notes,
             watched: self.watched,
             births: self.births,
+            counted: self.counted,
             waits: self.wait_defs,
             unseen: if self.checks.memory { unseen::unseen(self.f, self.kernel) } else { Unseen::default() },
             place: self.kernel.span,

@@ -266,6 +266,8 @@ pub struct Compiler<'a> {
     pub(super) before_not: Option<Last>,
     // Tables of checks
     pub(super) checks: Checks,
+    /// The tile of a warp, if what warps cost is counted.
+    pub(super) counted: Option<[u32; 2]>,
     pub(super) notes: Vec<Note>,
     pub(super) watched: Vec<Option<Watched>>,
     pub(super) births: Vec<Birth>,

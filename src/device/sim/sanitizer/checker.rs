@@ -6,6 +6,7 @@ use super::shadow::{Planes, Store};
 use super::watch::Watch;
 use super::{exact, local, locks, order, quick, split, trace};
 use crate::base::room;
+use crate::device::Fault;
 use crate::device::sim::code::{Code, MemoryKind, Watched};
 use crate::device::sim::group::Group;
 use crate::device::sim::lanes::Isa;
@@ -36,6 +37,8 @@ pub(crate) struct Checker<'a> {
     pub(super) polls: split::Polls,
     pub(super) finding: Option<Finding>,
     pub(super) number: u64,
+    /// By access: what the worst warp paid for it.
+    pub(super) crowds: Vec<Option<Fault>>,
 }
 
 impl<'a> Checker<'a> {
@@ -60,6 +63,7 @@ impl<'a> Checker<'a> {
             polls: split::Polls::default(),
             finding: None,
             number: 0,
+            crowds: vec![],
         }
     }
 
@@ -116,6 +120,7 @@ impl<'a> Checker<'a> {
 impl Drop for Checker<'_> {
     fn drop(&mut self) {
         self.watch.globals.last.fetch_max(self.global.time, std::sync::atomic::Ordering::Relaxed);
+        self.watch.count(&mut self.crowds);
         if self.quick.iter().any(|quick| quick.doubtful) {
             self.watch.doubtful.store(true, std::sync::atomic::Ordering::Relaxed);
         }

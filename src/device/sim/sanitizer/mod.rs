@@ -31,12 +31,14 @@
 //! - [`checker`]: the state of a worker's checker; [`event`]: an access under examination; [`touch`]: from an access to its elements
 //! - [`race`]: which rule is violated, and by which thread; [`text`]: names and values in messages
 //! - [`judge`], [`exact`], [`trace`]: exact checking; [`order`], [`view`]: fences and atomics
+//! - [`crowd`]: what accesses cost warps, where that is counted
 //! - [`written`]: global arrays whose elements are private to a thread; [`local`]: local arrays; [`split`]: divergence and
 //!   polling; [`locks`]: lock order; [`arithmetic`]: overflow and the like
 
 pub(crate) mod arithmetic;
 mod checker;
 mod clock;
+mod crowd;
 mod event;
 mod exact;
 mod judge;
@@ -96,13 +98,13 @@ impl Observer for Checker<'_> {
 
     unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, iterations: usize, iteration: isize) -> bool {
         // SAFETY: C4: the op's note is one of the code's, of a load, and its elements are inside.
-        unsafe { self.touched_over(g, note, run, iterations, iteration) }
+        self.code.counted.is_none() && unsafe { self.touched_over(g, note, run, iterations, iteration) }
     }
 
     unsafe fn tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
         // SAFETY: C4, C7: the notes are the code's, of the array of the tree behind them, whose extent is at least twice the
         // distance.
-        unsafe { self.touched_by_tree(g, notes, distance) }
+        self.code.counted.is_none() && unsafe { self.touched_by_tree(g, notes, distance) }
     }
 
     unsafe fn declared(&mut self, g: &mut Group, memory: u32) {

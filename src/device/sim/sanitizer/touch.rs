@@ -152,6 +152,9 @@ impl<'a> Checker<'a> {
             if code.memories[access.memory as usize].kind == MemoryKind::Local {
                 return self.touched_local(g, note, access);
             }
+            if code.counted.is_some() {
+                self.crowded(g, note);
+            }
             let Some(event) = self.event(g, note) else { return };
             if let Some(written) = event.written {
                 self.own(g, &event, &written);

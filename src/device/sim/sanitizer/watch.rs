@@ -13,7 +13,7 @@ use crate::device::sim::fault;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::memory::MemoryRt;
 use crate::device::sim::memory::layout::Binding;
-use crate::device::{Extents, Fault, FaultKind, Larger, LockStep, Who};
+use crate::device::{Control, Extents, Fault, FaultKind, Larger, LockStep, Who};
 
 pub(crate) struct Watch<'a> {
     pub globals: Globals,
@@ -29,6 +29,7 @@ pub(crate) struct Watch<'a> {
     geometry: &'a Geometry,
     extents: &'a Extents,
     warnings: Arc<Mutex<Vec<Fault>>>,
+    crowds: Arc<Mutex<Vec<Fault>>>,
 }
 
 /// The largest number of unwritten elements that a warning names.
@@ -49,6 +50,17 @@ pub(crate) fn keep(kept: &mut Vec<Fault>, warning: Fault) {
     }
 }
 
+/// Keeps what a warp paid for an access, if no other one paid more there.
+fn keep_worst(kept: &mut Vec<Fault>, new: Fault) {
+    let paid = |fault: &Fault| fault.crowd().map(|crowd| (crowd.shared, crowd.count));
+    let Some((shared, count)) = paid(&new) else { return };
+    match kept.iter_mut().find(|old| old.span == new.span && paid(old).is_some_and(|old| old.0 == shared)) {
+        Some(old) if paid(old) < Some((shared, count)) => *old = new,
+        Some(_) => {}
+        None => kept.push(new),
+    }
+}
+
 impl<'a> Watch<'a> {
     pub fn new(
         code: &'a Code,
@@ -57,7 +69,7 @@ impl<'a> Watch<'a> {
         bindings: &[Binding],
         workers: usize,
         (careful, rough): (bool, bool),
-        warnings: Arc<Mutex<Vec<Fault>>>,
+        control: &Control,
     ) -> Self {
         Watch {
             globals: Globals::new(code, geometry, bindings, workers, !careful),
@@ -68,7 +80,8 @@ impl<'a> Watch<'a> {
             code,
             geometry,
             extents,
-            warnings,
+            warnings: control.warnings.clone(),
+            crowds: control.crowds.clone(),
         }
     }
 
@@ -124,6 +137,12 @@ impl<'a> Watch<'a> {
 
     pub(super) fn extents(&self) -> &Extents {
         self.extents
+    }
+
+    /// Keeps what a worker has counted.
+    pub(super) fn count(&self, crowds: &mut Vec<Option<Fault>>) {
+        let mut kept = self.crowds.lock().unwrap_or_else(|e| e.into_inner());
+        crowds.drain(..).flatten().for_each(|new| keep_worst(&mut kept, new));
     }
 
     /// Returns the thread in this lane of this group.
