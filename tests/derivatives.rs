@@ -4,6 +4,8 @@
 //! `CLK_RANDOM_PROGRAMS=10000 CLK_RANDOM_SEED=7 cargo test --test derivatives` tries more, and other, functions.
 
 mod common;
+#[path = "derivatives/gradcheck.rs"]
+mod gradcheck;
 #[path = "derivatives/random.rs"]
 mod random;
 #[path = "common/world.rs"]
@@ -21,19 +23,26 @@ use world::Paper;
 
 /// Runs a script; returns its last value.
 fn run(text: &str) -> Result<Value, Box<Diagnostic>> {
+    run_with(text).0
+}
+
+/// The same, with the warnings.
+fn run_with(text: &str) -> (Result<Value, Box<Diagnostic>>, Vec<Diagnostic>) {
     let mut session = Session::default();
     let outcome = session.add("derivatives.clk", text, &NoFiles);
     assert!(!outcome.failed(), "the script is not accepted:\n{text}\n{:?}", outcome.diagnostics);
     let control = Control { workers: 1, ..Control::default() };
     let device = Arc::new(Simulator::default());
     let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
-    let mut last = Value::Unit;
+    let (mut last, mut paper) = (Value::Unit, Paper::default());
     for chunk in outcome.chunks {
-        if let Some(value) = interpreter.run_chunk(&session, chunk, &mut Paper::default())? {
-            last = value;
+        match interpreter.run_chunk(&session, chunk, &mut paper) {
+            Ok(value) => last = value.unwrap_or(last),
+            Err(error) => return (Err(error), interpreter.take_warnings()),
         }
     }
-    Ok(last)
+    assert!(!paper.0.contains("never"), "what is checked prints nothing");
+    (Ok(last), interpreter.take_warnings())
 }
 
 /// Returns the numbers that a script gives; none if a derivative is refused that is known not to be computed.

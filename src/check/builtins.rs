@@ -8,7 +8,7 @@ use crate::check::infer::Kind;
 use crate::check::make::{BOOL, I32, bare, count, is_literal, make};
 use crate::check::ops::{Joined, scalar_of, with_scalar};
 use crate::check::typed::*;
-use crate::lang::builtin::{Builtin, Entry, Worlds};
+use crate::lang::builtin::{Builtin, Derivative, Entry, Worlds};
 use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, WarpOp};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
@@ -85,6 +85,7 @@ impl Cx<'_> {
             | Builtin::WarpIdx
             | Builtin::WarpSize
             | Builtin::Args => self.bad(span),
+            Builtin::Derive(Derivative::Check) => self.gradcheck(name, args, span),
             Builtin::Derive(_) => self.uncalled_derivative(name, args, span),
             _ => self.host_builtin(call, want),
         }

@@ -36,6 +36,9 @@ impl Cx<'_> {
         if !self.need_host(name.span, &format!("`{}`", name.text)) {
             return self.after_error(args, span);
         }
+        if what == Derivative::Check {
+            return self.gradcheck_called(name, given, args, span);
+        }
         let Some((of, by)) = self.differentiated(name, given) else { return self.after_error(args, span) };
         let word = match what {
             Derivative::Vjp => Some("cotangent"),
@@ -112,6 +115,7 @@ impl Cx<'_> {
             Derivative::Jvp => (pair(&result), Some(input)),
             Derivative::Jacobian => (outer(&result, &input), None),
             Derivative::Hessian => (outer(&input, &input), None),
+            Derivative::Check => (Type::Unit, None),
         };
         let seed = match (seeded, seed, word) {
             (None, _, _) | (_, _, None) => None,
@@ -267,6 +271,41 @@ impl Cx<'_> {
             }
             other => self.vars.scalar_kind(&other) == Some(Kind::Float),
         }
+    }
+
+    /// Checks `gradcheck(f, args, wrt = w)`.
+    pub fn gradcheck(&mut self, name: &ast::Name, args: &[ast::Arg], span: Span) -> Expr {
+        if !self.need_host(name.span, &format!("`{}`", name.text)) {
+            return self.after_error(args, span);
+        }
+        let is_wrt = |arg: &&ast::Arg| arg.name.as_ref().is_some_and(|name| name.text == "wrt");
+        let Some(at) = args.iter().position(|arg| arg.name.is_none()) else {
+            let d = Diagnostic::error(CODE, format!("`{}` checks the derivative of a function", name.text));
+            self.report(d.at(name.span, "of which?").help("write `gradcheck(f, x)`"));
+            return self.after_error(args, span);
+        };
+        let by = args.iter().find(is_wrt).map(|arg| &arg.value);
+        let others = args.iter().enumerate().filter(|(i, arg)| *i != at && !is_wrt(arg));
+        let own: Vec<ast::Arg> = others.map(|(_, arg)| arg.clone()).collect();
+        let of = &args[at].value;
+        let inner = match self.derivative_of(of) {
+            Some(inner) => self.derivative(inner, &own, span),
+            None => self.call(of, &own, span, None),
+        };
+        self.derived(Derivative::Check, name, (inner, by), (None, None), span)
+    }
+
+    /// Reports `gradcheck(f)(x)`.
+    fn gradcheck_called(&mut self, name: &ast::Name, given: &[ast::Arg], args: &[ast::Arg], span: Span) -> Expr {
+        let mut d = Diagnostic::error(CODE, "`gradcheck` gives no function")
+            .at(span, "the result is called")
+            .help("it takes the arguments along: `gradcheck(f, x, wrt = x)`");
+        if let ([f], [first, ..]) = (given, args) {
+            let between = Span { start: f.value.span.end, end: first.value.span.start, ..span };
+            d = d.fix("pass the arguments along", between, ", ", Applicability::MaybeIncorrect);
+        }
+        self.report(d.because(name.span, "`grad` and its kin are functions of functions; this is a test"));
+        self.after_error(args, span)
     }
 
     /// Reports a derivative that is not called: `grad(f)`.

@@ -51,6 +51,7 @@ mod text;
 pub mod typed;
 mod types;
 pub(crate) mod walk;
+pub(crate) mod widen;
 mod world;
 
 pub(crate) use alias::module_alias;

@@ -61,6 +61,8 @@ pub(crate) enum Link {
     Node(Arc<dyn Any + Send + Sync>, u32),
     /// Forward: its tangent, which has its shape.
     Tangent(Value),
+    /// Not at all: the derivative of each operation is judged by itself, by a `grad::Auditor`.
+    Audit(Arc<dyn Any + Send + Sync>),
 }
 
 impl Link {
@@ -68,7 +70,7 @@ impl Link {
     pub(crate) fn node(&self) -> Option<u32> {
         match self {
             Link::Node(_, node) => Some(*node),
-            Link::Tangent(_) => None,
+            Link::Tangent(_) | Link::Audit(_) => None,
         }
     }
 
@@ -76,7 +78,7 @@ impl Link {
     pub(crate) fn into_tangent(self) -> Option<Value> {
         match self {
             Link::Tangent(tangent) => Some(tangent),
-            Link::Node(..) => None,
+            Link::Node(..) | Link::Audit(_) => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::deed::Deed;
 use super::form::Form;
-use super::tape::{Tape, WAY_OUT, lost};
+use super::tape::{Auditor, Tape, WAY_OUT, lost};
 use super::wrap::{is_traced, level_of, links, primal, traced};
 use crate::host::array::broadcast::broadcast_to;
 use crate::host::ops::{self, Reduce};
@@ -22,6 +22,11 @@ pub(crate) fn apply(deed: &Deed, args: Vec<Value>) -> Outcome<Value> {
     refuse(deed)?;
     let (inner, links): (Vec<Value>, Vec<Option<Link>>) = args.iter().map(|arg| links(arg, level)).unzip();
     let result = apply(deed, inner.clone())?;
+    if let Some((auditor, link)) = Auditor::of(&links) {
+        let active: Vec<bool> = links.iter().map(Option::is_some).collect();
+        auditor.0.deed(deed, &inner, &active, &result)?;
+        return Ok(traced(result, level, link));
+    }
     match Tape::of(&links) {
         Some(tape) => match tape.record(deed, inner, &links, &result) {
             Some(node) => Ok(traced(result, level, Link::Node(tape, node))),
@@ -49,7 +54,7 @@ fn refuse(deed: &Deed) -> Outcome<()> {
 }
 
 /// Returns the tangent of a result, which has its form. `tangents` are those of the operands that have one.
-fn tangent(deed: &Deed, args: &[Value], result: &Value, tangents: &[Option<Value>]) -> Outcome<Value> {
+pub(super) fn tangent(deed: &Deed, args: &[Value], result: &Value, tangents: &[Option<Value>]) -> Outcome<Value> {
     let form = Form::of(result).ok_or_else(|| lost("its result is no float"))?;
     let sum = match deed {
         Deed::Unary(_)

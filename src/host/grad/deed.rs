@@ -1,6 +1,6 @@
 //! Operations that have derivatives, and how they are computed on plain values.
 
-use super::form::Form;
+use super::form::{Form, number};
 use super::kernel::Launch;
 use crate::base::{room, stop};
 use crate::host::array::{Array, SliceSpec};
@@ -195,10 +195,4 @@ fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Value> {
         place.copy_from_slice(&bits.to_le_bytes()[..scalar.size()]);
     }
     Ok(Value::Array(result))
-}
-
-fn number(ty: Scalar, bytes: &[u8]) -> f64 {
-    let mut bits = [0; 8];
-    bits[..bytes.len()].copy_from_slice(bytes);
-    scalar::Value { ty, bits: u64::from_le_bytes(bits) }.as_f64()
 }

@@ -11,7 +11,7 @@ use super::deed::Deed;
 use super::form::Form;
 use super::kernel::{Derivative, Direction, Kernel, Launch};
 use super::pull::Part;
-use super::tape::{Operand, Step, Tape, lost};
+use super::tape::{Auditor, Operand, Step, Tape, lost};
 use super::wrap::{level_of, links, primal, traced};
 use crate::derive::{self, Role};
 use crate::device::{Arg, Extents};
@@ -42,6 +42,16 @@ pub(crate) fn launched(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>>
         return Err(lost("this launch writes an array of structs"));
     }
     let (inner, links): (Vec<Value>, Vec<Option<Link>>) = args.iter().map(|arg| links(arg, level)).unzip();
+    if let Some((auditor, link)) = Auditor::of(&links) {
+        let active: Vec<bool> = links.iter().map(Option::is_some).collect();
+        auditor.0.launch(launch, &inner, &active)?;
+        let results = launched(launch, inner)?.into_iter();
+        let linked = |result: Value| match Form::of(&result) {
+            Some(_) => traced(result, level, link.clone()),
+            None => result,
+        };
+        return Ok(results.map(linked).collect());
+    }
     match Tape::of(&links) {
         Some(tape) => recorded(launch, inner, &links, &tape, level),
         None => {
@@ -119,7 +129,12 @@ fn run(launch: &Launch, kernel: &Arc<Kernel>, params: &[Role], args: Vec<Value>)
 }
 
 /// Launches the forward derivative.
-fn forward(launch: &Launch, inner: Vec<Value>, tangents: &[Option<Value>], level: u32) -> Outcome<Vec<Value>> {
+pub(super) fn forward(
+    launch: &Launch,
+    inner: Vec<Value>,
+    tangents: &[Option<Value>],
+    level: u32,
+) -> Outcome<Vec<Value>> {
     let kernel = &launch.kernel;
     let active = active(kernel, |param| tangents.get(param).is_some_and(Option::is_some));
     let derivative = kernel.derived(Direction::Forward, &active)?;

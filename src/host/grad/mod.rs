@@ -7,6 +7,8 @@
 //! - **Forward**: a traced value carries its tangent, and a deed computes that of its result ([`mod@apply`]).
 //! - **Reverse**: a traced value is a node of a [`Tape`], and a deed adds a node, with what its derivative needs. Going back over the
 //!   tape, the adjoint of each node is complete when it is reached, and becomes parts of the adjoints of its operands ([`mod@pull`]).
+//! - **Audit**: a traced value has no derivative, and a deed is judged by itself: its rules for both directions against differences
+//!   ([`mod@audit`]).
 //!
 //! So loops, conditions and calls need no rules: they have happened. Arithmetic rules are those of `lang::derivative`, which kernels use
 //! too; what they compute with are deeds again, array expressions that are fused and run where the operands are.
@@ -23,20 +25,26 @@
 //! - The derivative of a result by a parameter that it does not depend on is zero.
 
 mod apply;
+mod audit;
 pub(crate) mod deed;
 mod form;
 mod kernel;
 mod launch;
+mod numbers;
 pub(crate) mod ops;
 mod pull;
 mod reverse;
+mod slope;
 mod tape;
 mod wrap;
 
 pub(crate) use apply::{apply, spread};
+pub(crate) use audit::{Finds, auditor};
 pub(crate) use deed::Deed;
 pub(crate) use kernel::{Kernel, Launch};
 pub(crate) use launch::launched;
+pub(crate) use numbers::{dot, numbers, of_numbers, random_like, size};
 pub(crate) use reverse::pulled;
+pub(crate) use slope::{Slope, Steps};
 pub(crate) use tape::Tape;
 pub(crate) use wrap::{is_alike, is_traced, leaves, links, primal, shape_of, stripped, traced, wrapped, zeros_like};

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::deed::Deed;
 use super::form::Form;
+use super::kernel::Launch;
 use super::wrap::traced;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Link, Value};
@@ -40,7 +41,7 @@ impl Tape {
     pub(super) fn of(links: &[Option<Link>]) -> Option<Arc<Tape>> {
         links.iter().flatten().find_map(|link| match link {
             Link::Node(tape, _) => tape.clone().downcast().ok(),
-            Link::Tangent(_) => None,
+            Link::Tangent(_) | Link::Audit(_) => None,
         })
     }
 
@@ -71,6 +72,26 @@ impl Tape {
         let operands = args.into_iter().zip(links).map(operand).collect();
         let result = needs_result.then(|| result.clone());
         Some(self.add(Step { deed: Some(deed.clone()), operands, result, form }))
+    }
+}
+
+/// Judges the derivative of each operation by itself.
+pub(super) trait Judge: Send + Sync {
+    /// `active` says which operands have a derivative.
+    fn deed(&self, deed: &Deed, args: &[Value], active: &[bool], result: &Value) -> Outcome<()>;
+    fn launch(&self, launch: &Launch, args: &[Value], active: &[bool]) -> Outcome<()>;
+}
+
+/// What values are linked to whose derivatives are judged.
+pub(crate) struct Auditor(pub(super) Box<dyn Judge>);
+
+impl Auditor {
+    /// Returns the judge of linked values, if they have one, and the link that results get.
+    pub(super) fn of(links: &[Option<Link>]) -> Option<(Arc<Auditor>, Link)> {
+        links.iter().flatten().find_map(|link| match link {
+            Link::Audit(auditor) => Some((auditor.clone().downcast().ok()?, link.clone())),
+            _ => None,
+        })
     }
 }
 

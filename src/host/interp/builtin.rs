@@ -69,7 +69,10 @@ impl Machine<'_> {
             WriteText => self.write_text(frame, args, span),
             Exit => self.exit(frame, args, span),
             NoGrad => match args {
-                [x] => Ok(grad::primal(&self.eval(frame, x)?)),
+                [x] => {
+                    let value = grad::primal(&self.eval(frame, x)?);
+                    Ok(self.interp.held.pass(value))
+                }
                 _ => Err(self.broken(span, "a wrong number of arguments")),
             },
             _ => {

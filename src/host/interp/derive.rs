@@ -30,7 +30,10 @@ impl Machine<'_> {
             return Err(self.broken(span, "a derivative of no call"));
         };
         let values = self.values(frame, args)?;
-        self.derived(frame, derive, values, span)
+        match derive.what {
+            Derivative::Check => self.gradcheck(frame, derive, values, span),
+            _ => self.derived(frame, derive, values, span),
+        }
     }
 
     /// Runs a derivative at these arguments.
@@ -52,7 +55,7 @@ impl Machine<'_> {
     }
 
     /// Runs the function that is differentiated, with traced arguments.
-    fn inner(&mut self, frame: &mut Frame, taking: &Taking<'_>, values: Vec<Value>) -> Eval {
+    pub(super) fn inner(&mut self, frame: &mut Frame, taking: &Taking<'_>, values: Vec<Value>) -> Eval {
         let of = &taking.derive.of;
         match &of.kind {
             ExprKind::Derive(inner) => self.derived(frame, inner, values, taking.span),
@@ -69,7 +72,7 @@ impl Machine<'_> {
     }
 
     /// Runs the function with its parameters as leaves of a tape.
-    fn recorded(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval<(Arc<Tape>, Vec<u32>, Value)> {
+    pub(super) fn recorded(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval<(Arc<Tape>, Vec<u32>, Value)> {
         let tape = Arc::new(Tape::default());
         let mut nodes = vec![];
         let level = taking.level;
@@ -105,7 +108,12 @@ impl Machine<'_> {
         Ok((grad::stripped(&result, taking.level), pulled))
     }
 
-    fn pushed_forward(&mut self, frame: &mut Frame, taking: &Taking<'_>, tangent: Value) -> Eval<(Value, Value)> {
+    pub(super) fn pushed_forward(
+        &mut self,
+        frame: &mut Frame,
+        taking: &Taking<'_>,
+        tangent: Value,
+    ) -> Eval<(Value, Value)> {
         let values = self.settle_problem(taking.along(&tangent), taking.span)?;
         let result = self.inner(frame, taking, values)?;
         let tangent = self.settle_problem(tangent_of(&result, taking.level), taking.span)?;
@@ -299,16 +307,16 @@ impl Machine<'_> {
 }
 
 /// A derivative that is being taken, at these arguments.
-struct Taking<'d> {
-    level: u32,
-    derive: &'d Derive,
-    values: Vec<Value>,
-    span: Span,
+pub(super) struct Taking<'d> {
+    pub level: u32,
+    pub derive: &'d Derive,
+    pub values: Vec<Value>,
+    pub span: Span,
 }
 
 impl Taking<'_> {
     /// Returns the arguments with those wrapped by which is differentiated.
-    fn with(&self, mut wrap: impl FnMut(Value) -> Outcome<Value>) -> Outcome<Vec<Value>> {
+    pub fn with(&self, mut wrap: impl FnMut(Value) -> Outcome<Value>) -> Outcome<Vec<Value>> {
         let mut values = self.values.clone();
         for &at in &self.derive.wrt {
             if let Some(value) = values.get_mut(at as usize) {
@@ -387,7 +395,7 @@ fn tangent_of(result: &Value, level: u32) -> Outcome<Value> {
     grad::wrapped(plain, &mut |_| tangents.next().unwrap_or(Ok(Value::Unit)))
 }
 
-fn seeds(result: &Value, cotangent: &Value, level: u32) -> Outcome<Vec<(u32, Value)>> {
+pub(super) fn seeds(result: &Value, cotangent: &Value, level: u32) -> Outcome<Vec<(u32, Value)>> {
     let (results, cotangents) = (grad::leaves(result), grad::leaves(cotangent));
     if results.len() != cotangents.len() {
         return Err(misfit(result, cotangent, "cotangent"));

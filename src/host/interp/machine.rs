@@ -109,6 +109,8 @@ pub struct Interpreter {
     pub(crate) depth: usize,
     /// How many derivatives are being taken, one within the other.
     pub(crate) tracing: u32,
+    /// What `no_grad` gives, while differences are taken.
+    pub(crate) held: Held,
     /// Lowest address that the stack of this thread may reach; 0 if unknown.
     pub stack_end: usize,
     /// Number of calls in the current error's trace that its message does not show.
@@ -117,6 +119,31 @@ pub struct Interpreter {
     pub(crate) at: Span,
     /// The exit code, if the last run has called `exit`. The caller ends with it, or reports the error returned by the run.
     pub ended: Option<u8>,
+}
+
+/// What `no_grad` gives: a function with other arguments, whose constants are to stay, gets those of its first run.
+#[derive(Default)]
+pub(crate) enum Held {
+    /// The values as they are.
+    #[default]
+    Not,
+    /// The same, which are kept.
+    Kept(Vec<Value>),
+    /// Those that were kept, in order.
+    Given(std::collections::VecDeque<Value>),
+}
+
+impl Held {
+    pub fn pass(&mut self, value: Value) -> Value {
+        match self {
+            Held::Not => value,
+            Held::Kept(values) => {
+                values.push(value.clone());
+                value
+            }
+            Held::Given(values) => values.pop_front().unwrap_or(value),
+        }
+    }
 }
 
 /// The value of a chunk's last statement, if that is an expression with a value.

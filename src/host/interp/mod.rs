@@ -19,14 +19,17 @@ mod eval;
 mod exec;
 mod extent;
 mod frame;
+mod gradcheck;
 mod inline;
 mod kernels;
 mod launch;
 mod layout;
 mod machine;
 mod map;
+mod measure;
 mod run;
 mod site;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -57,6 +60,7 @@ use frame::Frame;
 use kernels::Kernels;
 pub(crate) use launch::constant_block;
 use layout::Layouts;
+use machine::Held;
 pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
 use run::Done;
@@ -102,6 +106,7 @@ impl Interpreter {
             computing: Vec::new(),
             depth: 0,
             tracing: 0,
+            held: Held::Not,
             stack_end: 0,
             left: 0,
             at: Span::default(),
@@ -279,6 +284,7 @@ impl Interpreter {
         }
         self.depth = 0;
         self.tracing = 0;
+        self.held = Held::Not;
         self.computing.clear();
         self.ended = None;
         Machine { interp: self, program: &session.program, sources: &session.sources, world }

@@ -23,6 +23,7 @@ pub mod text;
 pub(crate) mod totals;
 
 pub use argsort::argsort;
+pub(crate) use binary::index_text;
 pub use binary::{binary, unary};
 pub(crate) use convert::bitcast_array;
 pub use convert::{bitcast, convert};

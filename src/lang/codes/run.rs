@@ -470,4 +470,56 @@ assert(grad(f)([2.0, 4.0]) == [0.5, 0.5])
 ```
 "#,
     },
+    Page {
+        code: "E0721",
+        title: "a derivative that does not agree with differences",
+        text: r#"
+`gradcheck(f, x)` compares what forward mode, reverse mode and differences say of the derivative of `f` at `x`, along three directions by
+each parameter and with three weights of the results. They are random, but always the same ones. The message says which parameter is
+concerned, the direction and the three numbers; which number of the parameter is off the most; and the line whose rule is wrong, if one
+is found by looking at each operation alone.
+
+Differences are those of the function's twin, in which all floats, also those of its kernels, are `f64`; it runs on the simulator. What
+differs by more than a millionth of the sum of the sizes of all parts of the derivative, and by more than the differences themselves are
+sure of, is wrong. In the function's own types a derivative has as many digits as half of theirs: it may differ from the twin's by
+0.00035 of that sum in `f32`, 0.03 in `f16` and 0.09 in `bf16`; one that differs by more "loses its digits", and its rules are right.
+
+Random numbers and values of `no_grad` stay the same while arguments change. Numbers at kinks are left out (W0721).
+
+A derivative of Clk is wrong where a value goes a way that no derivative follows:
+
+```clk fails
+fn f(x: [f32; N]) -> f32 { sum(x) * parse(f32, "{x[0]}") }
+gradcheck(f, [2.0, 4.0])
+```
+
+```clk
+fn f(x: [f32; N]) -> f32 { sum(x) * x[0] }
+gradcheck(f, [2.0, 4.0])
+```
+"#,
+    },
+    Page {
+        code: "W0721",
+        title: "a derivative that is not compared everywhere",
+        text: r#"
+At a kink, a jump or the end of its domain a function has no derivative, or one to each side; Clk gives what the conventions say, and
+differences say nothing of that. `gradcheck` leaves out the numbers of the parameter at which differences to the left and to the right do not
+agree, however small the step, and compares the others. If too many are concerned, or they cannot be told apart, whole directions are not
+compared. The line where the function has a kink is shown if one operation has it. Check at another point to have it all compared.
+
+Where there is no twin in `f64`, because bits of floats are looked at or files are loaded, the differences are those of the function as
+it is. They have few digits, and only much is found to be wrong.
+
+```clk fails
+fn f(x: [f32; N]) -> f32 { sum(max(x, 0.0)) }
+gradcheck(f, [0.0, 1.0, -1.0])
+```
+
+```clk
+fn f(x: [f32; N]) -> f32 { sum(max(x, 0.0)) }
+gradcheck(f, [0.1, 1.0, -1.0])
+```
+"#,
+    },
 ];

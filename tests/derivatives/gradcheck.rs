@@ -1,0 +1,259 @@
+//! `gradcheck`: finds derivatives that are wrong, accepts right ones, and says where there is none.
+
+use clk_lang::base::diag::Diagnostic;
+use clk_lang::lang::ops::{Family, MathFn};
+
+use super::{number, random, run_with};
+
+/// Runs a script that checks; returns the error, if there is one, and the warnings.
+fn checked(text: &str) -> (Option<Box<Diagnostic>>, Vec<Diagnostic>) {
+    let (result, warnings) = run_with(text);
+    (result.err(), warnings)
+}
+
+fn passes(text: &str) {
+    let (error, warnings) = checked(text);
+    assert!(error.is_none(), "{:?}\n{text}", error);
+    assert!(warnings.is_empty(), "{warnings:?}\n{text}");
+}
+
+/// Returns the error that a script has to give.
+fn refused(text: &str) -> Box<Diagnostic> {
+    checked(text).0.unwrap_or_else(|| panic!("it passes:\n{text}"))
+}
+
+/// Where a function is checked, if not at the same place as the others.
+fn point(name: &str) -> &'static str {
+    match name {
+        "acosh" => "[1.3, 2.5], ",
+        "atanh" | "acos" | "asin" => "[0.3, -0.7], ",
+        "sqrt" | "rsqrt" | "log" | "log2" | "log10" | "log1p" => "[0.3, 2.7], ",
+        "pow" => "[0.4, 2.2], [1.7, -0.6], ",
+        "clamp" => "[0.3, -0.7], [-0.5, -0.6], [0.9, 1.0], ",
+        "fma" => "[0.3, -0.7], [-0.5, -0.6], [0.9, 1.0], ",
+        _ => "[0.37, -0.64], [-0.81, 0.46], ",
+    }
+}
+
+#[test]
+fn every_function_passes_on_the_host_and_in_kernels() {
+    let mut without = vec![];
+    for row in MathFn::TABLE.iter().filter(|row| !matches!(row.family, Family::Tests | Family::Integers)) {
+        let (name, params) = (row.name, ["x", "y", "z"]);
+        let params = &params[..row.arity];
+        let typed: Vec<String> = params.iter().map(|param| format!("{param}: [TYPE; N]")).collect();
+        let (typed, names) = (typed.join(", "), params.join(", "));
+        let elements: Vec<String> = params.iter().map(|param| format!("{param}[i]")).collect();
+        let elements = elements.join(", ");
+        let point: Vec<&str> = point(name).split_inclusive("], ").take(row.arity).collect();
+        let point = point.concat();
+        for ty in ["f32", "f64", "f16", "bf16"] {
+            let text = format!(
+                "fn f({typed}) -> [TYPE; N] {{ {name}({names}) }}\n\
+                 kernel k({typed}, out r: [TYPE; N]) threads(i: N) {{ r[i] = {name}({elements}) }}\n\
+                 fn g({typed}) -> [TYPE; N] {{ k({names}) * 2.0 }}\n\
+                 gradcheck(f, {point}wrt = ({names}))\ngradcheck(g, {point}wrt = ({names}))"
+            );
+            let text = typed_literals(&text.replace("TYPE", ty), ty);
+            let (error, warnings) = checked(&text);
+            match error {
+                None => assert!(warnings.is_empty(), "{warnings:?}\n{text}"),
+                Some(error) if error.code == "E0720" || error.code == "E0491" => without.push(name),
+                Some(error) => panic!("{} {} {:?} {:?}\n{text}", error.code, error.title, error.labels, error.notes),
+            }
+        }
+    }
+    without.dedup();
+    assert_eq!(without, ["lgamma", "tgamma"], "functions without a derivative");
+}
+
+/// Gives the numbers of the calls a type.
+fn typed_literals(text: &str, ty: &str) -> String {
+    let (functions, calls) = text.split_at(text.find("gradcheck").unwrap_or(0));
+    let mut typed = String::new();
+    let mut before = ' ';
+    for c in calls.chars() {
+        if before.is_ascii_digit() && matches!(c, ',' | ']') {
+            typed.push_str(ty);
+        }
+        typed.push(c);
+        before = c;
+    }
+    format!("{functions}{typed}")
+}
+
+#[test]
+fn random_functions_pass() {
+    let (count, first) = (number("CLK_RANDOM_PROGRAMS", 60).min(25), number("CLK_RANDOM_SEED", 1));
+    let mut passed = 0;
+    for seed in first..first + count {
+        let function = random::function(seed);
+        let text = format!("{function}gradcheck(f, random_normal(3, 4, seed = {seed}, type = f64))");
+        match checked(&text).0 {
+            None => passed += 1,
+            Some(error) if error.code == "E0720" => {}
+            // A number that grows too large on the way.
+            Some(error) if error.title.contains("not finite") => {}
+            Some(error) => panic!("{seed}: {} {:?} {:?}\n{function}", error.title, error.labels, error.notes),
+        }
+    }
+    assert!(passed * 2 >= count, "{passed} of {count}");
+}
+
+const FUNCTIONS: &str = "
+struct Line { slope: [f32; 2], start: f32 }
+fn at(line: Line, x: f32) -> (f32, f32) { (line.slope[0] * x + line.start, line.slope[1] * sin(line.start)) }
+fn held(x: [f32; N]) -> f32 { sum(x) / no_grad(x[0]) + sum(random(3)) * x[1] }
+fn cube(x: f64) -> f64 { x ** 3.0 }
+fn narrow(x: [f16; N]) -> f16 { sum(exp(x) * x) }
+fn scaled<T: Float>(x: [T; N]) -> T { sum(x * x) * T(0.3) }
+kernel lengths(v: [f32x3; N], out y: [f32; N]) threads(i: N) { y[i] = length(v[i]) * v[i].x }
+fn vectors(v: [f32x3; N]) -> f32 { sum(lengths(v)) }
+fn printing(x: f32) -> f32 { print(\"never\", x); x * x }
+kernel rows(x: [f32; M, N], out y: [f32; M]) grid(M) block(64) {
+    shared part: [f32; 64]
+    var s = 0.0
+    for j in thread_idx.x..N step 64 { s += sin(x[block_idx.x, j]) }
+    part[thread_idx.x] = s
+    barrier()
+    var width = 32
+    while width > 0 {
+        if thread_idx.x < width { part[thread_idx.x] += part[thread_idx.x + width] }
+        barrier()
+        width /= 2
+    }
+    if thread_idx.x == 0 { y[block_idx.x] = part[0] }
+}
+fn by_rows(x: [f32; M, N], k: f32) -> [f32; M] { rows(k * x) * rows(x) }
+";
+
+#[test]
+fn right_derivatives_pass() {
+    for call in [
+        "gradcheck(at, Line { slope: [1.0, 2.0], start: 0.5 }, 3.0, wrt = (line, x))",
+        "gradcheck(held, [1.0, 2.0, 3.0])",
+        "gradcheck(cube, 2.0)",
+        "gradcheck(grad(cube), 2.0)",
+        "gradcheck(jacobian(grad(cube)), 2.0)",
+        "gradcheck(narrow, [1.0f16, 2.0f16, -0.5f16])",
+        "gradcheck(scaled, [1.0, 2.0])",
+        "gradcheck(scaled, [1.0bf16, 2.0bf16])",
+        "gradcheck(vectors, [f32x3(1.0, 2.0, 3.0), f32x3(-1.0, 0.5, 2.0)])",
+        "gradcheck(printing, 1.5)",
+        "gradcheck(by_rows, random(3, 70), 0.5, wrt = (x, k))",
+        // Sizes from far apart.
+        "gradcheck(scaled, [1e-12, 1e12, 0.0, -1.0])",
+    ] {
+        passes(&format!("{FUNCTIONS}{call}"));
+    }
+}
+
+#[test]
+fn random_numbers_go_on_as_if_nothing_were_checked() {
+    let second =
+        "fn f(x: f32) -> f32 { x * sum(random(4)) }\nlet first = random(2)\ngradcheck(f, 1.0)\nlet b = random(2)\nb";
+    let plain = run_with("let first = random(2)\nlet b = random(2)\nb").0.expect("a script");
+    assert_eq!(run_with(second).0.expect("a script"), plain);
+}
+
+/// A derivative that is lost where nobody sees it: text has none.
+const LOST: &str = "fn lost(x: [f32; N], y: f32) -> f32 {
+    let scale = parse(f32, \"{x[2]}\")
+    sum(x * x) * y * scale
+}
+gradcheck(lost, [1.0, 2.0, 3.0, 4.0], 0.5, wrt = (x, y))";
+
+#[test]
+fn a_wrong_derivative_is_found_and_where_it_is() {
+    let error = refused(LOST);
+    assert_eq!((error.code, error.title.as_str()), ("E0721", "the derivative of `lost` by `x` is wrong"));
+    let label = &error.labels[0].text;
+    let numbers: Vec<f64> =
+        label.split(|c: char| c != '.' && c != '-' && !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let [reverse, forward, differences] = numbers[..] else { panic!("{label}") };
+    assert!(reverse == forward && (reverse - differences).abs() > 1.0, "{label}");
+    assert!(error.notes[0].starts_with("along `x` = ["), "{:?}", error.notes);
+    assert!(error.notes[1].starts_with("the largest part of it is by `x[2]`: reverse mode says"), "{:?}", error.notes);
+    assert_eq!(refused(LOST), error, "the same each time");
+    // By the other parameter it is right.
+    passes(&LOST.replace("wrt = (x, y)", "wrt = y"));
+}
+
+#[test]
+fn a_small_part_that_is_wrong_is_found() {
+    let text =
+        "fn f(x: [f32; N]) -> f32 { sum(sin(x)) + 0.001 * parse(f32, \"{x[777]}\") }\ngradcheck(f, random(1000))";
+    let error = refused(text);
+    assert!(error.notes[1].contains("by `x[777]`"), "{:?}", error.notes);
+}
+
+#[test]
+fn digits_that_are_lost_are_told_from_wrong_rules() {
+    let error = refused("fn f(x: f32) -> f32 { log((1.0 + x) - 1.0) }\ngradcheck(f, 1e-7)");
+    assert_eq!((error.code, error.title.as_str()), ("E0721", "the derivative of `f` by `x` loses its digits in `f32`"));
+    assert!(error.notes[1].contains("its rules are right"), "{:?}", error.notes);
+    // In `f64`, differences may lack digits, but nothing is wrong.
+    assert_eq!(checked("fn f(x: f64) -> f64 { log((1.0 + x) - 1.0) }\ngradcheck(f, 1e-7)").0, None);
+}
+
+#[test]
+fn what_is_not_finite_is_an_error_at_its_line() {
+    let error = refused("fn f(x: [f64; N]) -> [f64; N] {\n    x * x * sqrt(x)\n}\ngradcheck(f, [0.0, 1.0, 4.0])");
+    assert_eq!((error.code, error.title.as_str()), ("E0721", "the derivative of `f` by `x` is not finite"));
+    assert!(error.labels.iter().any(|label| label.text == "this has no derivative there"), "{:?}", error.labels);
+}
+
+#[test]
+fn kinks_are_warnings_and_only_their_numbers_are_left_out() {
+    for (body, says) in [
+        ("sum(max(x, 0.0))", "1 of its numbers is left out, being at a kink"),
+        ("sum(abs(x) * x[1])", "1 of its numbers is left out, being at a kink"),
+        (
+            "var s = 0.0f32\n for i in 0..N { if x[i] > 0.0 { s += x[i] } }\n s",
+            "1 of its numbers is left out, being at a kink",
+        ),
+        ("sum(select(x >= 0.0, x, 3.0 * x))", "1 of its numbers is left out, being at a kink"),
+        // Both move with the first number alike.
+        ("max(x[0], sum(x) - 2.0)", "3 of its numbers are left out, being at kinks"),
+        ("max(2.0 * x[0], sum(x) - 2.0)", "differences say nothing in 3 of 3 directions"),
+        ("sum(floor(x))", "differences say nothing in 3 of 3 directions"),
+    ] {
+        let text = format!("fn f(x: [f32; N]) -> f32 {{ {body} }}\ngradcheck(f, [0.0, 1.0, -2.0, 3.0])");
+        let (error, warnings) = checked(&text);
+        assert!(error.is_none(), "{error:?}\n{text}");
+        let [warning] = &warnings[..] else { panic!("{warnings:?}\n{text}") };
+        assert_eq!(warning.code, "W0721", "{text}");
+        assert_eq!(
+            warning.title,
+            "the derivative of `f` by `x` is not compared everywhere: it is at a kink or a jump, or lacks digits"
+        );
+        assert!(warning.labels.iter().any(|label| label.text == says), "{:?}\n{text}", warning.labels);
+    }
+    // What is wrong away from the kink is found.
+    refused(
+        "fn f(x: [f32; N]) -> f32 { sum(max(x, 0.0)) * parse(f32, \"{x[1]}\") }\ngradcheck(f, [0.0, 1.0, -2.0, 3.0])",
+    );
+}
+
+#[test]
+fn without_a_twin_the_reason_is_said() {
+    let text = "fn f(x: [f32; N]) -> f32 { sum(x * x) * f32(bitcast(u32, no_grad(x[0])) % 7u32) * FACTOR }\n\
+                gradcheck(f, [1.5, -2.0])";
+    let (error, warnings) = checked(&text.replace("FACTOR", "2.0"));
+    assert!(error.is_none(), "{error:?}");
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert_eq!(warning.title, "the derivative of `f` is compared in `f32`, with few digits");
+    assert!(warning.labels.iter().any(|label| label.text.starts_with("the bits of a float")), "{:?}", warning.labels);
+    let error = refused(&text.replace("FACTOR", "parse(f32, \"{x[0]}\")"));
+    assert_eq!(error.title, "the derivative of `f` by `x` is wrong");
+}
+
+#[test]
+fn what_has_no_derivative_is_refused_as_always() {
+    let error = refused("fn f(x: f32) -> f32 { x * f32(i32(x)) }\ngradcheck(f, 1.5)");
+    assert_eq!(error.code, "E0720");
+    let error = refused("fn f(x: f32) -> f32 { assert(x > 2.0); x }\ngradcheck(f, 1.5)");
+    assert_eq!(error.code, "E0530");
+    // An assertion that holds here and not beside it limits the steps alone.
+    passes("fn f(x: f32) -> f32 { assert(x > 1.49999); x * x }\ngradcheck(f, 1.5)");
+}
