@@ -46,13 +46,14 @@ fn complaint(page: &Page, flags: &str, text: &str) -> Option<String> {
     fs::write(folder.path().join("example.clk"), text).expect("written");
     let ran = match flags {
         "fails check" => run(folder.path(), &["check", "--json", "example.clk"]),
+        "fails test" => run(folder.path(), &["test", "--json", "example.clk"]),
         "fails proof" => run(folder.path(), &["prove", "--json", "example.clk"]),
         _ => run(folder.path(), &["run", "--check", "--json", "--max-steps", "100000", "example.clk"]),
     };
     let reported: Vec<String> =
         diagnostics(&ran).iter().map(|d| d["code"].as_str().unwrap_or("?").to_string()).collect();
     let right = match flags {
-        "fails" | "fails check" | "fails proof" => reported.iter().any(|code| code == page.code),
+        "fails" | "fails check" | "fails test" | "fails proof" => reported.iter().any(|code| code == page.code),
         // The checker reports what it can detect under its own code.
         "fails early" => ran.code == 1 && !reported.is_empty(),
         "" => ran.code == 0 && reported.is_empty(),

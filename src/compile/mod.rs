@@ -19,6 +19,7 @@ mod import;
 pub mod library;
 mod session;
 pub(crate) mod sizes;
+pub(crate) mod trial;
 
 pub use entry::Entered;
 pub(crate) use examine::{each_launch, is_concrete};

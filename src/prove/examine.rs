@@ -135,6 +135,7 @@ impl<'a> Examination<'a> {
         let racy = !matches!(races, Verdict::Proved { .. });
         let barriers = self.barriers(&walked, racy);
         let written = self.written(&walked);
+        report.doubtful = walked.overflowing.iter().map(|question| self.place(question.span)).collect();
         let overflow = match walked.overflowing.is_empty() {
             true => Verdict::Proved { steps: walked.steps },
             false => self.property(Property::NoOverflow, std::mem::take(&mut walked.overflowing), &walked),

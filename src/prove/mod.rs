@@ -71,7 +71,11 @@
 //! a proof uses how elements compare with numbers, launches test that without `--check` as well, by the least and the largest
 //! element of each version of an array; how elements compare with each other it does not use.
 //!
-//! `expect in_bounds` and the like are what `clk check` compares with a report ([`unexpected`]).
+//! `expect in_bounds` and the like are what `clk check` compares with a report ([`unexpected`]). What is not proved, `clk test` tests ([`Contracts`]): each
+//! launch of a test, also one of the script that it uses and one whose derivative is taken, runs on the simulator first, on copies of its arrays, with
+//! checks of memory, and counts where the clause limits something. A run forward and one backward tell whether the order matters. An overflow counts if an
+//! index or a condition may depend on the operation. What is proved is not tested, unless the launch replaces the geometry (`<<<…>>>`) or the kernel
+//! has launches that were not examined. A launch that ends early tests nothing but what it contradicts.
 //!
 //! An element of an array that the kernel does not write is a function of its indices
 //! ([`Element`](crate::ir::footprint::space::Element)), continued beyond the extents by any values. `all(x < N)` is a fact about
@@ -127,8 +131,10 @@ mod instances;
 mod orders;
 mod replay;
 mod report;
+mod trial;
 
 pub use examine::examine;
 pub(crate) use expected::unexpected;
 pub(crate) use instances::of_file;
 pub use report::{Property, Report, Verdict};
+pub(crate) use trial::Contracts;

@@ -3,6 +3,7 @@
 use super::replay::{Arguments, Filling, Found, Runner, Try, control};
 use super::report::Property;
 use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
 use crate::device::both::{Difference, difference};
 use crate::device::{Control, Executable, Extents, FaultKind};
 use crate::ir::Checks;
@@ -74,11 +75,16 @@ fn differing(runner: &Runner<'_>, first: &Arguments, last: &Arguments) -> Option
 }
 
 fn shown(runner: &Runner<'_>, what: &Try, array: &str, found: &Difference) -> Found {
+    let diagnostic = described(array, found, runner.module.kernel.span);
+    Found { property: Property::Order, diagnostic, sizes: runner.sizes(what) }
+}
+
+/// Returns the report of a difference.
+pub(super) fn described(array: &str, found: &Difference, kernel: Span) -> Diagnostic {
     let element = format!("{array}[{}]{}", found.index, found.field);
     let [first, last] = &found.values;
-    let diagnostic = Diagnostic::warning("W0605", format!("`{array}` depends on the order of blocks and warps"))
-        .at(runner.module.kernel.span, "this kernel was run twice, from the same arrays")
+    Diagnostic::warning("W0605", format!("`{array}` depends on the order of blocks and warps"))
+        .at(kernel, "this kernel was run twice, from the same arrays")
         .note(format!("`{element}` is {first} if the first block and the first warp come first"))
-        .note(format!("`{element}` is {last} if the last ones do"));
-    Found { property: Property::Order, diagnostic, sizes: runner.sizes(what) }
+        .note(format!("`{element}` is {last} if the last ones do"))
 }

@@ -128,6 +128,8 @@ pub struct Report {
     /// The largest number of elements of an array, and the largest dimension, that the proofs cover, if it is not the largest of all.
     pub largest: Option<i128>,
     pub verdicts: Vec<(Property, Verdict)>,
+    /// The operations that an index or a condition depends on and that may overflow.
+    pub(super) doubtful: Vec<Span>,
     /// The proofs as text: each question with its certificate.
     pub certificates: String,
     /// How many sizes that the decision procedure proposed as counterexamples no run confirmed.
@@ -191,6 +193,7 @@ impl Report {
         self.instance = format!("{}; {}", self.instance, other.instance);
         self.largest = self.largest.into_iter().chain(other.largest).min();
         self.verdicts = self.verdicts.into_iter().zip(other.verdicts).map(|((p, a), (_, b))| (p, a.with(b))).collect();
+        self.doubtful.extend(other.doubtful);
         self.certificates += &other.certificates;
         self.unconfirmed += other.unconfirmed;
         self

@@ -1,6 +1,7 @@
 //! `clk test`: runs the `test` blocks of files in order and reports how many passed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
@@ -15,6 +16,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::check::typed::Section;
 use crate::host::interp::Interpreter;
+use crate::prove::{Contracts, of_file};
 
 #[derive(Default)]
 struct Count {
@@ -51,12 +53,17 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context, count: &mut Co
     let (chosen, skipped) = chosen(&compiled, filter);
     count.skipped += skipped;
     if chosen.is_empty() {
+        if skipped == 0 {
+            untested(&Contracts::default(), &compiled, context);
+        }
         return;
     }
     if !context.console.json {
         context.console.fact(&path.display().to_string());
     }
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
+    let contracts = Arc::new(Contracts::default());
+    interpreter.trials = Some(contracts.clone());
     let mut world = Captured::default();
     let uses_globals = chosen.iter().any(|&id| compiled.session.program.tests[id].uses_globals);
     if uses_globals && let Err(diagnostic) = script::run_chunks(&compiled, &mut interpreter, &mut world) {
@@ -71,6 +78,18 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context, count: &mut Co
         if context.interrupt.is_set() {
             return;
         }
+    }
+    if skipped == 0 {
+        untested(&contracts, &compiled, context);
+    }
+}
+
+/// Warns of what is expected of the file's kernels and neither proved nor tested.
+fn untested(contracts: &Contracts, compiled: &Compiled, context: &mut Context) {
+    let session = &compiled.session;
+    for id in of_file(&session.program, session.main) {
+        let found = contracts.untested(&session.program, id);
+        context.console.report_all(&found, &session.sources);
     }
 }
 

@@ -481,6 +481,7 @@ impl Machine<'_> {
         values: Vec<Option<Value>>,
         span: Span,
     ) -> Eval<Vec<Option<Value>>> {
+        self.tried(launch, inner, extents, (&values, hidden), span)?;
         let mut passed = Vec::with_capacity(values.len());
         for (i, (value, param)) in values.into_iter().zip(&kernel.sig.params).enumerate() {
             let writes = param.access != Access::In;

@@ -12,6 +12,7 @@ use super::layout::Layouts;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
+use crate::compile::trial::Trials;
 use crate::device::{Control, Device, Devices};
 use crate::host::array::HostArray;
 use crate::host::graph;
@@ -82,6 +83,8 @@ pub struct Interpreter {
     pub pipelined: bool,
     /// Whether checked launches report what their size keeps them from finding.
     pub hints: bool,
+    /// Whoever tries launches in other ways first.
+    pub(crate) trials: Option<Arc<dyn Trials>>,
     /// New warnings of checked launches, without duplicates.
     pub warnings: Vec<Diagnostic>,
     pub(super) warned: Vec<Diagnostic>,

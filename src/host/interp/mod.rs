@@ -34,6 +34,7 @@ mod subject;
 mod tests;
 mod text;
 mod timing;
+mod trial;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -93,6 +94,7 @@ impl Interpreter {
             largest: None,
             pipelined: false,
             hints: false,
+            trials: None,
             kernels: Kernels::default(),
             codes: Codes::default(),
             frames: Vec::new(),

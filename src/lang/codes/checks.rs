@@ -190,7 +190,7 @@ assert(n == [63])
         title: "a kernel does not do what is expected of it",
         text: r#"
 A kernel's `expect` clause names what has to hold for all sizes. `clk check` proves it, and here a run at small sizes shows that it
-does not hold; the report of that run follows. Mend the kernel, or say with `assume` what its callers never do.
+does not hold; the report of that run follows. `clk test` reports launches of tests for which it does not hold. Mend the kernel, or say with `assume` what its callers never do.
 
 ```clk fails check
 kernel shift(x: [f32; N], out y: [f32; N]) threads(i: N)
@@ -324,8 +324,8 @@ assert(f32(y[0]) / 65536.0 == 0.75)
         title: "what is expected of a kernel is not proved",
         text: r#"
 `clk check` neither proves what the kernel's `expect` clause names nor finds sizes at which it does not hold. The label says where the
-proof ends. Often an `assume` clause with what all callers have in common is missing, or a guard. Tests look for it at the sizes that they
-launch (`clk test`).
+proof ends. Often an `assume` clause with what all callers have in common is missing, or a guard. `clk test` tests it with the launches that
+tests make.
 
 A proof of a kernel with compile-time parameters is about the arguments that the label names. Launches with others are reported if there
 are more than eight different ones, or if the arguments are not known before the program runs: `K = ?` is handed on by a function that has
@@ -415,6 +415,38 @@ kernel scale(x: [f32; M, N], out y: [f32; M, N]) threads(row: M, col: N)
     expect sectors <= 4
 {
     y[row, col] = 2.0 * x[row, col]
+}
+```
+"#,
+    },
+    Page {
+        code: "W0610",
+        title: "what is expected of a kernel is neither proved nor tested",
+        text: r#"
+`clk test` tests what a kernel's `expect` clause names and what is not proved, with the launches that tests make: each runs on the simulator first, on copies
+of its arrays, with the checks and counts that it takes. No test has launched this kernel, or no launch came to its end. Launch it at a size that shows what is
+expected.
+
+```clk fails test
+kernel gather(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M)
+    assume all(at >= 0), all(at < N)
+    expect sectors <= 8
+{
+    y[i] = x[at[i]]
+}
+```
+
+```clk
+kernel gather(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M)
+    assume all(at >= 0), all(at < N)
+    expect sectors <= 8
+{
+    y[i] = x[at[i]]
+}
+
+test "neighbors change places" {
+    let at = arange(1000) ^ 1
+    assert(gather(zeros(1000), at)[0] == 0.0)
 }
 ```
 "#,

@@ -1,0 +1,38 @@
+//! Launches that tests make, for what is to be found out about their kernels besides: [`Trials`] sees each before it happens.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{KernelId, Program};
+use crate::device::{Control, Extents};
+use crate::lang::scalar::Value;
+use crate::lower::Instance;
+
+/// An argument, in the order of the kernel's parameters on a device.
+pub(crate) enum Argument<'a> {
+    /// A scalar, or the lanes of a vector.
+    Value(Vec<Value>),
+    Array {
+        bytes: &'a [u8],
+        shape: Vec<u32>,
+        writes: bool,
+    },
+}
+
+/// A launch that is about to happen. Whoever tries it has copies of the arrays written.
+pub(crate) struct Trial<'a> {
+    pub instance: Instance,
+    pub extents: Extents,
+    pub args: Vec<Argument<'a>>,
+    pub control: &'a Control,
+    /// The geometry is that of the kernel's signature.
+    pub declared: bool,
+    pub span: Span,
+}
+
+pub(crate) trait Trials: Send + Sync {
+    /// Returns whether launches of a kernel are to be tried.
+    fn wants(&self, program: &Program, kernel: KernelId, declared: bool) -> bool;
+
+    /// Tries a launch; an error is that of the test that makes it.
+    fn launch(&self, program: &Program, trial: &Trial<'_>) -> Result<(), Box<Diagnostic>>;
+}

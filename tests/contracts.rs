@@ -1,0 +1,162 @@
+//! Contracts of kernels (`expect`) that `clk check` leaves open, as `clk test` tests them: each holding and broken.
+
+mod common;
+
+use std::fs;
+
+use common::{Ran, diagnostics, run};
+
+fn tested(text: &str, options: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("k.clk"), text).expect("written");
+    run(folder.path(), &[&["test", "k.clk"], options].concat())
+}
+
+/// Kernels of which nothing is proved, with a launch that keeps the contract, and one that does not and is reported so.
+const CASES: [(&str, &str, &str, &str, &[&str]); 7] = [
+    (
+        "in_bounds",
+        "kernel k(at: [i32; N], inout y: [i32; 8]) threads(i: N) expect in_bounds { y[at[i]] = i }",
+        "var y = zeros(8, type = i32); k([3, 1], y); assert(y[3] == 0)",
+        "var y = zeros(8, type = i32); k([3, 8], y)",
+        &["index 8 is out of bounds", "the thread of index 1 writes `y[8]`"],
+    ),
+    (
+        "race_free",
+        "kernel k(at: [i32; N], inout y: [i32; 8]) threads(i: N) expect race_free { y[at[i]] = i }",
+        "var y = zeros(8, type = i32); k([3, 1], y); assert(y[3] == 0)",
+        "var y = zeros(8, type = i32); k([3, 3], y)",
+        &["a data race on `y[3]`", "the thread of index 0 writes 0"],
+    ),
+    (
+        "written",
+        "kernel k(at: [i32; N], out y: [i32; N]) threads(i: N) expect written { if at[i] >= 0 { y[at[i]] = i } }",
+        "assert(k([1, 0]) == [1, 0])",
+        "print(k([1, 0, -1])[0])",
+        &["were not written: y[2]"],
+    ),
+    (
+        "barriers",
+        "kernel k(x: [i32; 64], inout y: [i32; 1]) grid(1) block(64) expect barriers {
+            if x[thread_idx.x] > 0 { barrier() }
+            if thread_idx.x == 0 { y[0] = 1 }
+        }",
+        "var y = [0]; k(zeros(64, type = i32), y); assert(y[0] == 1)",
+        "var y = [0]; k(arange(64), y)",
+        &["only 63 of 64 threads reach `barrier`"],
+    ),
+    (
+        "any_order",
+        "kernel k(x: [f32; N], inout y: [f32; 1]) threads(i: N) expect any_order {
+            if x[i] > 0.5 { atomic_exchange(y[0], x[i]) }
+        }",
+        "var y = [0.0]; k([0.75, 0.75], y); assert(y[0] == 0.75)",
+        "var y = [0.0]; k([0.75, 1.0], y)",
+        &["`y` depends on the order", "`y[0]` is 1.0 if the first block"],
+    ),
+    (
+        "bank_ways <= 2",
+        "kernel k(at: [i32; 32], out y: [f32; 32]) grid(1) block(32) expect bank_ways <= 2 {
+            shared s: [f32; 1024]
+            for i in 0..32 { s[32 * i + thread_idx.x] = 1.0 }
+            barrier()
+            y[thread_idx.x] = s[clamp(at[thread_idx.x], 0, 1023)]
+        }",
+        "assert(k(2 * arange(32))[3] == 1.0)",
+        "print(k(32 * arange(32))[3])",
+        &["a warp takes 32 passes for an access to `s`", "thread 1 of block 0 `s[32]`, in bank 0", "32 threads of the warp"],
+    ),
+    (
+        "sectors <= 4",
+        "kernel k(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M) assume all(at >= 0), all(at < N) expect sectors <= 4 {
+            y[i] = x[at[i]]
+        }",
+        "assert(k(zeros(64), 63 - arange(64))[3] == 0.0)",
+        "print(k(zeros(4096), arange(64) * 64)[3])",
+        &["a warp touches 32 sectors of `x`", "the thread of index 1 `x[64]`", "would fit 4 sectors"],
+    ),
+];
+
+#[test]
+fn tests_keep_contracts_or_fail() {
+    for (contract, kernel, good, bad, parts) in CASES {
+        let ran = tested(&format!("{kernel}\ntest \"good\" {{ {good} }}\n"), &[]);
+        assert!(ran.code == 0 && !ran.err.contains("E0618") && !ran.err.contains("W0610"), "{contract}: {}", ran.err);
+        let ran = tested(&format!("{kernel}\ntest \"good\" {{ {good} }}\ntest \"bad\" {{ {bad} }}\n"), &[]);
+        assert_eq!(ran.code, 1, "{contract}: {}{}", ran.out, ran.err);
+        assert!(ran.out.contains("1 passed, 1 failed"), "{contract}: {}", ran.out);
+        let text = ran.err.split(|c: char| c.is_whitespace() || "│╰╭─╯┬".contains(c)).filter(|w| !w.is_empty());
+        let text = text.collect::<Vec<_>>().join(" ");
+        let title = format!("error[E0618]: `k` is not what `expect {contract}` says");
+        for part in [&[title.as_str(), "launched here"][..], parts].concat() {
+            assert!(text.contains(part), "{contract}: {part}: {}", ran.err);
+        }
+        // Tests on machine code, and without checks of their own.
+        for options in [&["--no-check"][..], &["--workers", "1"]] {
+            let ran = tested(&format!("{kernel}\ntest \"bad\" {{ {bad} }}\n"), options);
+            assert!(ran.code == 1 && ran.err.contains("E0618"), "{contract} {options:?}: {}", ran.err);
+        }
+        // Neither a run nor a test of nothing is about contracts.
+        let ran = tested(kernel, &[]);
+        assert_eq!(ran.code, 0, "{contract}: {}", ran.err);
+        let title = format!("warning[W0610]: `expect {contract}` of `k` is neither proved nor tested");
+        assert!(ran.err.contains(&title), "{contract}: {}", ran.err);
+    }
+}
+
+/// What is proved is not tested, unless a launch has another geometry; and a launch that ends early tests nothing.
+#[test]
+fn what_is_proved_needs_no_test() {
+    let kernel =
+        "kernel k(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 32)) block(32) expect sectors <= 4, in_bounds {
+        if global_idx.x < N { y[global_idx.x] = x[global_idx.x] }
+    }";
+    let ran = tested(kernel, &[]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let whole = format!("{kernel}\ntest \"a launch\" {{ assert(k(zeros(64))[1] == 0.0) }}\n");
+    assert_eq!(tested(&whole, &[]).code, 0);
+    let other = "kernel k(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 32)) block(32) expect sectors <= 4 {
+        let i = block_idx.x * 32 + thread_idx.y
+        if i < N && thread_idx.x == 0 { y[i] = x[i] }
+    }";
+    let given = format!(
+        "{other}\ntest \"given\" {{ var y = zeros(512); k<<<16, (1, 32)>>>(zeros(512), y); assert(y[1] == 0.0) }}\n"
+    );
+    assert_eq!(tested(&given, &[]).code, 0, "{}", tested(&given, &[]).err);
+    let bad = other.replace("thread_idx.y", "16 * thread_idx.y % 512").replace("block_idx.x * 32 + ", "");
+    let given = format!("{bad}\ntest \"given\" {{ var y = zeros(512); k<<<1, (1, 32)>>>(zeros(512), y) }}\n");
+    let ran = tested(&given, &["--json"]);
+    let codes: Vec<String> = diagnostics(&ran).iter().map(|d| d["code"].as_str().unwrap_or("").to_string()).collect();
+    assert_eq!(codes, ["E0618"], "{}{}", ran.out, ran.err);
+    let stopped = "kernel k(at: [i32; N], inout y: [i32; 8]) threads(i: N) expect race_free { y[at[i]] = 1 / at[i] }
+        test \"stopped\" { var y = zeros(8, type = i32); k([0], y) }";
+    let ran = tested(stopped, &[]);
+    assert!(ran.err.contains("E0602") && ran.err.contains("W0610"), "{}", ran.err);
+    assert!(ran.err.contains("did not test it: 1 is divided by zero"), "{}", ran.err);
+}
+
+/// Integers that no index depends on may overflow.
+#[test]
+fn overflow_of_data_is_no_broken_contract() {
+    let kernel = "kernel k(x: [i32; N], inout y: [i32; N]) threads(i: N) expect no_overflow { y[i] = x[i] * x[i]
+        if x[i] * 2 > 5 { y[i] = 0 } }";
+    let launch = |x: i32| format!("{kernel}\ntest \"t\" {{ var y = [0]; k([{x}], y) }}\n");
+    assert_eq!(tested(&launch(3), &[]).code, 0);
+    // The product fails as a launch with checks, not as a contract.
+    let ran = tested(&launch(50_000), &["--no-check"]);
+    assert!(!ran.err.contains("E0618"), "{}", ran.err);
+    let ran = tested(&launch(2_000_000_000).replace("x[i] * x[i]", "0"), &["--no-check"]);
+    assert!(ran.code == 1 && ran.err.contains("E0618") && ran.err.contains("does not fit `i32`"), "{}", ran.err);
+}
+
+/// A launch whose derivative is taken is tested as any other.
+#[test]
+fn launches_of_gradients_are_tested() {
+    let kernel = "kernel k(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M) expect in_bounds, sectors <= 4 { y[i] = x[at[i]] }
+        fn f(x: [f32; N], at: [i32; M]) -> f32 { sum(k(x, at)) }";
+    let test = |at: &str| format!("{kernel}\ntest \"t\" {{ assert(grad(f)(zeros(2048), {at})[0] == 1.0) }}\n");
+    let ran = tested(&test("arange(32)"), &[]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let ran = tested(&test("arange(32) * 64"), &[]);
+    assert!(ran.code == 1 && ran.err.contains("`k` is not what `expect sectors <= 4` says"), "{}{}", ran.out, ran.err);
+}
