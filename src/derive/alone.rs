@@ -77,7 +77,7 @@ pub(super) fn alone(module: &Module, active: &[bool], launches: &Launches) -> Al
         found.stores.insert(key(place, *span), own);
         open |= !own;
     }
-    if let (Some(given), true) = (&launches.given, open) {
+    if let (Some(given), true) = (launches.given(), open) {
         let search = Search { module, f, given, left: MAX_QUESTIONS };
         search.run(&wanted, &mut found);
     }

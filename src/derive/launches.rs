@@ -18,7 +18,7 @@ const LARGEST: i128 = i32::MAX as i128;
 #[derive(Clone, Debug, Default)]
 pub struct Launches {
     /// `None`: nothing.
-    pub(super) given: Option<Given>,
+    given: Option<Given>,
     /// Array parameters of which each element belongs to one thread, by position.
     pub(super) private: FxHashSet<u32>,
 }
@@ -43,6 +43,11 @@ impl Launches {
             _ => return Launches::default(),
         }
         Launches::new(module, given)
+    }
+
+    /// Returns what is known of them all, if anything is.
+    pub(crate) fn given(&self) -> Option<&Given> {
+        self.given.as_ref()
     }
 
     /// Returns the launches of a derivative, of which these are the parameters.

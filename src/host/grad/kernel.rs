@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use crate::derive::{self, Counting, Derived, Launches, Lost, Role};
 use crate::device::{Control, Device, Executable, Extents};
 use crate::host::problem::{Elsewhere, Outcome, Problem};
-use crate::ir::Checks;
 use crate::ir::def::{Access, KernelParam, Module, Space};
+use crate::ir::{Checks, Declared, Prepared};
 use crate::pass;
 
 /// A kernel, and what its launches need.
@@ -94,11 +94,17 @@ impl Kernel {
         if let Some(loaded) = self.loaded.get() {
             return Ok(loaded);
         }
-        let prepared = pass::prepare_for(self.module.clone(), self.checks).map_err(|why| {
+        let prepared = self.prepared()?;
+        Ok(self.loaded.get_or_init(|| self.device.load(Arc::new(prepared))))
+    }
+
+    fn prepared(&self) -> Outcome<Prepared> {
+        let mut prepared = pass::prepare_for(self.module.clone(), self.checks).map_err(|why| {
             Problem::new("E0999", format!("internal error: the derivative of a kernel is broken: {why}"))
                 .help("please report this as a bug of Clk")
         })?;
-        Ok(self.loaded.get_or_init(|| self.device.load(Arc::new(prepared))))
+        prepared.declared = self.launches.given().cloned().map(Declared::new);
+        Ok(prepared)
     }
 
     /// Returns the same kernel, with `out` arrays that keep what is not written.
@@ -138,4 +144,31 @@ fn refused(kernel: &str, lost: &Lost) -> Problem {
     problem.elsewhere = Some(Box::new(Elsewhere::Place(lost.span, lost.label.clone())));
     problem.help.extend(Some(lost.help.clone()).filter(|help| !help.is_empty()));
     problem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{NoFiles, Session, launches};
+    use crate::device::sim::Simulator;
+    use crate::lower::{Instance, lower};
+
+    /// In its derivative a kernel's accesses, and those to adjoints, are in bounds by the same proofs.
+    #[test]
+    fn derivatives_have_the_launches_of_their_kernels() {
+        let text = "kernel k(x: [f32; 2 * N + 1], out y: [f32; N]) threads(i: N) { y[i] = x[2 * i + 1] * x[i] }";
+        let mut session = Session::default();
+        assert!(!session.add("k.clk", text, &NoFiles).failed());
+        let instance = Instance { kernel: session.program.kernels.ids().next().expect("a kernel"), arguments: vec![] };
+        let module = lower(&session.program, &instance).expect("a module");
+        let launches = launches(&session.program, &instance, &module).expect("a signature");
+        let kernel = Kernel::new(module, launches, Arc::new(Simulator::default()), Checks::default());
+        let first = kernel.derived(Direction::Reverse, &[true, true]).expect("a derivative").kernel.clone();
+        let second = first.derived(Direction::Forward, &[true; 4]).expect("a derivative").kernel.clone();
+        for (kernel, least) in [(kernel, 1), (first, 2), (second, 3)] {
+            let prepared = kernel.prepared().expect("a kernel");
+            let inside = prepared.declared.as_ref().expect("launches").inside(&prepared.module);
+            assert!(inside.axes.len() >= least, "{}: {:?}", kernel.module.kernel.name, inside.axes);
+        }
+    }
 }

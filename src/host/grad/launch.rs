@@ -14,7 +14,7 @@ use super::pull::Part;
 use super::tape::{Auditor, Operand, Step, Tape, lost};
 use super::wrap::{level_of, links, primal, traced};
 use crate::derive::{self, Role};
-use crate::device::{Arg, Extents};
+use crate::device::{Arg, Control, Declared, Extents};
 use crate::host::array::Array;
 use crate::host::graph;
 use crate::host::ops::{self, Reduce};
@@ -93,11 +93,20 @@ fn plain(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
             other => return Err(ops::operand::undefined("a launch", &[other])),
         }
     }
-    let done = kernel.executable()?.launch(launch.extents, &mut given, &launch.control);
+    let control = control(launch, &given);
+    let done = kernel.executable()?.launch(launch.extents, &mut given, &control);
     drop(given);
     let said = done.map_err(|fault| graph::faulted(&fault))?;
     launch.said.lock().unwrap_or_else(PoisonError::into_inner).push_str(&said);
     Ok(written.into_iter().filter_map(|param| args.get(param).cloned()).collect())
+}
+
+/// Returns how to run a launch: arrays of a derivative may be larger than those of the kernel.
+fn control(launch: &Launch, given: &[Arg<'_>]) -> Control {
+    let count = |arg: &Arg<'_>| arg.shape().map(|shape| shape.iter().map(|&n| u64::from(n)).product::<u64>());
+    let largest = given.iter().filter_map(count).max().unwrap_or(0);
+    let declared = launch.control.declared.map(|known| Declared { largest: known.largest.max(largest), ..known });
+    Control { declared, ..launch.control.clone() }
 }
 
 /// In how many parts the adjoint of a value is summed by the threads of a launch.

@@ -9,7 +9,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Access, Derive, Expr, ExprKind, FnRef, Launch, Type};
 use crate::compile;
 use crate::derive::Launches;
-use crate::device::{Control, Extents};
+use crate::device::{Control, Declared, Extents};
 use crate::host::array::SliceSpec;
 use crate::host::grad::{self, Deed, Tape};
 use crate::host::ops::{self, Reduce};
@@ -211,7 +211,9 @@ impl Machine<'_> {
             self.settle_problem(flat, span)?;
         }
         args.extend(hidden);
-        let mut results = self.run_traced(derived, extents, args, span)?.into_iter();
+        // Promises about arrays are tested in runs with checks alone.
+        let declared = largest.map(|largest| Declared { largest, promises: self.checks().memory });
+        let mut results = self.run_traced(derived, extents, declared, args, span)?.into_iter();
         let written = kernel.sig.params.iter().map(|param| match param.access {
             Access::In => None,
             Access::Out | Access::InOut => results.next(),
@@ -225,10 +227,11 @@ impl Machine<'_> {
         &mut self,
         kernel: Arc<grad::Kernel>,
         extents: Extents,
+        declared: Option<Declared>,
         args: Vec<Value>,
         span: Span,
     ) -> Eval<Vec<Value>> {
-        let control = Control { launched: span, larger: None, ..self.interp.options.control.clone() };
+        let control = Control { launched: span, larger: None, declared, ..self.interp.options.control.clone() };
         let launch = grad::Launch { kernel, extents, control, said: Arc::default() };
         let results = grad::launched(&launch, args);
         let said = std::mem::take(&mut *launch.said.lock().unwrap_or_else(PoisonError::into_inner));
@@ -300,7 +303,7 @@ impl Machine<'_> {
         }
         given.push(Value::Array(out));
         let extents = Extents::Threads([count as u32, 1, 1]);
-        match self.run_traced(kernel, extents, given, expr.span)?.pop() {
+        match self.run_traced(kernel, extents, None, given, expr.span)?.pop() {
             Some(result) => self.settle_problem(grad::apply(&Deed::Reshape(shape), vec![result]), expr.span),
             None => Ok(Value::Unit),
         }
