@@ -11,6 +11,7 @@ use crate::base::stop;
 use crate::ir::build::Range;
 use crate::ir::def::*;
 use crate::ir::typing::{self, I32};
+use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind, UnaryOp};
 use crate::lang::scalar::Value;
 
@@ -47,14 +48,24 @@ impl Reverse<'_> {
         self.cache.push(FxHashMap::default());
         self.pop(own);
         self.begin_sums(own);
-        for stmt in block.iter().rev() {
-            self.back(stmt, kind)?;
-        }
+        self.back_all(block, kind)?;
         self.cache.pop();
         Ok(())
     }
 
-    pub(super) fn back(&mut self, stmt: &Stmt, kind: Kind) -> Result<(), Lost> {
+    /// Makes the mirror image of statements of one block.
+    pub(super) fn back_all(&mut self, block: &[Stmt], kind: Kind) -> Result<(), Lost> {
+        self.taken.push(vec![]);
+        for stmt in block.iter().rev() {
+            self.zero(|r, place| r.touches(stmt, place.memory));
+            self.back(stmt, kind)?;
+        }
+        self.zero(|_, _| true);
+        self.taken.pop();
+        Ok(())
+    }
+
+    fn back(&mut self, stmt: &Stmt, kind: Kind) -> Result<(), Lost> {
         stop::poll();
         self.b.set_span(stmt.span);
         match &stmt.kind {
@@ -334,13 +345,44 @@ impl Reverse<'_> {
         self.companions.place(place, indices)
     }
 
-    /// Returns an adjoint, and zeroes it.
+    /// Returns an adjoint that is zeroed later: right behind the load, the store would wait in a GPU's memory system until the load
+    /// is done.
     fn take_alone(&mut self, place: Place) -> ExprId {
         let adjoint = self.b.load_place(place.clone(), Hint::None);
-        let ty = self.b.ty(adjoint);
-        let zero = constant(&mut self.b, ty, 0.0);
-        self.b.store_place(place, zero, Hint::None);
+        if let Some(taken) = self.taken.last_mut() {
+            taken.push(place);
+        }
         adjoint
+    }
+
+    /// Zeroes those of the adjoints taken in this block.
+    fn zero(&mut self, which: impl Fn(&Self, &Place) -> bool) {
+        let Some(taken) = self.taken.last_mut() else { return };
+        for place in std::mem::take(taken) {
+            if which(self, &place) {
+                let ty = typing::place(self.b.function(), &place).unwrap_or(I32);
+                let zero = constant(&mut self.b, ty, 0.0);
+                self.b.store_place(place, zero, Hint::None);
+            } else if let Some(taken) = self.taken.last_mut() {
+                taken.push(place);
+            }
+        }
+    }
+
+    /// Whether the mirror image of a statement accesses an adjoint memory, or lets other threads.
+    fn touches(&self, stmt: &Stmt, adjoint: MemId) -> bool {
+        let is = |place: &Place| self.companions.memories.get(&place.memory) == Some(&adjoint);
+        let mut found = false;
+        each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
+            found |= match &stmt.kind {
+                StmtKind::Let(id) => matches!(&self.f.exprs[*id].kind, ExprKind::Load { place, .. } if is(place)),
+                StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => is(place),
+                StmtKind::Barrier { .. } | StmtKind::Fence(_) | StmtKind::Warp { .. } => true,
+                StmtKind::Declare(memory) => self.companions.memories.get(memory) == Some(&adjoint),
+                _ => false,
+            };
+        });
+        found
     }
 
     /// Returns an adjoint, and zeroes it. Of threads that have stored one value, the first one takes all.

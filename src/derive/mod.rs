@@ -21,6 +21,7 @@
 //!   its being taken. Additions to an element to which two threads may add between two barriers are atomic. If two threads may
 //!   store there, they store one value, as all else is a race: each takes the adjoint by an atomic exchange, and only the first gets it.
 //! - The adjoint of a local or memory element is zero before the first and after the last use of each value it holds.
+//! - An adjoint that was taken is zeroed at the end of its block, or before a statement that accesses its array or meets other threads.
 //! - What is proved holds for the launches that the derivative is made for ([`Launches`]); the host makes another one for others.
 //! - Values of `f16` and `bf16` have adjoints of their own type. Integers and `bool`s have none.
 //!

@@ -55,6 +55,8 @@ pub(super) struct Reverse<'a> {
     pub counters: FxHashMap<LocalId, ExprId>,
     kept: FxHashMap<ExprId, LocalId>,
     turns: FxHashMap<Label, LocalId>,
+    /// Adjoints that have been taken and are still to be zeroed, by open block of the mirror image.
+    pub taken: Vec<Vec<Place>>,
 }
 
 impl Maker for Reverse<'_> {
@@ -141,6 +143,7 @@ impl Source<'_> {
             counters: FxHashMap::default(),
             kept: FxHashMap::default(),
             turns: FxHashMap::default(),
+            taken: vec![],
         };
         reverse.start(&values);
         reverse.joined(&f.body)?;
@@ -338,12 +341,8 @@ impl Reverse<'_> {
             }
         }
         if !self.counting {
-            for (position, stmt) in block.iter().enumerate().rev() {
-                let done = position + 1 == block.len() && matches!(stmt.kind, StmtKind::If { .. });
-                if !done {
-                    self.back(stmt, Kind::Joined)?;
-                }
-            }
+            let done = matches!(block.last(), Some(Stmt { kind: StmtKind::If { .. }, .. }));
+            self.back_all(&block[..block.len() - usize::from(done)], Kind::Joined)?;
         }
         self.cache.pop();
         Ok(())
