@@ -1,15 +1,14 @@
 //! Operations that have derivatives, and how they are computed on plain values.
 
-use super::form::{Form, number};
+use super::form::Form;
 use super::kernel::Launch;
-use crate::base::{room, stop};
 use crate::host::array::{Array, SliceSpec};
 use crate::host::graph::{self, Along};
 use crate::host::ops::{self, Pick, Reduce, operand};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, Family, MathFn, UnaryOp};
-use crate::lang::scalar::{self, Scalar};
+use crate::lang::scalar::Scalar;
 
 /// An operation on values.
 #[derive(Clone, Debug)]
@@ -127,7 +126,7 @@ impl Deed {
             (Deed::Gather(picks), [x]) => ops::gather(x, picks),
             (Deed::Write(specs), [x, value]) => written(x, |array| ops::assign(array, specs, value)),
             (Deed::Scatter(picks), [x, value]) => written(x, |array| ops::scatter(array, picks, value)),
-            (Deed::Collect(picks, shape), [x]) => collect(x, picks, shape),
+            (Deed::Collect(picks, shape), [x]) => ops::collect(x, picks, shape),
             (Deed::Place(specs, shape), [x]) => place(x, specs, shape),
             _ => Err(Problem::new("E0999", "internal error: an operation with a wrong number of operands")),
         }
@@ -167,32 +166,4 @@ fn swap(x: &Value) -> Outcome<Value> {
     let mut axes: Vec<usize> = (0..rank).collect();
     axes.swap(rank - 1, rank - 2);
     graph::view(array, axes.into_iter().map(Along::all).collect(), &shape).map(Value::Array)
-}
-
-/// Adds elements at positions: an element of the result is the sum of what is added to it, in the order of the positions, in `f64`,
-/// rounded once. So it has the same bits wherever the script runs.
-fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Value> {
-    let mut result = zeros(x, shape)?;
-    let count = result.count();
-    let places: Vec<i64> = (0..count as i64).collect();
-    let places = Array::from_shaped(&places, shape)?;
-    let Value::Array(at) = ops::gather(&Value::Array(places), picks)? else {
-        return Err(operand::undefined("a selection", &[x]));
-    };
-    let from = operand::array(x, "a selection")?;
-    let (scalar, lanes) = (from.scalar().unwrap_or(Scalar::F64), from.element().lanes());
-    let mut sums = room::zeros::<f64>(count * lanes);
-    let mut numbers = from.bytes()?.chunks_exact(scalar.size()).map(|bytes| number(scalar, bytes));
-    for &place in stop::polled(at.items::<i64>()?) {
-        for lane in 0..lanes {
-            if let (Some(sum), Some(more)) = (sums.get_mut(place as usize * lanes + lane), numbers.next()) {
-                *sum += more;
-            }
-        }
-    }
-    for (place, sum) in stop::polled(result.bytes_mut()?.chunks_exact_mut(scalar.size()).zip(sums)) {
-        let bits = scalar::Value::of(sum).to_type(scalar).bits;
-        place.copy_from_slice(&bits.to_le_bytes()[..scalar.size()]);
-    }
-    Ok(Value::Array(result))
 }

@@ -1,5 +1,6 @@
 //! Writing to positions that are an array, where the array is on a GPU: of several values for one element, the last one stays. A first
-//! kernel finds the last one for each place; a second one writes those alone, so that no order of threads shows.
+//! kernel finds the last one for each place; a second one writes those alone, so that no order of threads shows. What is added at
+//! positions is added in their order: they are sorted, and a thread adds what goes to one place.
 
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
@@ -10,6 +11,7 @@ use crate::host::graph::pick::is_inside;
 use crate::host::graph::place::{is_there, words};
 use crate::host::graph::run::{broken, defer, extents};
 use crate::host::graph::site::Site;
+use crate::host::graph::sort;
 use crate::host::problem::Outcome;
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Scalar, Value};
@@ -33,22 +35,9 @@ pub(crate) fn takes(array: &Array) -> bool {
 /// done nothing: the host does it, or reports a position that is not inside.
 pub(crate) fn put(array: &mut Array, lists: &[&Array], values: &Values<'_>) -> Outcome<bool> {
     let site = Site::current();
-    let (axes, rest) = array.shape().split_at(lists.len().min(array.rank()));
-    let (rows, behind) = (axes.iter().product::<usize>(), rest.iter().product::<usize>());
-    let size = array.element().size();
-    let Some((word, each)) = words(size) else { return Ok(false) };
-    let (count, width) = (lists.first().map_or(0, |list| list.count()), behind * each);
-    let fits = [count, width, rows].iter().all(|&n| (1..MAX_EXTENT).contains(&n));
-    if !fits || !takes(array) {
-        return Ok(false);
-    }
-    for (list, &len) in lists.iter().zip(axes) {
-        if !is_inside(list, len, &site)? {
-            return Ok(false);
-        }
-    }
-    let at = flat(lists, axes)?;
-    let writer = Writer { site: &site, at: &at, count, rows, shape: array.shape().to_vec() };
+    let Some((word, each)) = words(array.element().size()).filter(|_| takes(array)) else { return Ok(false) };
+    let Some((writer, width)) = Writer::new(&site, array, lists, each)? else { return Ok(false) };
+    let (count, rows) = (writer.count, writer.rows);
     let own = array.element().clone();
     // What is read is computed before the array is written: it may be its own elements.
     let (name, first) = match values {
@@ -71,6 +60,22 @@ pub(crate) fn put(array: &mut Array, lists: &[&Array], values: &Values<'_>) -> O
     args.push(Arg::ArrayMut { storage: array.storage_mut()?, shape: extents(&[rows, width]) });
     writer.launch(name, &[Given::Type(word)], [count, width], args, &own)?;
     Ok(true)
+}
+
+/// Returns zeros like an array, to which rows are added at positions along its first axes, in the order of the positions: sums in `f64`,
+/// rounded once. `None` if it has done nothing.
+pub(crate) fn added(array: &Array, lists: &[&Array], rows: &Array) -> Outcome<Option<Array>> {
+    let (site, own) = (Site::current(), array.element().clone());
+    let Some(scalar) = own.scalar() else { return Ok(None) };
+    let Some((writer, width)) = Writer::new(&site, array, lists, own.lanes())? else { return Ok(None) };
+    let (count, places) = (writer.count, writer.rows);
+    let Some(order) = sort::order_of(&site, &writer.at, Scalar::I32)? else { return Ok(None) };
+    let mut sums = Storage::zeros(places * width * scalar.size());
+    let mut args = vec![writer.at()?, Arg::Array { storage: order.storage()?, shape: extents(&[count]) }];
+    args.push(Arg::Array { storage: rows.storage()?, shape: extents(&[count, width]) });
+    args.push(Arg::ArrayMut { storage: &mut sums, shape: extents(&[places, width]) });
+    writer.launch("add_rows", &[Given::Type(scalar)], [count, width], args, &own)?;
+    Array::with_storage(own, &writer.shape, sums).map(Some)
 }
 
 /// Returns where each row goes, counted over all axes.
@@ -99,13 +104,31 @@ fn flat(lists: &[&Array], axes: &[usize]) -> Outcome<Array> {
 
 struct Writer<'w> {
     site: &'w Site,
-    at: &'w Array,
+    at: Array,
     count: usize,
     rows: usize,
     shape: Vec<usize>,
 }
 
-impl Writer<'_> {
+impl<'w> Writer<'w> {
+    /// Returns a writer of an array, each element of which is so many numbers, and the numbers of a row; `None` if there are too many, or
+    /// none, or positions that are not inside.
+    fn new(site: &'w Site, array: &Array, lists: &[&Array], each: usize) -> Outcome<Option<(Writer<'w>, usize)>> {
+        let (axes, rest) = array.shape().split_at(lists.len().min(array.rank()));
+        let (rows, width) = (axes.iter().product::<usize>(), rest.iter().product::<usize>() * each);
+        let count = lists.first().map_or(0, |list| list.count());
+        if ![count, width, rows].iter().all(|&n| (1..MAX_EXTENT).contains(&n)) {
+            return Ok(None);
+        }
+        for (list, &len) in lists.iter().zip(axes) {
+            if !is_inside(list, len, site)? {
+                return Ok(None);
+            }
+        }
+        let at = flat(lists, axes)?;
+        Ok(Some((Writer { site, at, count, rows, shape: array.shape().to_vec() }, width)))
+    }
+
     fn at(&self) -> Outcome<Arg<'_>> {
         Ok(Arg::Array { storage: self.at.storage()?, shape: extents(&[self.count]) })
     }

@@ -83,13 +83,18 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
 
 /// Returns the positions of the elements of an array of one row, in ascending order; `None` if the host is to find them.
 pub(crate) fn order(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
+    let count = array.count();
+    let site = if row == count && count > 1 && is_there(array) { Site::current() } else { return Ok(None) };
+    if site.device().is_remote() { order_of(&site, array, scalar) } else { Ok(None) }
+}
+
+/// As [`order`], of any array, on the GPU of a site; `None` if there are too many elements.
+pub(super) fn order_of(site: &Site, array: &Array, scalar: Scalar) -> Outcome<Option<Array>> {
     let (count, form) = (array.count(), Form::of(scalar));
-    let fits = row == count && count > 1 && count < MAX_EXTENT - KEYS;
-    let site = if fits && is_there(array) { Site::current() } else { return Ok(None) };
-    if !site.device().is_remote() {
+    if count >= MAX_EXTENT - KEYS {
         return Ok(None);
     }
-    let sort = Sort { site: &site, element: Element::Scalar(scalar), shape: array.shape(), count };
+    let sort = Sort { site, element: Element::Scalar(scalar), shape: array.shape(), count };
     let own = || extents(&[count]);
     let input = || Ok::<_, Problem>(Arg::Array { storage: array.storage()?, shape: own() });
     // The key lies in the upper half, of 64 bits the lower part first.

@@ -417,6 +417,18 @@ fn there(x: &mut Array, picks: &[Pick], value: &Value) -> Outcome<bool> {
     done
 }
 
+/// Returns where elements go that a GPU has, as positions along the first axes of an array with the shape of `to`, or with the axes of a
+/// mask as one; `None` if they are not on a GPU, or if other places are meant.
+pub(super) fn places_there(from: &Array, to: &Array, picks: &[Pick]) -> Outcome<Option<(Array, Vec<Array>)>> {
+    if !graph::put::takes(from) {
+        return Ok(None);
+    }
+    let (seen, picks) = with_positions(to, picks)?;
+    let whole = seen.unwrap_or_else(|| to.clone());
+    let lists = as_lists(&whole, &picks).map(|(_, lists, _)| lists).filter(|lists| lists.len() == picks.len());
+    Ok(lists.map(|lists| (whole, lists.into_iter().map(|list| list.at).collect())))
+}
+
 /// Returns an array in a shape that it broadcasts to, as a view of it.
 fn repeated(array: &Array, shape: &[usize]) -> Outcome<Array> {
     if array.shape() == shape {

@@ -6,6 +6,7 @@
 
 mod argsort;
 pub(crate) mod binary;
+mod collect;
 pub(crate) mod convert;
 pub(crate) mod create;
 pub(crate) mod elementwise;
@@ -25,6 +26,7 @@ pub(crate) mod totals;
 pub use argsort::argsort;
 pub(crate) use binary::index_text;
 pub use binary::{binary, unary};
+pub(crate) use collect::collect;
 pub(crate) use convert::bitcast_array;
 pub use convert::{bitcast, convert};
 pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};

@@ -192,6 +192,69 @@ fn orders_are_found_there() {
     }
 }
 
+/// Sums at positions have the bits of the host's, and so have parts of zeros.
+#[test]
+fn what_is_added_at_positions_is_added_there() {
+    let far = Arc::new(Far::default());
+    let mut random = Random(7);
+    let mut positions = |n: usize, below: usize| {
+        let items: Vec<i32> = (0..n).map(|_| random.below(below) as i32).collect();
+        Array::from_items(&items).expect("memory")
+    };
+    let rows = |scalar: Scalar, shape: &[i64]| {
+        let count = shape.iter().product::<i64>() as usize;
+        let items: Vec<f64> = (0..count).map(|k| (k * 7919 % 1009) as f64 / 7.0 - 50.0).collect();
+        let items = Value::Array(Array::from_items(&items).expect("memory"));
+        ops::reshape(&ops::convert(scalar, &items).expect("numbers"), shape).expect("rows")
+    };
+    let (one, pair) = (positions(900, 40), [positions(700, 9), positions(700, 31)]);
+    let mask: Vec<u8> = (0..900).map(|k| u8::from(k % 7 < 3)).collect();
+    let mask = ops::convert(Scalar::Bool, &Value::Array(Array::from_items(&mask).expect("memory"))).expect("marks");
+    let part = Pick::Spec(SliceSpec::Range { start: Some(3), end: Some(7), inclusive: false, step: None });
+    for scalar in [Scalar::F16, Scalar::Bf16, Scalar::F32, Scalar::F64] {
+        let cases = [
+            (rows(scalar, &[900]), vec![Pick::Array(one.clone())], vec![40]),
+            (rows(scalar, &[900, 12]), vec![Pick::Array(one.clone())], vec![50, 12]),
+            (rows(scalar, &[700]), pair.iter().cloned().map(Pick::Array).collect(), vec![9, 31]),
+            (rows(scalar, &[387]), vec![Pick::Array(array(&mask).clone())], vec![900]),
+            (rows(scalar, &[4, 900]), vec![part.clone(), Pick::Array(one.clone())], vec![11, 40]),
+        ];
+        for (case, (rows, picks, shape)) in cases.iter().enumerate() {
+            let expected = ops::collect(rows, picks, shape).expect("sums");
+            let (there, mut found) = (far.take(rows), Value::Unit);
+            let picks: Vec<Pick> = match case {
+                2 => picks.clone(),
+                _ => picks.iter().map(|pick| moved(&far, pick)).collect(),
+            };
+            let copied = far.run(|| {
+                found = ops::collect(&there, &picks, shape).expect("sums");
+                array(&found).storage().expect("computed");
+            });
+            assert!(copied <= 16 || case == 4, "{copied} bytes of case {case} came back");
+            assert_eq!(array(&found).bytes(), array(&expected).bytes(), "{scalar}, case {case}");
+        }
+    }
+    let there = far.take(&rows(Scalar::F32, &[40, 40]));
+    let mut zeros = Array::unplaced(Element::Scalar(Scalar::F32), &[99, 64]).expect("memory");
+    let inner = SliceSpec::Range { start: Some(5), end: Some(45), inclusive: false, step: None };
+    let copied = far.run(|| {
+        let twice = ops::binary(BinaryOp::Add, &there, &there).expect("numbers");
+        ops::assign(&mut zeros, &[inner, inner], &twice).expect("an assignment");
+        zeros.storage().expect("computed");
+    });
+    assert_eq!(copied, 0, "nothing comes back");
+    let part = ops::index(&Value::Array(zeros), &[inner, inner]).expect("a part");
+    let twice = ops::binary(BinaryOp::Add, &there, &there).expect("numbers");
+    assert_eq!(array(&part).bytes(), array(&twice).bytes());
+}
+
+fn moved(far: &Far, pick: &Pick) -> Pick {
+    match pick {
+        Pick::Array(at) => Pick::Array(array(&far.take(&Value::Array(at.clone()))).clone()),
+        other => other.clone(),
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "thousands of kernels")]
 fn random_programs_agree_there() {

@@ -1,0 +1,50 @@
+//! Adding elements at positions, the transpose of indexing by arrays: in, elements and the indices of places; out, an array whose
+//! elements are the sums of what is added to them, in the order of the positions, in `f64`, rounded once. So a sum has the same bits
+//! wherever it is computed: on the GPU that has the elements, or here.
+
+use super::gather::{self, Pick};
+use super::operand;
+use crate::base::{room, stop};
+use crate::host::array::Array;
+use crate::host::graph;
+use crate::host::problem::Outcome;
+use crate::host::value::Value;
+use crate::lang::scalar::{self, Scalar};
+
+/// Returns zeros of this shape, to which the elements of an array of floats are added at these places.
+pub(crate) fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Value> {
+    let from = operand::array(x, "a selection")?;
+    let mut result = Array::unplaced(from.element().clone(), shape)?;
+    if let Some((whole, lists)) = gather::places_there(from, &result, picks)? {
+        let lists: Vec<&Array> = lists.iter().collect();
+        if let Some(sums) = graph::put::added(&whole, &lists, from)? {
+            return sums.with_shape(shape).map(Value::Array);
+        }
+    }
+    let count = result.count();
+    let places: Vec<i64> = (0..count as i64).collect();
+    let places = Array::from_shaped(&places, shape)?;
+    let at = gather::gather(&Value::Array(places), picks)?;
+    let at = operand::array(&at, "a selection")?;
+    let (scalar, lanes) = (from.scalar().unwrap_or(Scalar::F64), from.element().lanes());
+    let mut sums = room::zeros::<f64>(count * lanes);
+    let mut numbers = from.bytes()?.chunks_exact(scalar.size()).map(|bytes| number(scalar, bytes));
+    for &place in stop::polled(at.items::<i64>()?) {
+        for lane in 0..lanes {
+            if let (Some(sum), Some(more)) = (sums.get_mut(place as usize * lanes + lane), numbers.next()) {
+                *sum += more;
+            }
+        }
+    }
+    for (place, sum) in stop::polled(result.bytes_mut()?.chunks_exact_mut(scalar.size()).zip(sums)) {
+        let bits = scalar::Value::of(sum).to_type(scalar).bits;
+        place.copy_from_slice(&bits.to_le_bytes()[..scalar.size()]);
+    }
+    Ok(Value::Array(result))
+}
+
+fn number(ty: Scalar, bytes: &[u8]) -> f64 {
+    let mut bits = [0; 8];
+    bits[..bytes.len()].copy_from_slice(bytes);
+    scalar::Value { ty, bits: u64::from_le_bytes(bits) }.as_f64()
+}
