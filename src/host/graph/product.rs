@@ -1,9 +1,11 @@
 //! Products of matrices and vectors.
 //!
 //! # Order
-//! An element of a product of matrices is a chain of fused multiplications and additions, `fma(a[i, k], b[k, j], sum)` for `k` = 0, 1,
-//! 2, …, from 0; a zero is positive. Elements of `f16` and `bf16` are added in `f32`, and rounded once. So the relative error is at
-//! most that of `n` roundings, and the bits do not depend on how the work is divided: several kernels compute the same.
+//! An element of a product of matrices is a sum of runs of 512 terms, added in their order from 0; a run is a chain of fused
+//! multiplications and additions, `fma(a[i, k], b[k, j], sum)` for its `k` in order, from 0; a zero is positive. Elements of `f16` and
+//! `bf16` are added in `f32`, and rounded once. So the relative error is at most that of `512 + n / 512` roundings, and the bits do not
+//! depend on how the work is divided: several kernels compute the same, and where the result has few elements for a GPU, runs are
+//! computed side by side.
 //!
 //! With a vector on one side or both, the products are exact in `f64` (those of `f64` are rounded) and are added in the order of
 //! [`fold`](mod@crate::host::graph::fold), as if one wrote `sum(f64(a) * f64(x), axis = …)`, and rounded once. No product is stored.
@@ -31,6 +33,13 @@ const SMALL: usize = 512;
 /// The least extents of results that are computed in tiles, and in the larger tiles.
 const TILED: usize = 16;
 const LARGE: usize = 96;
+
+/// The terms of a run, as in `std.linalg`; the most runs that are computed side by side, and the tiles and threads of a GPU from which
+/// they are not.
+const RUN: usize = 512;
+const PARTS: usize = 64;
+const MANY_TILES: usize = 264;
+const MANY_THREADS: usize = 1 << 17;
 
 /// The edge of a processor's tiles, and the fewest of them.
 const BLOCK: usize = 64;
@@ -73,28 +82,29 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
         return Err(Problem::new("E0520", title).help("compute it in parts"));
     }
     let add = |wide: Scalar| if wide.is_float() { Given::Math(MathFn::Fma) } else { Given::Function("fused", wide) };
-    let (wide, result) = match scalar {
-        Scalar::F16 | Scalar::Bf16 => (Scalar::F32, scalar),
+    let wide = match scalar {
+        Scalar::F16 | Scalar::Bf16 => Scalar::F32,
         _ if scalar.is_int() => match accumulator(a, b, scalar, inner)? {
-            Some(wide) => (wide, wide),
+            Some(wide) => wide,
             None => return exactly(a, b, scalar, sizes, shape),
         },
-        _ => (scalar, scalar),
+        _ => scalar,
     };
-    let site = site(a, b, batch * rows * columns * result.size());
+    let site = site(a, b, batch * rows * columns * wide.size());
     let words = site.device().is_remote() && scalar == Scalar::F32 && batch == 1;
     if words && inner % 4 == 0 && columns % 4 == 0 && rows <= 65_535 * 128 {
         return in_words(&site, a, b, sizes, shape).map(Product::Done);
     }
-    let types = [Given::Type(scalar), Given::Type(wide), Given::Type(result), add(wide)];
+    let types = [Given::Type(scalar), Given::Type(wide), add(wide)];
     let near = !site.device().is_remote();
     let few =
         near && (inner < TILED || columns < BLOCK * 3 / 4 || batch * (rows / BLOCK) * (columns / BLOCK) < WORKERS);
-    let (executable, extents) = if few || rows.min(columns) < TILED {
+    let (executable, extents, parts) = if few || rows.min(columns) < TILED {
         let strip = if near && rows >= STRIP && columns >= TILED { STRIP } else { 1 };
         let given = [types.as_slice(), &[Given::Number(strip as i32)]].concat();
-        let strips = Sizes { rows: rows.div_ceil(strip), ..sizes };
-        (library::kernel(&site, "product_strips", &given)?, threads(strips))
+        let parts = if near || batch * rows * columns >= MANY_THREADS { 1 } else { parts_of(inner) };
+        let strips = Sizes { rows: rows.div_ceil(strip), batch: parts * batch, ..sizes };
+        (library::kernel(&site, "product_strips", &given)?, threads(strips), parts)
     } else {
         let size: usize = if near || rows.min(columns) < LARGE { 1 } else { 2 };
         let tiles = |n: usize| n.div_ceil(64 * size);
@@ -102,22 +112,55 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
             let title = format!("a product of the shape {} is too large for one launch", shape_text(shape));
             return Err(Problem::new("E0520", title).help("compute it in parts"));
         };
+        let parts = if near || blocks >= MANY_TILES { 1 } else { parts_of(inner) };
         let (name, number, block) = match near {
             true => ("product_blocks", if wide.size() > 4 { 32 } else { 64 }, [64, 8, 1]),
             false => ("product_tiled", size as i32, [256, 1, 1]),
         };
         let given = [types.as_slice(), &[Given::Number(number)]].concat();
-        let extents = Extents::Grid { grid: [blocks as u32, 1, 1], block };
-        (library::kernel(&site, name, &given)?, extents)
+        let extents = Extents::Grid { grid: [(parts * blocks) as u32, 1, 1], block };
+        (library::kernel(&site, name, &given)?, extents, parts)
     };
-    let element = Element::Scalar(result);
-    let mut storage = Storage::unset(byte_count(&element, shape)?);
-    let mut args = sides(a, b, sizes)?;
-    args.push(Arg::ArrayMut { storage: &mut storage, shape: run::extents(&[batch, rows, columns]) });
-    library::launch(&site, &*executable, extents, &mut args, (&element, shape))?;
+    let found = in_parts(&site, wide, (parts, shape), |storage| {
+        let mut args = sides(a, b, sizes)?;
+        args.push(Arg::ArrayMut { storage, shape: run::extents(&[parts, batch, rows, columns]) });
+        library::launch(&site, &*executable, extents, &mut args, (&Element::Scalar(wide), shape))
+    })?;
+    if scalar.is_float() && wide != scalar {
+        let found =
+            defer(Op::Convert(scalar), vec![Operand::Array(found, shape.to_vec())], scalar, scalar.into(), shape)?;
+        return Ok(Product::Done(found));
+    }
+    Ok(if wide == scalar { Product::Done(found) } else { Product::Wide(found) })
+}
+
+/// Returns in how many parts a product with so many terms is computed side by side.
+fn parts_of(inner: usize) -> usize {
+    Some(inner.div_ceil(RUN)).filter(|&parts| parts <= PARTS).unwrap_or(1)
+}
+
+/// Returns the sum of the parts that a launch computes, in their order.
+fn in_parts(
+    site: &Site,
+    scalar: Scalar,
+    (parts, shape): (usize, &[usize]),
+    launch: impl FnOnce(&mut Storage) -> Outcome<()>,
+) -> Outcome<Array> {
+    let element = Element::Scalar(scalar);
+    let bytes = byte_count(&element, shape)?;
+    let mut storage = Storage::unset(bytes * parts);
+    launch(&mut storage)?;
+    if parts == 1 {
+        return Array::with_storage(element, shape, storage);
+    }
+    let count = bytes / scalar.size();
+    let mut sums = Storage::unset(bytes);
+    let mut args = vec![Arg::Array { storage: &storage, shape: run::extents(&[parts, count]) }];
+    args.push(Arg::ArrayMut { storage: &mut sums, shape: run::extents(&[count]) });
+    let executable = library::kernel(site, "sum_of_parts", &[Given::Type(scalar)])?;
+    library::launch(site, &*executable, Extents::Threads([count as u32, 1, 1]), &mut args, (&element, shape))?;
     drop(args);
-    let found = Array::with_storage(element, shape, storage)?;
-    Ok(if result == scalar { Product::Done(found) } else { Product::Wide(found) })
+    Array::with_storage(element, shape, sums)
 }
 
 fn threads(Sizes { batch, rows, columns, .. }: Sizes) -> Extents {
@@ -142,20 +185,20 @@ fn sides<'a>(a: &'a Array, b: &'a Array, sizes: Sizes) -> Outcome<Vec<Arg<'a>>> 
 /// The product of two matrices of `f32` whose rows are whole groups of four, by the kernel for GPUs.
 fn in_words(site: &Site, a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> Outcome<Array> {
     let Sizes { rows, inner, columns, .. } = sizes;
-    let executable = library::kernel(site, "matmul_words", &[])?;
-    let element = Element::Scalar(Scalar::F32);
-    let mut storage = Storage::unset(byte_count(&element, shape)?);
-    let of = |m: usize, n: usize| run::extents(&[m, n / 4]);
-    let mut args = vec![
-        Arg::Array { storage: a.storage()?, shape: of(rows, inner) },
-        Arg::Array { storage: b.storage()?, shape: of(inner, columns) },
-        Arg::ArrayMut { storage: &mut storage, shape: of(rows, columns) },
-    ];
-    let grid = [columns.div_ceil(128) as u32, rows.div_ceil(128) as u32, 1];
-    let extents = Extents::Grid { grid, block: [128, 1, 1] };
-    library::launch(site, &*executable, extents, &mut args, (&element, shape))?;
-    drop(args);
-    Array::with_storage(element, shape, storage)
+    let tiles = [columns.div_ceil(128), rows.div_ceil(128)];
+    let parts = if tiles.iter().product::<usize>() >= MANY_TILES { 1 } else { parts_of(inner) };
+    let executable = library::kernel(site, "matmul_words", &[Given::Number((parts > 1).into())])?;
+    in_parts(site, Scalar::F32, (parts, shape), |storage| {
+        let of = |m: usize, n: usize| run::extents(&[m, n / 4]);
+        let mut args = vec![
+            Arg::Array { storage: a.storage()?, shape: of(rows, inner) },
+            Arg::Array { storage: b.storage()?, shape: of(inner, columns) },
+            Arg::ArrayMut { storage, shape: run::extents(&[parts, rows, columns / 4]) },
+        ];
+        let grid = [tiles[0] as u32, tiles[1] as u32, parts as u32];
+        let extents = Extents::Grid { grid, block: [128, 1, 1] };
+        library::launch(site, &*executable, extents, &mut args, (&Element::Scalar(Scalar::F32), shape))
+    })
 }
 
 /// Returns a type in which sums of so many products of integers are exact.

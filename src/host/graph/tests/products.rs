@@ -1,5 +1,7 @@
 //! Products: random shapes and types, against chains and sums that are written out.
 
+use std::sync::Arc;
+
 use super::*;
 
 /// A random array of small numbers, which now and then are large, infinite or none.
@@ -29,15 +31,15 @@ pub(super) fn exact(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> Opt
     sum.and_then(|sum| scalar::Value::from_integer(to, sum))
 }
 
-/// A chain of fused multiplications and additions.
+/// The sum of runs of 512 terms, each a chain of fused multiplications and additions.
 pub(super) fn chain(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> scalar::Value {
     let wide = if to.size() < 4 { Scalar::F32 } else { to };
     let zero = scalar::Value::zero(wide);
     let add = |sum, &(x, y): &(scalar::Value, scalar::Value)| {
         dynamic::math(MathFn::Fma, &[x.to_type(wide), y.to_type(wide), sum]).expect("a sum")
     };
-    let sum = pairs.iter().fold(zero, add);
-    dynamic::binary(BinaryOp::Add, sum, zero).expect("a sum").to_type(to)
+    let runs = pairs.chunks(512).map(|run| run.iter().fold(zero, add));
+    runs.fold(zero, |sum, run| dynamic::binary(BinaryOp::Add, sum, run).expect("a sum")).to_type(to)
 }
 
 /// A sum of products in the order of reductions.
@@ -48,13 +50,21 @@ pub(super) fn ordered(pairs: &[(scalar::Value, scalar::Value)], to: Scalar) -> s
 }
 
 fn product(seed: u64) {
+    product_of(seed, Clone::clone);
+}
+
+fn product_of(seed: u64, moved: impl Fn(&Value) -> Value) {
     let mut random = Random(seed ^ 0x9e3);
     let scalar = random.pick(&NUMBERS);
     let extents: &[usize] = &[1, 2, 3, 5, 17, 40, 70, 100];
     let mut extent = |most: usize| random.pick(&extents[..most]);
-    let (m, k, n) = (extent(8), extent(7), extent(6));
+    let (m, mut k, n) = (extent(8), extent(7), extent(6));
     let batch = [extent(3), extent(2)];
     let form = random.below(6);
+    // Now and then of several runs; more than two forms of sides together would take long.
+    if form > 3 && random.below(4) == 0 {
+        k = random.pick(&[511, 512, 513, 1100]);
+    }
     let (of_a, of_b): (Vec<usize>, Vec<usize>) = match form {
         0 => (vec![m, k], vec![k]),
         1 => (vec![k], vec![batch[0], k, n]),
@@ -102,7 +112,7 @@ fn product(seed: u64) {
     shape.extend((!is_row).then_some(rows));
     shape.extend((!is_column).then_some(columns));
     let text = format!("seed {seed}: {scalar} {of_a:?} @ {of_b:?}");
-    match (ops::matmul(&a.value, &b.value), expected) {
+    match (ops::matmul(&moved(&a.value), &moved(&b.value)), expected) {
         (Ok(value), Some(items)) => Known { value, shape, items }.check(&text),
         (Err(error), None) => assert_eq!(error.code, "E0546", "{text}"),
         (Ok(_), None) => panic!("{text}: not refused"),
@@ -114,6 +124,9 @@ fn product(seed: u64) {
 #[cfg_attr(miri, ignore = "hundreds of kernels")]
 fn products_have_the_documented_order() {
     on_each(2, product);
+    // Where runs are computed side by side.
+    let far = Arc::new(far::Far::default());
+    far.run(|| seeds(1).for_each(|seed| product_of(seed, |x| far.take(x))));
 }
 
 #[test]
