@@ -13,6 +13,8 @@ mod random;
 #[allow(dead_code)]
 mod reference;
 
+use clk_lang::derive;
+use clk_lang::ir::text;
 use harness::{Spec, Verdict};
 
 /// A kernel, of which `k` is the last, its launch, and what comes of it: the words of a refusal in reverse and in forward mode.
@@ -57,6 +59,22 @@ fn run(cases: &[Case]) {
 #[test]
 fn kernels_without_loops() {
     run(cases::PLAIN);
+}
+
+/// What is read at constant distances from the thread's indices: its adjoint is gathered.
+#[test]
+fn stencils() {
+    run(cases::GATHERED);
+    for case in cases::GATHERED {
+        let problem = harness::problem(case.text, case.extents, case.arguments, case.range).expect("a kernel");
+        let active = derive::can_be_active(&problem.module);
+        let launches = derive::Launches::with(&problem.module, case.extents);
+        let derived = derive::reverse(&problem.module, &active, &launches).expect("a derivative");
+        assert!(!derived.gathers.is_empty(), "{}: nothing is gathered", case.name);
+        for gather in &derived.gathers {
+            assert!(!text::print(&gather.module).contains("atomic"), "{}", case.name);
+        }
+    }
 }
 
 #[test]
@@ -145,18 +163,20 @@ fn what_is_refused() {
 #[test]
 fn derivatives_of_derivatives() {
     let (mut right, mut refused, mut failures) = (0, 0, vec![]);
-    for case in cases::PLAIN.iter().chain(cases::LOOPS).chain(cases::BLOCKS).chain(cases::MEETING) {
+    let plain = cases::PLAIN.iter().chain(cases::GATHERED);
+    for case in plain.chain(cases::LOOPS).chain(cases::BLOCKS).chain(cases::MEETING) {
         let text = case.text.replace("f32", "f64");
         let problem = harness::problem(&text, case.extents, case.arguments, case.range).expect("a kernel");
-        let Some(derived) = harness::derived(&problem).expect("a launch") else { continue };
-        match harness::check(&derived) {
-            Verdict::Right(_) => right += 1,
-            Verdict::Refused { label, .. } => {
-                println!("{}: refused, {label}", case.name);
-                refused += 1;
+        for derived in harness::derived(&problem).expect("launches") {
+            match harness::check(&derived) {
+                Verdict::Right(_) => right += 1,
+                Verdict::Refused { label, .. } => {
+                    println!("{}: refused, {label}", case.name);
+                    refused += 1;
+                }
+                Verdict::Left(why) => println!("{}: left out, {why}", case.name),
+                verdict => failures.push(format!("{}: {verdict:?}", case.name)),
             }
-            Verdict::Left(why) => println!("{}: left out, {why}", case.name),
-            verdict => failures.push(format!("{}: {verdict:?}", case.name)),
         }
     }
     println!("{right} right, {refused} refused");

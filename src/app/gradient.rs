@@ -5,7 +5,7 @@ use crate::base::source::Sources;
 use crate::check::show_type;
 use crate::check::typed::{Dim, Expr, Geometry, Kernel, Program, Type};
 use crate::compile::{self, Session};
-use crate::derive::{self, Derived, Head, Role};
+use crate::derive::{self, Derived, Gather, Head, Role};
 use crate::ir::def::{KernelParam, Module};
 use crate::ir::text;
 use crate::lower::{Instance, lower};
@@ -18,13 +18,30 @@ pub(crate) fn text(session: &Session, instance: &Instance) -> Result<String, Vec
     let launches = compile::launches(&session.program, instance, &module).unwrap_or_default();
     let derived = derive::reverse(&module, &active, &launches).map_err(|lost| vec![lost.diagnostic()])?;
     let head = head(&session.program, &session.sources, kernel, &module);
-    let Derived { module, params, counting } = &derived;
-    let mut printed = source(module, params, head.as_ref());
+    let Derived { module, params, counting, gathers, has_effect } = &derived;
+    let mut all = vec![];
+    for Gather { module, params, param } in gathers {
+        let head = head.as_ref().and_then(|head| over_elements(head, *param));
+        all.push(source(module, params, head.as_ref()));
+    }
+    if *has_effect {
+        all.push(source(module, params, head.as_ref()));
+    }
+    let mut printed = all.join("\n");
     if let Some(counting) = counting {
         printed += "\n// How many slots of its tapes each thread needs.\n";
         printed += &source(&counting.module, &counting.params, head.as_ref());
     }
     Ok(printed)
+}
+
+/// Returns the head of a kernel over the elements of a parameter.
+fn over_elements(head: &Head, param: usize) -> Option<Head> {
+    let Head { params, indices, .. } = head;
+    let extents = &params.get(param)?.0;
+    let pairs: Vec<String> = indices.iter().zip(extents).map(|(index, extent)| format!("{index}: {extent}")).collect();
+    let geometry = format!("threads({})", pairs.join(", "));
+    Some(Head { params: params.clone(), geometry, indices: indices.clone(), threads: extents.clone() })
 }
 
 /// Prints a kernel as source or, where that cannot say it, as IR.

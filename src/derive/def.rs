@@ -16,6 +16,8 @@ pub enum Role {
     /// elements, whose sum it is (many threads add to it: the more elements, the less they wait for each other). Adjoints
     /// of results come in and are consumed, those of inputs are added to; arrays that are neither begin with zeros.
     Adjoint(usize),
+    /// The extent of the launch's index space along an axis, `i32`.
+    Extent(u8),
     /// An `inout` array of these scalars without contents: its extents are the slots that one thread needs, and then those of the
     /// index space (`threads`) or the number of all threads (`grid`).
     Tape(Scalar),
@@ -32,6 +34,19 @@ pub struct Derived {
     pub params: Vec<Role>,
     /// If the kernel has tapes: a kernel that counts the slots they need.
     pub counting: Option<Counting>,
+    /// Kernels that run before it, each for an adjoint that it then does not have.
+    pub gathers: Vec<Gather>,
+    /// Whether it does anything besides.
+    pub has_effect: bool,
+}
+
+/// A kernel over the elements of an adjoint: its index space has that one's extents.
+#[derive(Clone, Debug)]
+pub struct Gather {
+    pub module: Module,
+    pub params: Vec<Role>,
+    /// Whose adjoint it is.
+    pub param: usize,
 }
 
 /// A kernel that runs the forward part only, and counts what it would record. It is launched as the derived one.

@@ -12,7 +12,8 @@
 //! 4. `alone` asks the kernel's footprint ([`crate::ir::footprint`]) which loads and stores no two threads do to one element at a time;
 //! 5. `tape` keeps what the mirror image needs. What depends on constants, parameters, indices, loop counters and read-only arrays is
 //!    computed again; values of the outermost block are still there; those of a branch are kept in a local; those of a loop are pushed
-//!    when their block ends, and popped when its mirror image begins.
+//!    when their block ends, and popped when its mirror image begins;
+//! 6. `gather` makes kernels of their own for adjoints of arrays that are read at a thread's indices moved by constants.
 //!
 //! Invariants:
 //! - The forward part touches primal memory, the mirror image adjoint memory (and read-only arrays and the tape), so that one thread may
@@ -39,6 +40,7 @@ mod alone;
 mod companion;
 mod def;
 mod dual;
+mod gather;
 mod jumps;
 mod launches;
 mod lost;
@@ -50,7 +52,7 @@ mod tape;
 mod text;
 mod warp;
 
-pub use def::{Counting, Derived, Role};
+pub use def::{Counting, Derived, Gather, Role};
 pub use launches::Launches;
 pub use lost::Lost;
 pub use text::{Head, print};

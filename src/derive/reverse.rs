@@ -9,6 +9,7 @@ use super::active::{Activity, activity, refusal};
 use super::alone::{self, Alone};
 use super::companion::{Companions, active_values};
 use super::def::{Counting, Derived, Role};
+use super::gather;
 use super::jumps::{self, Ends};
 use super::launches::Launches;
 use super::lost::Lost;
@@ -106,7 +107,7 @@ pub(super) fn derive(mut module: Module, active: &[bool], launches: &Launches) -
             }
             false => None,
         };
-        return Ok(Derived { module: made, params: roles, counting });
+        return source.split(made, roles, counting);
     }
 }
 
@@ -154,6 +155,18 @@ impl Source<'_> {
         made.kernel.span = kernel.span;
         without_outputs(&mut made, f, plan);
         Ok((made, roles))
+    }
+
+    /// Takes out of a derived kernel what is better gathered.
+    fn split(&self, mut module: Module, mut params: Vec<Role>, counting: Option<Counting>) -> Result<Derived, Lost> {
+        let access = |param: &KernelParam| match param {
+            KernelParam::Array { access, .. } => Some(*access),
+            KernelParam::Value { .. } => None,
+        };
+        let accesses: Vec<Option<Access>> = self.kernel.params.iter().map(access).collect();
+        let gathers = gather::taken_out(&mut module, &mut params, &accesses)?;
+        let has_effect = gathers.is_empty() || gather::has_effect(&module, &params, &accesses);
+        Ok(Derived { module, params, counting, gathers, has_effect })
     }
 }
 

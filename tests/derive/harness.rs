@@ -245,6 +245,7 @@ fn arguments(
                 };
                 with_floats(&like, &derivative(*i).repeat(3))
             }
+            Role::Extent(axis) => Argument::Value(vec![Value::of(threads[usize::from(*axis)] as i32)]),
             Role::Tape(_) => zeros(layout.as_ref().expect("an array"), with(*tapes.next().expect("a tape")), true),
             Role::Counts => zeros(layout.as_ref().expect("an array"), with(4), true),
         };
@@ -256,29 +257,70 @@ fn arguments(
     roles.iter().zip(&module.kernel.params).map(one).collect()
 }
 
-/// Runs a derived kernel; returns the floats of each tangent or adjoint afterwards.
+/// A kernel of a derivative, and how it is launched.
+struct Part<'a> {
+    module: &'a Module,
+    roles: &'a [Role],
+    extents: Extents,
+}
+
+/// Returns the kernels of a derivative, in their order.
+fn parts<'a>(problem: &Problem, derived: &'a Derived) -> Vec<Part<'a>> {
+    let over = |param: usize| {
+        let Argument::Array { shape, .. } = &problem.arguments[param] else { panic!("the adjoint of a value") };
+        let mut extents = [1; 3];
+        extents.iter_mut().zip(shape).for_each(|(extent, &len)| *extent = len);
+        Extents::Threads(extents)
+    };
+    let gathers = derived.gathers.iter();
+    let mut all: Vec<Part> =
+        gathers.map(|g| Part { module: &g.module, roles: &g.params, extents: over(g.param) }).collect();
+    if derived.has_effect {
+        all.push(Part { module: &derived.module, roles: &derived.params, extents: problem.extents });
+    }
+    all
+}
+
+/// Runs a derivative; returns the floats of each tangent or adjoint afterwards.
 fn run_derived(
     problem: &Problem,
     derived: &Derived,
     derivative: &dyn Fn(usize) -> Vec<f64>,
 ) -> Result<(Vec<Option<Vec<f64>>>, Vec<u32>), String> {
     let slots = slots(problem, derived, derivative)?;
-    let given = arguments(problem, (&derived.module, &derived.params), derivative, &slots);
-    let show = |why: String| format!("{why}\n{}", text::print(&derived.module));
-    let after = by_simulator(&derived.module, problem, &given).map_err(show)?;
     let mut found = vec![None; problem.arguments.len()];
-    for (role, argument) in derived.params.iter().zip(&after) {
+    for part in parts(problem, derived) {
+        run_part(problem, &part, derivative, &slots, &mut found)?;
+    }
+    Ok((found, slots))
+}
+
+fn run_part(
+    problem: &Problem,
+    part: &Part,
+    derivative: &dyn Fn(usize) -> Vec<f64>,
+    slots: &[u32],
+    found: &mut [Option<Vec<f64>>],
+) -> Result<(), String> {
+    let given = arguments(problem, (part.module, part.roles), derivative, slots);
+    let show = |why: String| format!("{why}\n{}", text::print(part.module));
+    let over = Problem { extents: part.extents, ..problem.clone() };
+    let after = by_simulator(part.module, &over, &given).map_err(show)?;
+    for (role, argument) in part.roles.iter().zip(&after) {
         if let Role::Tangent(i) | Role::Adjoint(i) = role {
             // A value's adjoint is the sum of several.
             let all = floats(argument);
             let lanes = floats(&problem.arguments[*i]).len();
             let of_value = matches!(problem.arguments[*i], Argument::Value(_)) && all.len() > lanes;
             let summed = (0..lanes).map(|lane| all.iter().skip(lane).step_by(lanes.max(1)).sum());
-            found[*i] = Some(if of_value { summed.collect() } else { all });
+            let is_given = matches!(argument, Argument::Array { write: false, .. });
+            if !is_given || found[*i].is_none() {
+                found[*i] = Some(if of_value { summed.collect() } else { all });
+            }
         }
     }
-    let again = by_reference(&derived.module, problem.extents, &given).map_err(show)?;
-    for ((role, argument), other) in derived.params.iter().zip(&after).zip(&again) {
+    let again = by_reference(part.module, part.extents, &given).map_err(show)?;
+    for ((role, argument), other) in part.roles.iter().zip(&after).zip(&again) {
         if let Role::Tangent(_) | Role::Adjoint(_) = role {
             let apart = distance(&floats(argument), &floats(other));
             if apart > 1e-11 {
@@ -286,8 +328,7 @@ fn run_derived(
             }
         }
     }
-    as_source(problem, derived, &given, &again)?;
-    Ok((found, slots))
+    as_source(problem, part, &given, &again)
 }
 
 /// Counts the slots of a derived kernel's tapes.
@@ -309,25 +350,29 @@ fn launches(problem: &Problem) -> Launches {
     Launches::with(&problem.module, problem.extents)
 }
 
-/// Makes the launch of a kernel's derivative in reverse mode, to be derived again; none if it has none.
-pub fn derived(problem: &Problem) -> Result<Option<Problem>, String> {
+/// Makes the launches of a kernel's derivative in reverse mode, to be derived again; none if it has none.
+pub fn derived(problem: &Problem) -> Result<Vec<Problem>, String> {
     let setting = setting(problem);
-    let Ok(reverse) = derive::reverse(&problem.module, &setting.active, &launches(problem)) else { return Ok(None) };
+    let Ok(reverse) = derive::reverse(&problem.module, &setting.active, &launches(problem)) else { return Ok(vec![]) };
     let adjoint = |i: usize| setting.u[i].clone();
     let slots = slots(problem, &reverse, &adjoint)?;
-    let arguments = arguments(problem, (&reverse.module, &reverse.params), &adjoint, &slots);
-    Ok(Some(Problem { module: reverse.module, arguments, text: None, ..problem.clone() }))
+    let launch = |part: Part| {
+        let arguments = arguments(problem, (part.module, part.roles), &adjoint, &slots);
+        let (module, extents) = (part.module.clone(), part.extents);
+        Problem { module, extents, arguments, text: None, ..problem.clone() }
+    };
+    Ok(parts(problem, &reverse).into_iter().map(launch).collect())
 }
 
 /// Compares the derived kernel with what it is as source, compiled again.
-fn as_source(problem: &Problem, derived: &Derived, given: &[Argument], expected: &[Argument]) -> Result<(), String> {
+fn as_source(problem: &Problem, part: &Part, given: &[Argument], expected: &[Argument]) -> Result<(), String> {
     let Some(text) = &problem.text else { return Ok(()) };
     let of = |argument: &Argument| match argument {
         Argument::Value(_) => (vec![], String::new()),
         Argument::Array { shape, .. } => (shape.iter().map(u32::to_string).collect(), "P".to_string()),
     };
     let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let (indices, geometry) = match (problem.extents, derived.module.kernel.form) {
+    let (indices, geometry) = match (part.extents, part.module.kernel.form) {
         (Extents::Threads(n), Form::Threads { rank }) => {
             let names: Vec<String> = (0..rank).map(|k| format!("i{k}")).collect();
             let pairs: Vec<String> = names.iter().zip(n).map(|(name, n)| format!("{name}: {n}")).collect();
@@ -342,10 +387,10 @@ fn as_source(problem: &Problem, derived: &Derived, given: &[Argument], expected:
         threads: (0..indices.len().max(1)).map(|k| format!("TAPE{k}")).collect(),
         indices,
     };
-    let simple = derive::simplified(&derived.module)?;
-    let Some(printed) = derive::print(&simple, &derived.params, &head) else {
+    let simple = derive::simplified(part.module)?;
+    let Some(printed) = derive::print(&simple, part.roles, &head) else {
         // Jumps stay in forward mode, and source has none out of several loops.
-        if derived.module.kernel.name.ends_with("_jvp") {
+        if part.module.kernel.name.ends_with("_jvp") {
             return Ok(());
         }
         return Err(format!("it cannot be said in source:\n{}", text::print(&simple)));
@@ -354,8 +399,8 @@ fn as_source(problem: &Problem, derived: &Derived, given: &[Argument], expected:
         println!("{printed}");
     }
     let module = compiled(&format!("{text}\n{printed}")).map_err(|why| format!("{why}\n{printed}"))?.1;
-    let after = by_reference(&module, problem.extents, given).map_err(|why| format!("{why}\n{printed}"))?;
-    for (role, (a, b)) in derived.params.iter().zip(after.iter().zip(expected)) {
+    let after = by_reference(&module, part.extents, given).map_err(|why| format!("{why}\n{printed}"))?;
+    for (role, (a, b)) in part.roles.iter().zip(after.iter().zip(expected)) {
         let apart = distance(&floats(a), &floats(b));
         if apart > 1e-12 && !matches!(role, Role::Tape(_)) {
             return Err(format!("as source, it differs by {apart}\n{printed}"));

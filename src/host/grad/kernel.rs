@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::derive::{self, Counting, Derived, Launches, Lost, Role};
+use crate::derive::{self, Counting, Derived, Gather, Launches, Lost, Role};
 use crate::device::{Control, Device, Executable, Extents};
 use crate::host::problem::{Elsewhere, Outcome, Problem};
 use crate::ir::def::{Access, KernelParam, Module, Space};
@@ -52,6 +52,10 @@ pub(super) struct Derivative {
     pub params: Vec<Role>,
     /// Counts the slots of tapes.
     pub counting: Option<(Arc<Kernel>, Vec<Role>)>,
+    /// Kernels that gather adjoints before it runs, with what they are adjoints of.
+    pub gathers: Vec<(Arc<Kernel>, Vec<Role>, usize)>,
+    /// Whether it has to run besides.
+    pub has_effect: bool,
 }
 
 /// One launch of a kernel.
@@ -131,9 +135,16 @@ impl Kernel {
                 Direction::Forward => derive::forward(&self.module, active),
                 Direction::Reverse => derive::reverse(&self.module, active, &self.launches),
             };
-            let Derived { module, params, counting } = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
+            let made = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
+            let Derived { module, params, counting, gathers, has_effect } = made;
+            let gathers = gathers.into_iter().map(|Gather { module, params, param }| {
+                let launches = Launches::with(&module, Extents::Threads([1; 3]));
+                (Kernel::new(module, launches, self.device.clone(), self.checks), params, param)
+            });
+            let gathers = gathers.collect();
             let counting = counting.map(|Counting { module, params }| (self.derivative(module, &params), params));
-            Ok(Arc::new(Derivative { kernel: self.derivative(module, &params), params, counting }))
+            let kernel = self.derivative(module, &params);
+            Ok(Arc::new(Derivative { kernel, params, counting, gathers, has_effect }))
         })
     }
 }

@@ -21,7 +21,7 @@ use crate::host::ops::{self, Reduce};
 use crate::host::problem::Outcome;
 use crate::host::value::{Link, Value};
 use crate::ir::def::{Access, Form as Shape};
-use crate::lang::scalar::Scalar;
+use crate::lang::scalar::{Scalar, Value as Number};
 
 /// Runs a launch; returns its arrays that are written, in the order of the parameters.
 pub(crate) fn launched(launch: &Launch, args: Vec<Value>) -> Outcome<Vec<Value>> {
@@ -153,7 +153,9 @@ pub(super) fn forward(
             Some(tangent) => Ok(tangent.clone()),
             None => zeros(&inner[param]),
         },
-        Role::Adjoint(_) | Role::Tape(_) | Role::Counts => Err(lost("a parameter of another direction")),
+        Role::Adjoint(_) | Role::Extent(_) | Role::Tape(_) | Role::Counts => {
+            Err(lost("a parameter of another direction"))
+        }
     });
     let args = args.collect::<Outcome<Vec<Value>>>()?;
     let (mut plain, mut along) = (vec![None; inner.len()], vec![None; inner.len()]);
@@ -222,10 +224,27 @@ pub(super) fn parts(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) 
     for (param, adjoint) in written.zip(adjoints) {
         incoming[param] = adjoint;
     }
-    let tapes = tapes(launch, &derivative, &inner)?;
-    let args = arguments(launch, &derivative.params, &inner, &incoming, &tapes)?;
     let mut parts = vec![];
-    for (role, result) in run(launch, &derivative.kernel, &derivative.params, args)? {
+    for (kernel, params, of) in &derivative.gathers {
+        let args = arguments(launch, params, &inner, &incoming, &[])?;
+        let shape = Form::of(&inner[*of]).and_then(|form| form.shape).unwrap_or_default();
+        let mut extents = [1; 3];
+        extents.iter_mut().zip(&shape).for_each(|(extent, &len)| *extent = len as u32);
+        let over = Launch { extents: Extents::Threads(extents), ..launch.clone() };
+        parts.extend(adjoints_of(step, run(&over, kernel, params, args)?)?);
+    }
+    if derivative.has_effect {
+        let tapes = tapes(launch, &derivative, &inner)?;
+        let args = arguments(launch, &derivative.params, &inner, &incoming, &tapes)?;
+        parts.extend(adjoints_of(step, run(launch, &derivative.kernel, &derivative.params, args)?)?);
+    }
+    Ok(parts)
+}
+
+/// Returns the adjoints of operands that a launch has written.
+fn adjoints_of(step: &Step, results: Vec<(Role, Value)>) -> Outcome<Vec<(usize, Part)>> {
+    let mut parts = vec![];
+    for (role, result) in results {
         let Role::Adjoint(param) = role else { continue };
         let operand = &step.operands[param];
         let (Some(_), Some(form)) = (operand.node, &operand.form) else { continue };
@@ -254,6 +273,10 @@ fn arguments(
             (Some(adjoint), Some(form)) => form.expanded(adjoint.clone()),
             _ => adjoint_zeros(&inner[param]),
         },
+        Role::Extent(axis) => {
+            let extent = threads.get(usize::from(axis)).copied().unwrap_or(1);
+            Ok(Value::Scalar(Number::of(extent as i32)))
+        }
         Role::Tape(scalar) => {
             let slots = left.next().copied().unwrap_or(0).max(1);
             Array::unplaced(scalar, &per_thread(slots)).map(Value::Array)
