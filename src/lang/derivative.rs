@@ -185,6 +185,9 @@ fn clamped<T: Terms>(terms: &mut T, args: &[T::Value], operand: usize) -> Result
 }
 
 /// `y * x ** (y - 1)`, which is 0 where `y` is; and `log(x) * x ** y`, which is 0 where `x` is 0 and `y` positive.
+///
+/// Where `y` alone is 0 the former is no constant: its derivative by `y` is `1 / x`. Where both are, neither the product nor its
+/// derivatives may meet `0 ** -1`.
 fn power<T: Terms>(
     terms: &mut T,
     x: &T::Value,
@@ -192,16 +195,32 @@ fn power<T: Terms>(
     result: &T::Value,
     operand: usize,
 ) -> Result<Partial<T::Value>, T::Error> {
-    let zero = terms.number(y, 0.0)?;
-    let (special, factor) = if operand == 0 {
+    if operand == 0 {
+        let (zero, one) = (terms.number(x, 0.0)?, terms.number(x, 1.0)?);
+        let base = unless_both_zero(terms, (x, y), &one, x)?;
         let less = plus(terms, y, -1.0)?;
-        let lower = terms.math(MathFn::Pow, &[x.clone(), less])?;
-        (terms.binary(BinaryOp::Eq, y, &zero)?, terms.binary(BinaryOp::Mul, y, &lower)?)
-    } else {
-        let log = terms.math(MathFn::Log, std::slice::from_ref(x))?;
-        (terms.binary(BinaryOp::Eq, result, &zero)?, terms.binary(BinaryOp::Mul, &log, result)?)
-    };
+        let lower = terms.math(MathFn::Pow, &[base, less])?;
+        let factor = terms.binary(BinaryOp::Mul, y, &lower)?;
+        return Ok(Partial::Times(unless_both_zero(terms, (x, y), &zero, &factor)?));
+    }
+    let zero = terms.number(y, 0.0)?;
+    let log = terms.math(MathFn::Log, std::slice::from_ref(x))?;
+    let factor = terms.binary(BinaryOp::Mul, &log, result)?;
+    let special = terms.binary(BinaryOp::Eq, result, &zero)?;
     Ok(Partial::Times(terms.select(&special, &zero, &factor)?))
+}
+
+/// `instead` where `x` and `y` are 0, else `value`.
+fn unless_both_zero<T: Terms>(
+    terms: &mut T,
+    (x, y): (&T::Value, &T::Value),
+    instead: &T::Value,
+    value: &T::Value,
+) -> Made<T> {
+    let (no_base, no_exponent) = (terms.number(x, 0.0)?, terms.number(y, 0.0)?);
+    let (base, exponent) = (terms.binary(BinaryOp::Eq, x, &no_base)?, terms.binary(BinaryOp::Eq, y, &no_exponent)?);
+    let inner = terms.select(&exponent, instead, value)?;
+    terms.select(&base, &inner, value)
 }
 
 fn root<T: Terms>(terms: &mut T, function: MathFn, x: &T::Value, result: &T::Value) -> Made<T> {
