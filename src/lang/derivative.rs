@@ -106,7 +106,9 @@ pub(crate) fn of_math<T: Terms>(
         Fma => args[1 - operand].clone(),
         Pow => return power(terms, x, &args[1], result, operand).map(Some),
         Sqrt | Rsqrt | Cbrt => root(terms, function, x, result)?,
-        Exp | Exp2 | Exp10 | Expm1 => exponential(terms, function, result)?,
+        Exp | Exp2 | Exp10 => exponential(terms, function, result)?,
+        // `result + 1` has lost its digits where `x` is negative.
+        Expm1 => terms.math(Exp, std::slice::from_ref(x))?,
         Log | Log2 | Log10 | Log1p => logarithm(terms, function, x)?,
         Sin | Cos | Tan | Asin | Acos | Atan => circular(terms, function, x, result)?,
         Sinh | Cosh | Tanh | Asinh | Acosh | Atanh => hyperbolic(terms, function, x, result)?,
@@ -245,7 +247,6 @@ fn exponential<T: Terms>(terms: &mut T, function: MathFn, result: &T::Value) -> 
     match function {
         MathFn::Exp2 => times(terms, result, LN_2),
         MathFn::Exp10 => times(terms, result, LN_10),
-        MathFn::Expm1 => plus(terms, result, 1.0),
         _ => Ok(result.clone()),
     }
 }

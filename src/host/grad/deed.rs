@@ -87,9 +87,8 @@ impl Deed {
             | Deed::Collect(..)
             | Deed::Place(..) => (false, false),
             Deed::Binary(BinaryOp::Mul | BinaryOp::MatMul) | Deed::Select => (true, false),
-            Deed::Math(MathFn::Exp | MathFn::Exp2 | MathFn::Exp10 | MathFn::Expm1 | MathFn::Tanh | MathFn::Sqrt) => {
-                (false, true)
-            }
+            Deed::Math(MathFn::Exp | MathFn::Exp2 | MathFn::Exp10 | MathFn::Tanh | MathFn::Sqrt) => (false, true),
+            Deed::Math(MathFn::Expm1) => (true, false),
             _ => (true, true),
         }
     }
