@@ -5,7 +5,7 @@ use super::deed::Deed;
 use super::form::Form;
 use super::tape::{Step, lost};
 use crate::host::array::{Array, SliceSpec};
-use crate::host::ops::{self, Pick, Reduce};
+use crate::host::ops::{self, Column, Pick, Reduce};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
 use crate::lang::derivative::Partial;
@@ -179,6 +179,7 @@ fn scattered(step: &Step, adjoint: Value, picks: &[Pick]) -> Outcome<Vec<(usize,
     Ok(parts)
 }
 
+/// The adjoint of vectors of which components were taken: zero in the others.
 fn unswizzled(form: &Form, lanes: &[u8], adjoint: &Value) -> Outcome<Value> {
     let zero = Form { lanes: 1, ..form.clone() }.zeros()?;
     let mut parts: Vec<Value> = vec![zero; form.lanes];
@@ -191,7 +192,16 @@ fn unswizzled(form: &Form, lanes: &[u8], adjoint: &Value) -> Outcome<Value> {
             *place = apply(&Deed::Binary(BinaryOp::Add), vec![place.clone(), part])?;
         }
     }
-    apply(&Deed::Compose(form.scalar, form.lanes as u8), parts)
+    if form.shape.is_none() {
+        return apply(&Deed::Compose(form.scalar, form.lanes as u8), parts);
+    }
+    let Value::Array(mut whole) = form.zeros()? else { return Err(lost("an array of vectors")) };
+    for (lane, part) in parts.iter().enumerate() {
+        let Value::Array(part) = part else { return Err(lost("the second derivative of a component of an array")) };
+        let column = Column::of_lanes(&whole, &[lane as u8]).ok_or_else(|| lost("a component that is missing"))?;
+        column.put(&mut whole, part)?;
+    }
+    Ok(Value::Array(whole))
 }
 
 fn composed(step: &Step, adjoint: &Value) -> Outcome<Vec<(usize, Part)>> {
