@@ -109,8 +109,15 @@ impl Reverse<'_> {
                 self.b.fence(*scope);
                 Ok(())
             }
-            StmtKind::Warp { op, value, lane, among, result } if self.activity.expr(*result) => {
-                let Some(adjoint) = self.take(*result) else { return Ok(()) };
+            StmtKind::Warp { op, value, lane, among, result } => {
+                let adjoint = if self.activity.expr(*result) { self.take(*result) } else { None };
+                let Some(adjoint) = adjoint else {
+                    // It ordered accesses to memory, of which the mirror images are to be ordered, too.
+                    if among.is_none() {
+                        self.b.barrier(BarrierKind::Warp, None);
+                    }
+                    return Ok(());
+                };
                 let operands = warp::Operands { op: *op, value: *value, lane: *lane, among: *among, result: *result };
                 let part = warp::adjoint(self, &operands, adjoint, stmt.span)?;
                 self.add(*value, part);

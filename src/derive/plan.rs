@@ -135,7 +135,7 @@ impl Planner<'_> {
                 self.activity.place(self.f, place)
             }
             StmtKind::Barrier { .. } | StmtKind::Fence(_) => true,
-            StmtKind::Warp { result, .. } => self.activity.expr(*result),
+            StmtKind::Warp { result, among, .. } => among.is_none() || self.activity.expr(*result),
             StmtKind::Declare(memory) => self.activity.memories[memory.index()],
             _ => false,
         }
