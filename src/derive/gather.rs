@@ -279,8 +279,9 @@ fn gather(
     let sum = b.variable("sum", zero);
     let mut functions = Arena::default();
     let passed: Vec<MemId> = memories.iter().map(|(_, new)| *new).collect();
+    let common = Common { original, memory, values, memories, rank, held };
     for (number, site) in sites.iter().enumerate() {
-        let function = functions.push(part_of(original, (number, memory), (&values, &memories, rank), held));
+        let function = functions.push(part_of(number, &common));
         let mut thread = own.clone();
         for (axis, &(k, by)) in site.iter().enumerate() {
             let by = b.i32(by);
@@ -295,7 +296,7 @@ fn gather(
             }
         }
         b.if_then(inside, |b| {
-            let args: Vec<ExprId> = values.iter().map(|(_, value, _)| *value).chain(thread).collect();
+            let args: Vec<ExprId> = common.values.iter().map(|(_, value, _)| *value).chain(thread).collect();
             for part in b.call(function, &[ty], &args, &passed) {
                 let before = b.read(sum);
                 let next = b.binary(BinOp::Add, before, part);
@@ -303,7 +304,7 @@ fn gather(
             }
         });
     }
-    if let Some(&(_, adjoint)) = memories.iter().find(|(old, _)| *old == memory) {
+    if let Some(&(_, adjoint)) = common.memories.iter().find(|(old, _)| *old == memory) {
         let (before, part) = (b.load(adjoint, &own), b.read(sum));
         let next = b.binary(BinOp::Add, before, part);
         b.store(adjoint, &own, next);
@@ -325,13 +326,23 @@ fn is_loaded(f: &Function, memory: MemId) -> bool {
     found
 }
 
+/// What the functions of a gathering kernel have in common.
+struct Common<'a> {
+    original: &'a Function,
+    /// The adjoint.
+    memory: MemId,
+    /// The positions of the values among the parameters, and the values and their types in the new kernel.
+    values: Vec<(usize, ExprId, Ty)>,
+    /// The memories that are passed on, in the original and in the new kernel.
+    memories: Vec<(MemId, MemId)>,
+    rank: usize,
+    held: &'a [Place],
+}
+
 /// Makes a function of what a thread adds at one of its additions to an array; its indices are the last parameters.
-fn part_of(
-    original: &Function,
-    (number, memory): (usize, MemId),
-    (values, memories, rank): (&[(usize, ExprId, Ty)], &[(MemId, MemId)], usize),
-    held: &[Place],
-) -> Function {
+fn part_of(number: usize, common: &Common) -> Function {
+    let Common { original, memory, values, memories, rank, held } = common;
+    let (original, memory, rank) = (*original, *memory, *rank);
     let mut f = original.clone();
     f.name = format!("part{number}");
     f.params = values.iter().map(|(_, _, ty)| *ty).chain((0..rank).map(|_| I32)).collect();
@@ -362,7 +373,7 @@ fn part_of(
     let body = std::mem::take(&mut f.body);
     let mut all = vec![Stmt { kind: StmtKind::Write { local: sum, value: zero }, span }];
     let mut locals = FxHashMap::default();
-    for place in held {
+    for place in *held {
         let ty = f.memories[place.memory].layout.leaves[place.leaf as usize].ty;
         let local = f.locals.push(Local { name: "held".into(), ty, span });
         let value = edit::push(&mut f, ExprKind::Load { place: place.clone(), hint: Hint::None }, ty, span);
