@@ -54,10 +54,3 @@ impl Form {
         }
     }
 }
-
-/// Returns the number with these bytes.
-pub(super) fn number(ty: Scalar, bytes: &[u8]) -> f64 {
-    let mut bits = [0; 8];
-    bits[..bytes.len()].copy_from_slice(bytes);
-    scalar::Value { ty, bits: u64::from_le_bytes(bits) }.as_f64()
-}

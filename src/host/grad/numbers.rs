@@ -1,6 +1,6 @@
 //! The floats that values consist of, as numbers, and values made of numbers. In and out: values without traces.
 
-use super::form::{Form, number};
+use super::form::Form;
 use super::tape::lost;
 use crate::base::stop;
 use crate::host::array::{Array, Element};
@@ -18,7 +18,7 @@ pub(crate) fn numbers(value: &Value) -> Outcome<Vec<f64>> {
         Value::Array(array) => {
             let Some(scalar) = array.scalar() else { return Err(lost("an array of structs")) };
             let chunks = array.bytes()?.chunks_exact(scalar.size());
-            Ok(stop::polled(chunks).map(|bytes| number(scalar, bytes)).collect())
+            Ok(stop::polled(chunks).map(|bytes| scalar::Value::from_bytes(scalar, bytes).as_f64()).collect())
         }
         other => Err(lost(&format!("a `{}` is no float", other.type_name()))),
     }

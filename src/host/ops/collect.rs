@@ -28,7 +28,8 @@ pub(crate) fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Val
     let at = operand::array(&at, "a selection")?;
     let (scalar, lanes) = (from.scalar().unwrap_or(Scalar::F64), from.element().lanes());
     let mut sums = room::zeros::<f64>(count * lanes);
-    let mut numbers = from.bytes()?.chunks_exact(scalar.size()).map(|bytes| number(scalar, bytes));
+    let mut numbers =
+        from.bytes()?.chunks_exact(scalar.size()).map(|bytes| scalar::Value::from_bytes(scalar, bytes).as_f64());
     for &place in stop::polled(at.items::<i64>()?) {
         for lane in 0..lanes {
             if let (Some(sum), Some(more)) = (sums.get_mut(place as usize * lanes + lane), numbers.next()) {
@@ -41,10 +42,4 @@ pub(crate) fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Val
         place.copy_from_slice(&bits.to_le_bytes()[..scalar.size()]);
     }
     Ok(Value::Array(result))
-}
-
-fn number(ty: Scalar, bytes: &[u8]) -> f64 {
-    let mut bits = [0; 8];
-    bits[..bytes.len()].copy_from_slice(bytes);
-    scalar::Value { ty, bits: u64::from_le_bytes(bits) }.as_f64()
 }
