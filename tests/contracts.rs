@@ -13,7 +13,7 @@ fn tested(text: &str, options: &[&str]) -> Ran {
 }
 
 /// Kernels of which nothing is proved, with a launch that keeps the contract, and one that does not and is reported so.
-const CASES: [(&str, &str, &str, &str, &[&str]); 7] = [
+const CASES: [(&str, &str, &str, &str, &[&str]); 10] = [
     (
         "in_bounds",
         "kernel k(at: [i32; N], inout y: [i32; 8]) threads(i: N) expect in_bounds { y[at[i]] = i }",
@@ -75,7 +75,53 @@ const CASES: [(&str, &str, &str, &str, &[&str]); 7] = [
         "print(k(zeros(4096), arange(64) * 64)[3])",
         &["a warp touches 32 sectors of `x`", "the thread of index 1 `x[64]`", "would fit 4 sectors"],
     ),
+    (
+        "max_ulp <= 1",
+        "kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) expect max_ulp <= 1 { y[i] = (1.0 + x[i]) - 1.0 }",
+        "assert(k([0.5, 0.25])[1] == 0.25)",
+        "print(k([0.5, 1e-8])[0])",
+        &["`y[1]` is 0.0, and in `f64` it is 9.", "units in the last place of `f32`", "1 of 2 floats is further than 1 unit from"],
+    ),
+    (
+        "max_ulp <= 0",
+        "struct P { a: f16, n: i32 }
+        kernel k<T: Float>(x: [T; N], inout y: [P; N, 2], by: T) threads(i: N) expect max_ulp <= 0 {
+            y[i, 1].a = f16(x[i] * by)
+            y[i, 0].n += 1
+        }",
+        "var y = [[P { a: f16(1.0), n: 1 }, P { a: f16(2.0), n: 2 }]]; k([f16(1.5)], y, f16(3.0)); assert(y[0, 1].a == 4.5 && y[0, 0].n == 2)",
+        "var y = [[P { a: f16(1.0), n: 1 }, P { a: f16(2.0), n: 2 }]]; k([1.0], y, 0.1)",
+        &["`y[0, 1].a` is 0.1, and in `f64` it is 0.1", "of `f16`"],
+    ),
+    (
+        "max_ulp <= 4",
+        "kernel k(x: [f32; N], inout y: [f32; 1]) threads(i: N) expect max_ulp <= 4 { atomic_add(y[0], x[i]) }",
+        "var y = [0.0]; k(zeros(1000) + 1.0, y); assert(y[0] == 1000.0)",
+        "var y = [0.0]; k(zeros(100000) + 0.1, y)",
+        &["`y[0]` is", "units in the last place of `f32`"],
+    ),
 ];
+
+/// A kernel that has no twin is not tested; one in `f64` is its own.
+#[test]
+fn twins() {
+    let bits = "kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) expect max_ulp <= 1 {
+        y[i] = bitcast(f32, bitcast(u32, x[i]) + 1u32)
+    }
+    test \"bits\" { assert(k([1.0])[0] > 1.0) }";
+    let ran = tested(bits, &[]);
+    assert!(ran.code == 0 && ran.err.contains("W0610"), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("it has no twin in `f64`: the bits"), "{}", ran.err);
+    let wide = "kernel k(x: [f64; N], out y: [f64; N]) threads(i: N) expect max_ulp <= 0 { y[i] = (1.0 + x[i]) - 1.0 }
+    test \"wide\" { assert(k([1e-20])[0] == 0.0) }";
+    let ran = tested(wide, &[]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    // `clk check` has nothing to say of it.
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("k.clk"), wide).expect("written");
+    let ran = run(folder.path(), &["check", "k.clk"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+}
 
 #[test]
 fn tests_keep_contracts_or_fail() {
@@ -99,7 +145,8 @@ fn tests_keep_contracts_or_fail() {
         // Neither a run nor a test of nothing is about contracts.
         let ran = tested(kernel, &[]);
         assert_eq!(ran.code, 0, "{contract}: {}", ran.err);
-        let title = format!("warning[W0610]: `expect {contract}` of `k` is neither proved nor tested");
+        let how = if contract.starts_with("max_ulp") { "not tested" } else { "neither proved nor tested" };
+        let title = format!("warning[W0610]: `expect {contract}` of `k` is {how}");
         assert!(ran.err.contains(&title), "{contract}: {}", ran.err);
     }
 }

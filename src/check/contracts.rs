@@ -40,12 +40,26 @@ pub(crate) fn expects(cx: &mut Cx<'_>, words: &[ast::Expr]) -> Vec<Expect> {
                     let d = Diagnostic::error("E0416", format!("`{name}` is expected twice"));
                     cx.report(d.at(word.span, "again here").because(other.span, "expected here"));
                 }
+                None if matches!(what, Expected::MaxUlp(_)) && !cx.sig.params.iter().any(gives_floats) => {
+                    let d =
+                        Diagnostic::error("E0416", "`max_ulp` is about floats, and no array that is written has any");
+                    cx.report(d.at(word.span, "in this clause"));
+                }
                 None => all.push(Expect { what, span: word.span }),
             },
             Err(d) => cx.report(*d),
         }
     }
     all
+}
+
+/// Returns whether a parameter is an array that is written and that may have floats.
+fn gives_floats(param: &Param) -> bool {
+    let has = |element: &Type| match element {
+        Type::Scalar(scalar) | Type::Vector(scalar, _) => scalar.is_float(),
+        _ => true,
+    };
+    matches!(&param.ty, Type::Array(array) if has(&array.element)) && param.access != Access::In
 }
 
 /// Returns what a word of `expect` names, perhaps with a limit: `race_free`, `sectors <= 4`.
@@ -69,7 +83,7 @@ fn expected(word: &ast::Expr) -> Result<Expected, Box<Diagnostic>> {
             Some(limit),
             Some((BinaryOp::Le, ast::Expr { kind: ast::ExprKind::Int { value, suffix: None }, .. })),
         ) => match u32::try_from(*value) {
-            Ok(most) if most > 0 => Ok(limit(most)),
+            Ok(most) if most > 0 || name == "max_ulp" => Ok(limit(most)),
             _ => refused(format!("`{name}` can't be limited to {value}"), &format!("write `{name} <= 1`, or more")),
         },
         (None, Some(_), _) => refused(
@@ -94,7 +108,7 @@ fn unknown(word: &ast::Expr, name: &str) -> Diagnostic {
         None => d,
     };
     d.help("`expect` takes `in_bounds`, `race_free`, `written`, `barriers`, `no_overflow` and `any_order`")
-        .help("and limits: `bank_ways <= 1`, `sectors <= 4`")
+        .help("and limits: `bank_ways <= 1`, `sectors <= 4`, `max_ulp <= 2`")
 }
 
 /// Substitutes the types that were inferred.

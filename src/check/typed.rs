@@ -300,6 +300,8 @@ pub enum Expected {
     BankWays(u32),
     /// What an access of a warp to a global array touches at most, in sectors of 32 bytes.
     Sectors(u32),
+    /// How far floats of arrays that are written are from those of the same kernel in `f64`, at most, in units in the last place.
+    MaxUlp(u32),
 }
 
 /// An expectation with a limit.
@@ -315,13 +317,15 @@ impl Expected {
         ("no_overflow", Expected::NoOverflow),
         ("any_order", Expected::AnyOrder),
     ];
-    pub(crate) const LIMITS: [(&str, Limit); 2] = [("bank_ways", Expected::BankWays), ("sectors", Expected::Sectors)];
+    pub(crate) const LIMITS: [(&str, Limit); 3] =
+        [("bank_ways", Expected::BankWays), ("sectors", Expected::Sectors), ("max_ulp", Expected::MaxUlp)];
 
     /// Returns it as it is written.
     pub(crate) fn text(self) -> String {
         match self {
             Expected::BankWays(most) => format!("bank_ways <= {most}"),
             Expected::Sectors(most) => format!("sectors <= {most}"),
+            Expected::MaxUlp(most) => format!("max_ulp <= {most}"),
             _ => Expected::ALL.iter().find(|(_, what)| *what == self).map_or("", |(word, _)| word).into(),
         }
     }

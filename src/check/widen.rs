@@ -266,20 +266,16 @@ fn generics(given: &mut [GenericArg]) {
 
 /// Looks at everything that an expression reaches.
 pub(crate) fn survey(program: &Program, of: &Expr) -> Survey {
-    let mut walker = Walker {
-        program,
-        seen: HashSet::new(),
-        survey: Survey { narrowest: Scalar::F64, obstacle: None },
-        open: vec![],
-    };
+    let mut walker = Walker::new(program);
     walk::expr(of, &mut |e| walker.look(e));
-    while let Some(body) = walker.open.pop() {
-        for (_, local) in body.locals.iter() {
-            walker.note(&local.ty);
-        }
-        walk::exprs(&body.root, &mut |e| walker.look(e));
-    }
-    walker.survey
+    walker.finish()
+}
+
+/// Looks at everything that a kernel reaches.
+pub(crate) fn survey_kernel(program: &Program, id: KernelId) -> Survey {
+    let mut walker = Walker::new(program);
+    walker.enter(program.kernels.get(id).and_then(|kernel| kernel.body.clone()));
+    walker.finish()
 }
 
 struct Walker<'p> {
@@ -289,7 +285,23 @@ struct Walker<'p> {
     open: Vec<Arc<Body>>,
 }
 
-impl Walker<'_> {
+impl<'p> Walker<'p> {
+    fn new(program: &'p Program) -> Self {
+        let survey = Survey { narrowest: Scalar::F64, obstacle: None };
+        Walker { program, seen: HashSet::new(), survey, open: vec![] }
+    }
+
+    /// Looks at all bodies that were found.
+    fn finish(mut self) -> Survey {
+        while let Some(body) = self.open.pop() {
+            for (_, local) in body.locals.iter() {
+                self.note(&local.ty);
+            }
+            walk::exprs(&body.root, &mut |e| self.look(e));
+        }
+        self.survey
+    }
+
     fn look(&mut self, e: &Expr) {
         self.note(&e.ty);
         match &e.kind {

@@ -265,7 +265,8 @@ pub(crate) fn keyword(word: &str) -> Option<&'static str> {
         }
         "expect" => {
             "What `clk check` has to prove of a kernel, behind its geometry: `expect in_bounds, race_free, written, barriers, no_overflow, \
-             any_order`, and limits of what a warp pays for an access: `bank_ways <= 1`, `sectors <= 4`. What is refuted is an error, what is not proved a warning; `clk test` tests it."
+             any_order`, and limits of what a warp pays for an access: `bank_ways <= 1`, `sectors <= 4`. What is refuted is an error, what is not proved a warning; `clk test` tests it. \
+             `max_ulp <= 2` is always tested: how far floats are from those of the same kernel in `f64`."
         }
         "batch" => "`batch { … }` groups launches: a GPU starts those that come again as one graph.",
         "time" => "`time { … }` measures: median and spread, in seconds.",

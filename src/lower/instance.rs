@@ -1,6 +1,7 @@
 //! Instances: kernels and functions with their compile-time arguments, the units of lowering.
 
 use crate::check::typed::{FnId, KernelId, Program, Type};
+use crate::check::widen;
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Value;
 
@@ -11,6 +12,20 @@ pub enum Argument {
     Type(Type),
     Const(Value),
     Fn(Function),
+}
+
+impl Argument {
+    /// Returns the argument of the program's twin in `f64`.
+    pub(crate) fn widened(&self) -> Argument {
+        match self {
+            Argument::Type(ty) => Argument::Type(widen::ty(ty)),
+            Argument::Const(value) => Argument::Const(value.to_type(widen::scalar(value.ty))),
+            Argument::Fn(Function::Builtin(builtin)) => Argument::Fn(Function::Builtin(*builtin)),
+            Argument::Fn(Function::Fn { id, arguments }) => {
+                Argument::Fn(Function::Fn { id: *id, arguments: arguments.iter().map(Argument::widened).collect() })
+            }
+        }
+    }
 }
 
 /// A function with its own compile-time arguments.

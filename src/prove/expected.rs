@@ -12,7 +12,7 @@ pub(crate) fn unexpected(program: &Program, id: KernelId) -> Vec<Diagnostic> {
     let report = examine(program, id);
     let mut all: Vec<Diagnostic> = vec![];
     for expect in &kernel.expects {
-        let property = Property::of(expect.what);
+        let Some(property) = Property::of(expect.what) else { continue };
         let word = expect.what.text();
         match report.verdict(property) {
             Some(Verdict::Proved { .. }) => {}
@@ -42,7 +42,9 @@ pub(crate) fn unexpected(program: &Program, id: KernelId) -> Vec<Diagnostic> {
 
 /// Returns the warning about launches that a proof does not speak of.
 fn unexamined(kernel: &Kernel, report: &Report) -> Option<Diagnostic> {
-    let proved = |what: Expected| matches!(report.verdict(Property::of(what)), Some(Verdict::Proved { .. }));
+    let proved = |what: Expected| {
+        matches!(Property::of(what).and_then(|property| report.verdict(property)), Some(Verdict::Proved { .. }))
+    };
     let expect = kernel.expects.iter().find(|expect| proved(expect.what))?;
     let more = report.unexamined.len().checked_sub(1)?;
     let title = format!("what is expected of `{}` is not proved of all its launches", kernel.name);

@@ -77,6 +77,12 @@
 //! index or a condition may depend on the operation. What is proved is not tested, unless the launch replaces the geometry (`<<<…>>>`) or the kernel
 //! has launches that were not examined. A launch that ends early tests nothing but what it contradicts.
 //!
+//! `max_ulp <= K` is tested and never proved. A launch runs once as it is and once in `f64`: its kernel is the one of the program's twin
+//! ([`widen`](crate::check::widen)), in which all floats are `f64`, with the same numbers as arguments. The floats that both leave in arrays are
+//! compared in units in the last place of the element's type, both from runs on the simulator with sums in one order. A twin takes other
+//! branches where digits matter; what it computes counts all the same. Elements that are `f64` are their own twins. Kernels that look at the bits of
+//! floats have none.
+//!
 //! An element of an array that the kernel does not write is a function of its indices
 //! ([`Element`](crate::ir::footprint::space::Element)), continued beyond the extents by any values. `all(x < N)` is a fact about
 //! each element that is read, if its indices are within the extents: an array without elements says nothing. How two
@@ -132,6 +138,7 @@ mod orders;
 mod replay;
 mod report;
 mod trial;
+mod twin;
 
 pub use examine::examine;
 pub(crate) use expected::unexpected;

@@ -34,9 +34,9 @@ impl Property {
         Property::Order,
     ];
 
-    /// Returns what is expected.
-    pub(super) fn of(expected: Expected) -> Property {
-        match expected {
+    /// Returns what is expected, if it can be proved.
+    pub(super) fn of(expected: Expected) -> Option<Property> {
+        Some(match expected {
             Expected::InBounds => Property::InBounds,
             Expected::RaceFree => Property::RaceFree,
             Expected::Written => Property::Written,
@@ -45,12 +45,13 @@ impl Property {
             Expected::AnyOrder => Property::Order,
             Expected::BankWays(most) => Property::BankWays(most),
             Expected::Sectors(most) => Property::Sectors(most),
-        }
+            Expected::MaxUlp(_) => return None,
+        })
     }
 
     /// Returns the limits of what a kernel's warps pay for accesses.
     pub(super) fn limits(kernel: &Kernel) -> impl Iterator<Item = Property> {
-        let all = kernel.expects.iter().map(|expect| Property::of(expect.what));
+        let all = kernel.expects.iter().filter_map(|expect| Property::of(expect.what));
         all.filter(|property| matches!(property, Property::BankWays(_) | Property::Sectors(_)))
     }
 

@@ -10,10 +10,12 @@ use rustc_hash::FxHashMap;
 use super::examine::examine;
 use super::orders;
 use super::report::{Property, Report, Verdict};
+use super::twin::{self, Gap, Wide};
 use crate::base::aligned::AlignedBytes;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Expect, Kernel, KernelId, Program};
+use crate::check::typed::{Expect, Expected, Kernel, KernelId, Program};
+use crate::check::widen;
 use crate::compile;
 use crate::compile::trial::{Argument, Trial, Trials};
 use crate::device::both::{Difference, difference};
@@ -33,6 +35,7 @@ pub(crate) struct Contracts {
 struct State {
     kernels: FxHashMap<KernelId, Known>,
     loaded: FxHashMap<(Instance, Manner), Option<Loaded>>,
+    twin: Option<Arc<Program>>,
 }
 
 /// A kernel ready to be run.
@@ -47,17 +50,24 @@ struct Loaded {
 struct Manner {
     checks: Checks,
     counted: bool,
+    /// Machine code may run, which has an order of its own.
+    coded: bool,
+    /// The twin in `f64`.
+    twin: bool,
 }
 
 /// A kernel with what is proved of it.
 struct Known {
     contracts: Vec<Contract>,
     report: Report,
+    /// Why there is no twin, if one is needed.
+    obstacle: Option<(Span, String)>,
 }
 
 struct Contract {
     expect: Expect,
-    property: Property,
+    /// Without one, results are compared with those of the twin.
+    property: Option<Property>,
     /// For all launches that the signature describes.
     proved: bool,
     tested: bool,
@@ -70,12 +80,15 @@ impl Known {
         let report = examine(program, id);
         let of = |expect: &Expect| {
             let property = Property::of(expect.what);
-            let proved =
-                matches!(report.verdict(property), Some(Verdict::Proved { .. })) && report.unexamined.is_empty();
+            let is_proved = |property| matches!(report.verdict(property), Some(Verdict::Proved { .. }));
+            let proved = property.is_some_and(is_proved) && report.unexamined.is_empty();
             Contract { expect: *expect, property, proved, tested: false, stopped: None }
         };
         let expects = program.kernels.get(id).map_or(&[][..], |kernel| &kernel.expects);
-        Known { contracts: expects.iter().map(of).collect(), report }
+        let contracts: Vec<Contract> = expects.iter().map(of).collect();
+        let compared = contracts.iter().any(|contract| contract.property.is_none());
+        let obstacle = if compared { twin::obstacle(program, id) } else { None };
+        Known { contracts, report, obstacle }
     }
 
     /// Returns the contracts that a launch is to test.
@@ -96,6 +109,11 @@ impl State {
         self.kernels.entry(id).or_insert_with(|| Known::new(program, id))
     }
 
+    /// Returns the program's twin in `f64`.
+    fn twin(&mut self, program: &Program) -> Arc<Program> {
+        self.twin.get_or_insert_with(|| Arc::new(widen::program(program))).clone()
+    }
+
     fn load(&mut self, program: &Program, instance: &Instance, manner: Manner) -> Option<Loaded> {
         let load = || {
             let mut prepared = compile::kernel(program, instance, manner.checks).ok()?;
@@ -103,7 +121,7 @@ impl State {
             let prepared = Arc::new(prepared);
             // Machine code has its own order.
             let simulator = Simulator::default();
-            let simulator = if manner.checks.any() { simulator } else { simulator.compiling(Jit::Off) };
+            let simulator = if manner.coded { simulator } else { simulator.compiling(Jit::Off) };
             Some(Loaded { executable: simulator.load(prepared.clone()), prepared })
         };
         self.loaded.entry((instance.clone(), manner)).or_insert_with(load).clone()
@@ -122,18 +140,21 @@ impl Contracts {
         let known = state.known(program, id);
         let left = known.contracts.iter().filter(|contract| !contract.proved && !contract.tested);
         left.map(|contract| {
-            let title =
-                format!("`expect {}` of `{}` is neither proved nor tested", contract.expect.what.text(), kernel.name);
+            let how = if contract.property.is_some() { "neither proved nor tested" } else { "not tested" };
+            let title = format!("`expect {}` of `{}` is {how}", contract.expect.what.text(), kernel.name);
             let warning = Diagnostic::warning("W0610", title).at(contract.expect.span, "expected here");
-            let warning = match known.report.verdict(contract.property) {
+            let warning = match contract.property.and_then(|property| known.report.verdict(property)) {
                 Some(Verdict::Unknown { why, place: Some(place) }) => warning.because(*place, why),
                 Some(Verdict::Unknown { why, place: None }) => warning.note(why),
                 Some(Verdict::Refuted { .. }) => warning.note("`clk check` shows sizes at which it does not hold"),
                 _ => warning,
             };
-            match &contract.stopped {
-                Some(why) => warning.note(format!("the launches of tests did not test it: {why}")),
-                None => warning.help(format!("launch `{}` in a `test`", kernel.name)),
+            match (&contract.stopped, &known.obstacle) {
+                (Some(_), Some((place, why))) if contract.property.is_none() => {
+                    warning.because(*place, format!("it has no twin in `f64`: {why}"))
+                }
+                (Some(why), _) => warning.note(format!("the launches of tests did not test it: {why}")),
+                (None, _) => warning.help(format!("launch `{}` in a `test`", kernel.name)),
             }
         })
         .collect()
@@ -148,24 +169,34 @@ impl Trials for Contracts {
 
     fn launch(&self, program: &Program, trial: &Trial<'_>) -> Result<(), Box<Diagnostic>> {
         let Some(kernel) = program.kernels.get(trial.instance.kernel) else { return Ok(()) };
-        let mut state = self.state();
-        let properties: Vec<Property> =
-            state.known(program, trial.instance.kernel).due(trial.declared).iter().map(|c| c.property).collect();
-        let has = |wanted: &dyn Fn(&Property) -> bool| properties.iter().any(wanted);
+        let (id, mut state) = (trial.instance.kernel, self.state());
+        let due: Vec<Expect> = state.known(program, id).due(trial.declared).iter().map(|c| c.expect).collect();
+        let has = |wanted: &dyn Fn(&Expected) -> bool| due.iter().any(|expect| wanted(&expect.what));
+        let plain = Manner { checks: Checks::default(), counted: false, coded: false, twin: false };
         let checked = Manner {
-            checks: Checks { memory: true, arithmetic: has(&|p| *p == Property::NoOverflow), nan: false },
-            counted: has(&|p| matches!(p, Property::BankWays(_) | Property::Sectors(_))),
+            checks: Checks { memory: true, arithmetic: has(&|what| *what == Expected::NoOverflow), nan: false },
+            counted: has(&|what| matches!(what, Expected::BankWays(_) | Expected::Sectors(_))),
+            coded: true,
+            ..plain
         };
-        if has(&|p| *p != Property::Order)
+        let (ordered, compared) = (Expected::AnyOrder, |what: &Expected| matches!(what, Expected::MaxUlp(_)));
+        if has(&|what| *what != ordered && !compared(what))
             && let Some(loaded) = state.load(program, &trial.instance, checked)
         {
-            checked_run(kernel, state.known(program, trial.instance.kernel), &loaded, trial)?;
+            checked_run(kernel, state.known(program, id), &loaded, trial)?;
         }
-        let plain = Manner { checks: Checks::default(), counted: false };
-        if has(&|p| *p == Property::Order)
+        if has(&|what| *what == ordered)
             && let Some(loaded) = state.load(program, &trial.instance, plain)
         {
-            both_orders(kernel, state.known(program, trial.instance.kernel), &loaded, trial)?;
+            both_orders(kernel, state.known(program, id), &loaded, trial)?;
+        }
+        if has(&compared)
+            && let Some(own) = state.load(program, &trial.instance, Manner { coded: true, ..plain })
+        {
+            let manner = Manner { coded: true, twin: true, ..plain };
+            let wide = state.twin(program);
+            let wide = state.load(&wide, &twin::instance(&trial.instance), manner);
+            with_twin(kernel, state.known(program, id), (&own, wide.as_ref()), trial)?;
         }
         Ok(())
     }
@@ -186,8 +217,9 @@ fn checked_run(kernel: &Kernel, known: &mut Known, loaded: &Loaded, trial: &Tria
     faults.extend(result.err().map(|fault| *fault));
     let report = std::mem::take(&mut known.report);
     let mut broken = None;
-    for contract in known.due(trial.declared).into_iter().filter(|contract| contract.property != Property::Order) {
-        match faults.iter().find(|fault| Known::breaks(&report, contract.property, fault)) {
+    for contract in known.due(trial.declared) {
+        let Some(property) = contract.property.filter(|property| *property != Property::Order) else { continue };
+        match faults.iter().find(|fault| Known::breaks(&report, property, fault)) {
             Some(fault) => {
                 contract.tested = true;
                 broken
@@ -215,7 +247,8 @@ fn both_orders(kernel: &Kernel, known: &mut Known, loaded: &Loaded, trial: &Tria
         }
     }
     let differs = if stopped.is_none() { differing(&loaded.prepared, trial, &first, &last) } else { None };
-    for contract in known.due(trial.declared).into_iter().filter(|contract| contract.property == Property::Order) {
+    for contract in known.due(trial.declared).into_iter().filter(|contract| contract.property == Some(Property::Order))
+    {
         contract.tested |= stopped.is_none();
         contract.stopped = stopped.clone();
         if let Some((array, found)) = &differs {
@@ -224,6 +257,70 @@ fn both_orders(kernel: &Kernel, known: &mut Known, loaded: &Loaded, trial: &Tria
         }
     }
     Ok(())
+}
+
+/// Runs a launch and its twin in `f64`, and compares the floats that both leave in arrays.
+fn with_twin(
+    kernel: &Kernel,
+    known: &mut Known,
+    (own, wide): (&Loaded, Option<&Loaded>),
+    trial: &Trial<'_>,
+) -> Result<(), Box<Diagnostic>> {
+    let obstacle = known.obstacle.clone();
+    let Some(contract) = known.due(trial.declared).into_iter().find(|contract| contract.property.is_none()) else {
+        return Ok(());
+    };
+    let Expected::MaxUlp(limit) = contract.expect.what else { return Ok(()) };
+    let found = match (obstacle, wide) {
+        (Some((_, why)), _) => Err(why),
+        (None, None) => Err("in `f64` it cannot be compiled".to_string()),
+        (None, Some(wide)) => both_widths(own, wide, trial, limit),
+    };
+    match found {
+        Err(why) => contract.stopped = Some(why),
+        Ok(None) => contract.tested = true,
+        Ok(Some(gap)) => {
+            contract.tested = true;
+            return Err(contradicted(kernel, &contract.expect, described(kernel, &gap, limit), trial.span));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the element that is too far from its twin; an error if a run ends early.
+fn both_widths(own: &Loaded, wide: &Loaded, trial: &Trial<'_>, limit: u32) -> Result<Option<Gap>, String> {
+    let room = || "there is not enough memory".to_string();
+    // Sums of floats have one order.
+    let control = Control { deterministic: true, ..alone(trial.control) };
+    let run = |loaded: &Loaded, trial: &Trial<'_>| {
+        let mut arrays = Arrays::of(trial).ok_or_else(room)?;
+        let ran = loaded.executable.launch(trial.extents, &mut arrays.all(trial), &control);
+        ran.map(|_| arrays.written).map_err(|fault| fault_diagnostic(&fault).title)
+    };
+    let left = run(own, trial)?;
+    let widened = Wide::of(trial, &own.prepared, &wide.prepared).ok_or_else(room)?;
+    let right = run(wide, &widened.trial(trial, &wide.prepared)).map_err(|why| format!("in `f64`, {why}"))?;
+    Ok(twin::gap(trial, (&own.prepared, &left), (&wide.prepared, &right), limit))
+}
+
+/// Returns the report of an element that is too far from its twin.
+fn described(kernel: &Kernel, gap: &Gap, limit: u32) -> Diagnostic {
+    let Gap { place, own, twin, ty, ulps, beyond, of, .. } = gap;
+    let far = match ulps.is_finite() {
+        true => format!("{ulps:.1} units in the last place of `{}` away", ty.name()),
+        false => "which no number of units bridges".to_string(),
+    };
+    let title = format!("`{place}` is {own}, and in `f64` it is {twin}, {far}");
+    let (first, more) = (gap.stores.first().copied().unwrap_or(kernel.name_span), gap.stores.iter().skip(1));
+    let found = Diagnostic::warning("E0618", title).at(first, "");
+    let found = more.fold(found, |found, place| found.because(*place, format!("`{}` is written here, too", gap.array)));
+    let verb = if *beyond == 1 { "is" } else { "are" };
+    let plural = if limit == 1 { "" } else { "s" };
+    found
+        .note(format!(
+            "{beyond} of {of} floats {verb} further than {limit} unit{plural} from the same kernel in `f64`, on the simulator"
+        ))
+        .help("sum in a wider type or pairwise, or avoid differences of numbers that are nearly equal")
 }
 
 /// Returns the first array that differs, and where.
@@ -261,7 +358,11 @@ fn contradicted(kernel: &Kernel, expect: &Expect, found: Diagnostic, launched: S
     let title = format!("`{}` is not what `expect {}` says", kernel.name, expect.what.text());
     let mut error = Diagnostic::error("E0618", title).at(expect.span, "expected here");
     for label in found.labels {
-        let text = if label.primary { format!("{}: {}", found.title, label.text) } else { label.text };
+        let text = match (label.primary, label.text.as_str()) {
+            (true, "") => found.title.clone(),
+            (true, text) => format!("{}: {text}", found.title),
+            (false, text) => text.to_string(),
+        };
         error = error.because(label.span, text);
     }
     error = error.because(launched, "launched here");

@@ -16,7 +16,7 @@ use crate::host::ops;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Link, Record, Value};
 use crate::lang::scalar::Scalar;
-use crate::lower::{Argument, Function};
+use crate::lower::Argument;
 
 use super::derive::{Taking, seeds};
 use super::frame::Frame;
@@ -215,7 +215,7 @@ impl Twin {
         let mut interp = Interpreter::new(options);
         (interp.devices, interp.largest) = (own.devices.clone(), own.largest);
         (interp.stack_end, interp.depth, interp.at) = (own.stack_end, own.depth, own.at);
-        let generics = frame.generics.iter().map(argument).collect();
+        let generics = frame.generics.iter().map(Argument::widened).collect();
         Twin { program: widen::program(machine.program), interp, derive: widen::derive(derive), generics }
     }
 
@@ -257,17 +257,6 @@ impl Twin {
                 Ok(Value::Record(Record { layout, fields: fields.collect::<Outcome<_>>()? }))
             }
             other => Ok(other.clone()),
-        }
-    }
-}
-
-fn argument(own: &Argument) -> Argument {
-    match own {
-        Argument::Type(ty) => Argument::Type(widen::ty(ty)),
-        Argument::Const(value) => Argument::Const(value.to_type(widen::scalar(value.ty))),
-        Argument::Fn(Function::Builtin(builtin)) => Argument::Fn(Function::Builtin(*builtin)),
-        Argument::Fn(Function::Fn { id, arguments }) => {
-            Argument::Fn(Function::Fn { id: *id, arguments: arguments.iter().map(argument).collect() })
         }
     }
 }

@@ -600,7 +600,7 @@ r"kernel pick(x: [f32; N], at: [i32; M], out y: [f32; M]) threads(i: M)
     ),
     page!(
         "E0416", "an expectation that does not exist",
-        r"`expect` names what `clk check` has to prove of a kernel: `in_bounds`, `race_free`, `written` (every element of every `out` array), `barriers` (all threads of a block reach them), `no_overflow` (of what an index or a condition depends on) and `any_order` (the result does not depend on the order of threads). Two have a limit: `bank_ways <= 1` (passes of shared memory for an access of a warp) and `sectors <= 4` (sectors of 32 bytes of global memory).",
+        r"`expect` names what `clk check` has to prove of a kernel: `in_bounds`, `race_free`, `written` (every element of every `out` array), `barriers` (all threads of a block reach them), `no_overflow` (of what an index or a condition depends on) and `any_order` (the result does not depend on the order of threads). Some have a limit: `bank_ways <= 1` (passes of shared memory for an access of a warp) and `sectors <= 4` (sectors of 32 bytes of global memory). `max_ulp <= 2` is tested by `clk test`: how far the floats that the kernel writes are from those of the same kernel in `f64`, in units in the last place.",
 r"kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N)
     expect fast
 {
