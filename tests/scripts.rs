@@ -1,5 +1,5 @@
 //! Everything the repository shows runs: the examples, the tests of the standard library, and the code blocks of its
-//! documentation and of the language reference. All of it runs with checks on, which report nothing.
+//! documentation, of the language reference and of the pages. All of it runs with checks on, which report nothing.
 
 mod common;
 
@@ -109,6 +109,77 @@ fn every_item_of_the_standard_library_is_documented_with_a_running_example() {
 fn every_block_of_the_language_reference_runs() {
     let text = fs::read_to_string(root().join("grammar/README.md")).expect("the reference");
     all_run(blocks(&text).into_iter().enumerate().map(|(i, b)| (format!("block {}", i + 1), b)).collect());
+}
+
+/// The pages for users whose blocks run.
+const PAGES: [&str; 2] = ["docs/gradients.md", "docs/proofs.md"];
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join(name)).expect("a page")
+}
+
+#[test]
+fn every_block_of_the_pages_runs() {
+    let mut scripts = Vec::new();
+    for name in PAGES {
+        let found = blocks(&page(name)).into_iter().enumerate();
+        scripts.extend(found.map(|(i, block)| (format!("{name}, block {}", i + 1), block)));
+    }
+    all_run(scripts);
+}
+
+/// What a page shows of a command, below the program that the command is given.
+struct Shown {
+    program: String,
+    words: String,
+    /// A line `…` stands for what is left out.
+    text: String,
+}
+
+/// Returns the ```` ```text clk WORDS ```` blocks of a Markdown text.
+fn shown(markdown: &str) -> Vec<Shown> {
+    let mut found = Vec::new();
+    let mut program = String::new();
+    let mut open: Option<(String, String)> = None;
+    for line in markdown.lines() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(info)) => open = Some((info.to_string(), String::new())),
+            (Some((_, text)), None) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            (Some(_), Some(_)) => {
+                let (info, text) = open.take().expect("an open block");
+                if info == "clk" {
+                    program = text;
+                } else if let Some(words) = info.strip_prefix("text clk ") {
+                    found.push(Shown { program: program.clone(), words: words.to_string(), text });
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn what_the_pages_show_of_commands_is_what_they_print() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    for name in PAGES {
+        let all = shown(&page(name));
+        assert!(all.len() >= 2, "{name} shows {} commands", all.len());
+        for Shown { program, words, text } in all {
+            fs::write(scratch.path().join("kernels.clk"), program).expect("written");
+            let mut args: Vec<&str> = words.split(' ').collect();
+            args.push("kernels.clk");
+            let ran = common::run(scratch.path(), &args);
+            let printed = format!("{}{}", ran.out, ran.err);
+            for part in text.split("…\n") {
+                let part = part.trim();
+                assert!(printed.contains(part), "{name}: `clk {words}` does not print\n{part}\nbut\n{printed}");
+            }
+        }
+    }
 }
 
 /// The names in a cell of a table: what stands in backticks before any space or parenthesis.
