@@ -54,7 +54,8 @@
 //! An access is what one line does to an array once; the threads of a warp make it together where they are in the same iterations of all
 //! loops. It is one for a scalar or a vector of 2 or 4 (up to 16 bytes), and one for each scalar of a vector of 3. Shared memory has 32 banks of
 //! 4 bytes; a pass takes one word from each for all threads that want it. Elements of 8 bytes are taken by half a warp at a time,
-//! of 16 by a quarter, and the part that takes the most passes counts. Atomic operations on one word take a pass each. Arrays in global memory
+//! of 16 by a quarter, and the part that takes the most passes counts. (GPU code may join a thread's accesses to adjacent elements, which then
+//! cost as one what they cost apart.) Atomic operations on one word take a pass each. Arrays in global memory
 //! begin at a multiple of 256 bytes. A warp is 32 adjacent threads of a block, and in a `threads` kernel 32 adjacent indices along
 //! the last axis, from a multiple of 32 on (16 by 2, if it has two indices and a `while` or `loop`, as on GPUs).
 //!

@@ -122,6 +122,15 @@ fn limits() {
             s[thread_idx.y, thread_idx.x] = 1.0
             y[thread_idx.y, thread_idx.x] = s[thread_idx.y, thread_idx.x]
         }"),
+        // A stride of the whole grid, which has blocks where there are threads.
+        (
+            "p",
+            "(x: [f32; N], out y: [f32; B, 256]) grid(B) block(256) assume B <= 4096, N <= 1_000_000_000 expect sectors <= 4 {
+                var sum = 0.0
+                for i in global_idx.x..N step 256 * grid_dim.x { sum += x[i] }
+                y[block_idx.x, thread_idx.x] = sum
+            }",
+        ),
         // Atomic operations on one word take turns.
         ("r", "(inout y: [i32; 1]) grid(1) block(32) expect bank_ways <= 31 {
             shared s: [i32; 1]

@@ -93,6 +93,7 @@ impl<'a> Walk<'a> {
                 let up = match self.space.bounds(&step) {
                     (low, _) if low > 0 => Some(true),
                     (_, high) if high < 0 => Some(false),
+                    _ if self.grows(&step) => Some(true),
                     _ => None,
                 };
                 let beyond = if up == Some(false) { -1 } else { 1 };
@@ -179,6 +180,14 @@ impl<'a> Walk<'a> {
         }
         left.extend(self.state.take());
         self.state = self.joined(left);
+    }
+
+    /// Returns whether a form is positive wherever there are threads: a step by the size of the grid is.
+    fn grows(&self, step: &Linear) -> bool {
+        let (Some(state), Some(grid)) = (&self.state, &self.given.grid) else { return false };
+        let some = grid.grid.iter().chain(&grid.block).map(|extent| at_most(&number(1), extent));
+        let path: Vec<Formula> = state.path.iter().cloned().chain(some.filter(|fact| !is_always(fact))).collect();
+        follows(&self.space, &path, &less(&number(0), step))
     }
 
     /// Executes a loop as long as each iteration either ends for all threads or for none; returns whether it did end.
