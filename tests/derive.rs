@@ -2,6 +2,8 @@
 //!
 //! `CLK_DERIVE_KERNELS` is the number of random kernels, `CLK_DERIVE_SEED` the first seed.
 
+#[path = "derive/apart.rs"]
+mod apart;
 #[path = "derive/cases.rs"]
 mod cases;
 #[allow(dead_code)]
@@ -64,8 +66,8 @@ fn kernels_without_loops() {
 /// What is read at constant distances from the thread's indices: its adjoint is gathered.
 #[test]
 fn stencils() {
-    run(cases::GATHERED);
-    for case in cases::GATHERED {
+    run(apart::GATHERED);
+    for case in apart::GATHERED {
         let problem = harness::problem(case.text, case.extents, case.arguments, case.range).expect("a kernel");
         let active = derive::can_be_active(&problem.module);
         let launches = derive::Launches::with(&problem.module, case.extents);
@@ -74,6 +76,21 @@ fn stencils() {
         for gather in &derived.gathers {
             assert!(!text::print(&gather.module).contains("atomic"), "{}", case.name);
         }
+    }
+}
+
+/// What all threads read: its adjoint is a sum over them.
+#[test]
+fn sums_over_all_threads() {
+    run(apart::SUMMED);
+    for case in apart::SUMMED {
+        let problem = harness::problem(case.text, case.extents, case.arguments, case.range).expect("a kernel");
+        let active = derive::can_be_active(&problem.module);
+        let launches = derive::Launches::with(&problem.module, case.extents);
+        let derived = derive::reverse(&problem.module, &active, &launches).expect("a derivative");
+        let totals = derived.totals.expect("sums");
+        assert!(!text::print(&totals.module).contains("atomic"), "{}", case.name);
+        assert!(!derived.has_effect || !text::print(&derived.module).contains("atomic"), "{}", case.name);
     }
 }
 
@@ -164,7 +181,7 @@ fn what_is_refused() {
 #[test]
 fn derivatives_of_derivatives() {
     let (mut right, mut refused, mut failures) = (0, 0, vec![]);
-    let plain = cases::PLAIN.iter().chain(cases::GATHERED);
+    let plain = cases::PLAIN.iter().chain(apart::GATHERED).chain(apart::SUMMED);
     for case in plain.chain(cases::LOOPS).chain(cases::BLOCKS).chain(cases::MEETING) {
         let text = case.text.replace("f32", "f64");
         let problem = harness::problem(&text, case.extents, case.arguments, case.range).expect("a kernel");

@@ -5,7 +5,7 @@ use crate::base::source::Sources;
 use crate::check::show_type;
 use crate::check::typed::{Dim, Expr, Geometry, Kernel, Program, Type};
 use crate::compile::{self, Session};
-use crate::derive::{self, Derived, Gather, Head, Role};
+use crate::derive::{self, Derived, Gather, Head, Role, Totals};
 use crate::ir::def::{KernelParam, Module};
 use crate::ir::text;
 use crate::lower::{Instance, lower};
@@ -18,10 +18,13 @@ pub(crate) fn text(session: &Session, instance: &Instance) -> Result<String, Vec
     let launches = compile::launches(&session.program, instance, &module).unwrap_or_default();
     let derived = derive::reverse(&module, &active, &launches).map_err(|lost| vec![lost.diagnostic()])?;
     let head = head(&session.program, &session.sources, kernel, &module);
-    let Derived { module, params, counting, gathers, has_effect } = &derived;
+    let Derived { module, params, counting, gathers, totals, has_effect } = &derived;
     let mut all = vec![];
     for Gather { module, params, param } in gathers {
         let head = head.as_ref().and_then(|head| over_elements(head, *param));
+        all.push(source(module, params, head.as_ref()));
+    }
+    if let Some(Totals { module, params, .. }) = totals {
         all.push(source(module, params, head.as_ref()));
     }
     if *has_effect {

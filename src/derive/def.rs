@@ -18,6 +18,8 @@ pub enum Role {
     Adjoint(usize),
     /// The extent of the launch's index space along an axis, `i32`.
     Extent(u8),
+    /// An `out` array of `f64` with so many sums, for each thread: its extents are their number, and those of the launch.
+    Sums(u32),
     /// An `inout` array of these scalars without contents: its extents are the slots that one thread needs, and then those of the
     /// index space (`threads`) or the number of all threads (`grid`).
     Tape(Scalar),
@@ -36,8 +38,19 @@ pub struct Derived {
     pub counting: Option<Counting>,
     /// Kernels that run before it, each for an adjoint that it then does not have.
     pub gathers: Vec<Gather>,
+    /// A kernel that runs before it, for adjoints that it then does not have.
+    pub totals: Option<Totals>,
     /// Whether it does anything besides.
     pub has_effect: bool,
+}
+
+/// A kernel whose threads add up what the threads of the launch add to a few elements: it has as many indices, and any extents.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    pub module: Module,
+    pub params: Vec<Role>,
+    /// Of each sum, whose adjoint it is a part of, and of which element: the indices, or the component of a value that is a vector.
+    pub sums: Vec<(usize, Vec<u32>)>,
 }
 
 /// A kernel over the elements of an adjoint: its index space has that one's extents.

@@ -54,7 +54,7 @@ impl Launches {
     pub(crate) fn of_derivative(&self, module: &Module, params: &[Role]) -> Launches {
         let like = |role: &Role| match *role {
             Role::Primal(param) | Role::Tangent(param) | Role::Adjoint(param) => Some(param as u32),
-            Role::Extent(_) | Role::Tape(_) | Role::Counts => None,
+            Role::Extent(_) | Role::Sums(_) | Role::Tape(_) | Role::Counts => None,
         };
         let mut private = FxHashSet::default();
         for (at, role) in params.iter().enumerate() {

@@ -13,7 +13,8 @@
 //! 5. `tape` keeps what the mirror image needs. What depends on constants, parameters, indices, loop counters and read-only arrays is
 //!    computed again; values of the outermost block are still there; those of a branch are kept in a local; those of a loop are pushed
 //!    when their block ends, and popped when its mirror image begins;
-//! 6. `gather` makes kernels of their own for adjoints of arrays that are read at a thread's indices moved by constants.
+//! 6. `apart` makes kernels of their own for adjoints of arrays that are read at a thread's indices moved by constants (`gather`), and
+//!    for sums over all threads (`totals`).
 //!
 //! Invariants:
 //! - The forward part touches primal memory, the mirror image adjoint memory (and read-only arrays and the tape), so that one thread may
@@ -37,6 +38,7 @@
 
 mod active;
 mod alone;
+mod apart;
 mod companion;
 mod def;
 mod dual;
@@ -46,13 +48,15 @@ mod launches;
 mod lost;
 mod mirror;
 mod plan;
+mod repeat;
 mod reverse;
 mod rules;
 mod tape;
 mod text;
+mod totals;
 mod warp;
 
-pub use def::{Counting, Derived, Gather, Role};
+pub use def::{Counting, Derived, Gather, Role, Totals};
 pub use launches::Launches;
 pub use lost::Lost;
 pub use text::{Head, print};

@@ -7,9 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::active::{Activity, activity, refusal};
 use super::alone::{self, Alone};
+use super::apart;
 use super::companion::{Companions, active_values};
 use super::def::{Counting, Derived, Role};
-use super::gather;
 use super::jumps::{self, Ends};
 use super::launches::Launches;
 use super::lost::Lost;
@@ -164,9 +164,10 @@ impl Source<'_> {
             KernelParam::Value { .. } => None,
         };
         let accesses: Vec<Option<Access>> = self.kernel.params.iter().map(access).collect();
-        let gathers = gather::taken_out(&mut module, &mut params, &accesses)?;
-        let has_effect = gathers.is_empty() || gather::has_effect(&module, &params, &accesses);
-        Ok(Derived { module, params, counting, gathers, has_effect })
+        let (gathers, totals) = apart::taken_out(&mut module, &mut params, &accesses)?;
+        let is_whole = gathers.is_empty() && totals.is_none();
+        let has_effect = is_whole || apart::has_effect(&module, &params, &accesses);
+        Ok(Derived { module, params, counting, gathers, totals, has_effect })
     }
 }
 

@@ -168,7 +168,7 @@ impl Printer<'_> {
     fn param(&self, position: usize) -> Option<String> {
         let original = match self.roles.get(position)? {
             Role::Primal(i) | Role::Tangent(i) | Role::Adjoint(i) => self.head.params.get(*i),
-            Role::Extent(_) | Role::Tape(_) | Role::Counts => None,
+            Role::Extent(_) | Role::Sums(_) | Role::Tape(_) | Role::Counts => None,
         };
         match &self.module.kernel.params[position] {
             KernelParam::Value { name, ty } => Some(format!("{name}: {}", type_name(*ty)?)),
@@ -348,7 +348,7 @@ impl Printer<'_> {
     fn extent(&self, memory: MemId, axis: u8) -> String {
         let named = param_of(self.f, memory).and_then(|param| match self.roles.get(param)? {
             Role::Primal(i) | Role::Tangent(i) | Role::Adjoint(i) => self.head.params.get(*i)?.0.get(usize::from(axis)),
-            Role::Extent(_) | Role::Tape(_) | Role::Counts => None,
+            Role::Extent(_) | Role::Sums(_) | Role::Tape(_) | Role::Counts => None,
         });
         match named {
             Some(name) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => name.clone(),

@@ -5,7 +5,7 @@ use clk_lang::device::Extents;
 use super::Case;
 use super::harness::Spec::{self, *};
 
-const fn threads(n: [u32; 3]) -> Extents {
+pub(super) const fn threads(n: [u32; 3]) -> Extents {
     Extents::Threads(n)
 }
 
@@ -13,7 +13,12 @@ const fn blocks(grid: u32, block: u32) -> Extents {
     Extents::Grid { grid: [grid, 1, 1], block: [block, 1, 1] }
 }
 
-const fn right(name: &'static str, extents: Extents, arguments: &'static [Spec], text: &'static str) -> Case {
+pub(super) const fn right(
+    name: &'static str,
+    extents: Extents,
+    arguments: &'static [Spec],
+    text: &'static str,
+) -> Case {
     Case { name, text, extents, arguments, range: (-1.5, 1.5), refused: None }
 }
 
@@ -115,84 +120,6 @@ fn power(x: f32, n: i32) -> f32 {
     return r
 }
 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = relu(x[i]) * power(x[i], i) }"),
-];
-
-pub const GATHERED: &[Case] = &[
-    right(
-        "valid convolution",
-        threads([5, 6, 1]),
-        &[Floats(&[7, 8]), Floats(&[3, 3]), Floats(&[5, 6])],
-        "
-kernel k(x: [f32; H, W], w: [f32; 3, 3], out y: [f32; H - 2, W - 2]) threads(i: H - 2, j: W - 2) {
-    var sum = 0.0
-    #unroll
-    for a in 0..3 {
-        #unroll
-        for b in 0..3 { sum += x[i + a, j + b] * w[a, b] }
-    }
-    y[i, j] = sum
-}",
-    ),
-    right(
-        "neighbors of the inner elements",
-        threads([9, 1, 1]),
-        &[Floats(&[9]), Floats(&[9])],
-        "
-kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
-    y[i] = x[i]
-    if i > 0 && i < N - 1 { y[i] = x[i - 1] * x[i + 1] - 2.0 * x[i] * x[i] }
-}",
-    ),
-    right(
-        "turned",
-        threads([4, 5, 1]),
-        &[Floats(&[7, 6]), Floats(&[4, 5]), Floats(&[4, 5])],
-        "
-kernel k(x: [f32; A, B], z: [f32; H, W], out y: [f32; H, W]) threads(i: H, j: W) {
-    y[i, j] = sin(x[j + 2, i]) * x[j, i + 2] + z[i, j] * x[j + 1, i + 1]
-}",
-    ),
-    right(
-        "two arrays and a number",
-        threads([6, 1, 1]),
-        &[Floats(&[8]), Floats(&[7]), Number(0.6), Floats(&[6])],
-        "
-kernel k(x: [f32; A], z: [f32; B], s: f32, out y: [f32; N]) threads(i: N) {
-    let left = x[i] * z[i + 1]
-    let right = x[i + 2] * z[i]
-    y[i] = if left > right { left * s } else { right * tanh(s) }
-}",
-    ),
-    right(
-        "in space",
-        threads([3, 4, 2]),
-        &[Floats(&[5, 6, 4]), Floats(&[3, 4, 2])],
-        "
-kernel k(x: [f32; A, B, C], out y: [f32; H, W, D]) threads(i: H, j: W, k: D) {
-    let c = x[i + 1, j + 1, k + 1]
-    y[i, j, k] = c * (x[i, j + 1, k + 1] + x[i + 2, j + 1, k + 1] + x[i + 1, j, k + 1] + x[i + 1, j + 2, k + 1]
-        + x[i + 1, j + 1, k] + x[i + 1, j + 1, k + 2]) - c * c
-}",
-    ),
-    right(
-        "results in both branches",
-        threads([8, 1, 1]),
-        &[Floats(&[9]), Floats(&[8])],
-        "
-kernel k(x: [f32; A], out y: [f32; N]) threads(i: N) {
-    if x[i] > x[i + 1] { y[i] = x[i] * x[i + 1] } else { y[i] = x[i] - 3.0 * x[i + 1] }
-}",
-    ),
-    right(
-        "an output that is read",
-        threads([6, 1, 1]),
-        &[Floats(&[7]), Floats(&[6]), Floats(&[6])],
-        "
-kernel k(x: [f32; A], out y: [f32; N], out z: [f32; N]) threads(i: N) {
-    y[i] = x[i] * x[i + 1]
-    z[i] = x[i + 1] * x[i + 1]
-}",
-    ),
 ];
 
 pub const LOOPS: &[Case] = &[

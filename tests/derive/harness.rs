@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clk_lang::compile::{NoFiles, Session};
-use clk_lang::derive::{self, Derived, Launches, Lost, Role};
+use clk_lang::derive::{self, Derived, Launches, Lost, Role, Totals};
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, Extents, Fault, FaultKind};
 use clk_lang::ir::def::*;
@@ -246,6 +246,10 @@ fn arguments(
                 with_floats(&like, &derivative(*i).repeat(3))
             }
             Role::Extent(axis) => Argument::Value(vec![Value::of(threads[usize::from(*axis)] as i32)]),
+            Role::Sums(count) => {
+                let shape = [&[*count], &FEWER[..threads.len()]].concat();
+                zeros(layout.as_ref().expect("an array"), shape, true)
+            }
             Role::Tape(_) => zeros(layout.as_ref().expect("an array"), with(*tapes.next().expect("a tape")), true),
             Role::Counts => zeros(layout.as_ref().expect("an array"), with(4), true),
         };
@@ -262,7 +266,12 @@ struct Part<'a> {
     module: &'a Module,
     roles: &'a [Role],
     extents: Extents,
+    /// Of each sum over all threads, the parameter and the element.
+    sums: &'a [(usize, Vec<u32>)],
 }
+
+/// The threads that add up for those of a launch.
+const FEWER: [u32; 3] = [2, 3, 1];
 
 /// Returns the kernels of a derivative, in their order.
 fn parts<'a>(problem: &Problem, derived: &'a Derived) -> Vec<Part<'a>> {
@@ -274,9 +283,12 @@ fn parts<'a>(problem: &Problem, derived: &'a Derived) -> Vec<Part<'a>> {
     };
     let gathers = derived.gathers.iter();
     let mut all: Vec<Part> =
-        gathers.map(|g| Part { module: &g.module, roles: &g.params, extents: over(g.param) }).collect();
+        gathers.map(|g| Part { module: &g.module, roles: &g.params, extents: over(g.param), sums: &[] }).collect();
+    if let Some(Totals { module, params, sums }) = &derived.totals {
+        all.push(Part { module, roles: params, extents: Extents::Threads(FEWER), sums });
+    }
     if derived.has_effect {
-        all.push(Part { module: &derived.module, roles: &derived.params, extents: problem.extents });
+        all.push(Part { module: &derived.module, roles: &derived.params, extents: problem.extents, sums: &[] });
     }
     all
 }
@@ -319,6 +331,7 @@ fn run_part(
             }
         }
     }
+    add_sums(problem, (part, derivative), &after, found);
     let again = by_reference(part.module, part.extents, &given).map_err(show)?;
     for ((role, argument), other) in part.roles.iter().zip(&after).zip(&again) {
         if let Role::Tangent(_) | Role::Adjoint(_) = role {
@@ -329,6 +342,25 @@ fn run_part(
         }
     }
     as_source(problem, part, &given, &again)
+}
+
+/// Adds what the threads of a kernel of sums have kept to the adjoints.
+fn add_sums(
+    problem: &Problem,
+    (part, derivative): (&Part, &dyn Fn(usize) -> Vec<f64>),
+    after: &[Argument],
+    found: &mut [Option<Vec<f64>>],
+) {
+    let Some(at) = part.roles.iter().position(|role| matches!(role, Role::Sums(_))) else { return };
+    let all = floats(&after[at]);
+    for ((param, at), own) in part.sums.iter().zip(all.chunks(all.len() / part.sums.len())) {
+        let adjoint = found[*param].get_or_insert_with(|| derivative(*param));
+        let place = match &problem.arguments[*param] {
+            Argument::Array { shape, .. } => shape.iter().zip(at).fold(0, |place, (extent, at)| place * extent + at),
+            Argument::Value(_) => at.first().copied().unwrap_or(0),
+        };
+        adjoint[place as usize] += own.iter().sum::<f64>();
+    }
 }
 
 /// Counts the slots of a derived kernel's tapes.
@@ -524,7 +556,8 @@ fn checked(problem: &Problem) -> Result<Verdict, String> {
     let (adjoints, slots) = run_derived(problem, &reverse, &|i| setting.u[i].clone())?;
     let (mut other, mut size) = (0.0, found.size);
     for i in (0..problem.arguments.len()).filter(|&i| setting.inputs[i]) {
-        let Some(adjoint) = &adjoints[i] else { return Err(format!("no adjoint of {i}")) };
+        // Without one, nothing depends on the parameter.
+        let adjoint = adjoints[i].as_ref().unwrap_or(&setting.u[i]);
         for (a, v) in adjoint.iter().zip(&setting.v[i]) {
             other += a * v;
             size += (a * v).abs();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::derive::{self, Counting, Derived, Gather, Launches, Lost, Role};
+use crate::derive::{self, Counting, Derived, Gather, Launches, Lost, Role, Totals};
 use crate::device::{Control, Device, Executable, Extents};
 use crate::host::problem::{Elsewhere, Outcome, Problem};
 use crate::ir::def::{Access, KernelParam, Module, Space};
@@ -54,8 +54,17 @@ pub(super) struct Derivative {
     pub counting: Option<(Arc<Kernel>, Vec<Role>)>,
     /// Kernels that gather adjoints before it runs, with what they are adjoints of.
     pub gathers: Vec<(Arc<Kernel>, Vec<Role>, usize)>,
+    /// Adds up over all threads before it runs.
+    pub totals: Option<Sums>,
     /// Whether it has to run besides.
     pub has_effect: bool,
+}
+
+/// A kernel of sums over all threads, with what each is a part of: the adjoint of which parameter, and the element.
+pub(super) struct Sums {
+    pub kernel: Arc<Kernel>,
+    pub params: Vec<Role>,
+    pub of: Vec<(usize, Vec<u32>)>,
 }
 
 /// One launch of a kernel.
@@ -136,15 +145,18 @@ impl Kernel {
                 Direction::Reverse => derive::reverse(&self.module, active, &self.launches),
             };
             let made = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
-            let Derived { module, params, counting, gathers, has_effect } = made;
-            let gathers = gathers.into_iter().map(|Gather { module, params, param }| {
+            let Derived { module, params, counting, gathers, totals, has_effect } = made;
+            let apart = |module: Module| {
                 let launches = Launches::with(&module, Extents::Threads([1; 3]));
-                (Kernel::new(module, launches, self.device.clone(), self.checks), params, param)
-            });
-            let gathers = gathers.collect();
+                Kernel::new(module, launches, self.device.clone(), self.checks)
+            };
+            let gather = |Gather { module, params, param }| (apart(module), params, param);
+            let gathers = gathers.into_iter().map(gather).collect();
+            let sums = |Totals { module, params, sums }| Sums { kernel: apart(module), params, of: sums };
+            let totals = totals.map(sums);
             let counting = counting.map(|Counting { module, params }| (self.derivative(module, &params), params));
             let kernel = self.derivative(module, &params);
-            Ok(Arc::new(Derivative { kernel, params, counting, gathers, has_effect }))
+            Ok(Arc::new(Derivative { kernel, params, counting, gathers, totals, has_effect }))
         })
     }
 }

@@ -11,6 +11,7 @@ use super::deed::Deed;
 use super::form::Form;
 use super::kernel::{Derivative, Direction, Kernel, Launch};
 use super::pull::Part;
+use super::sums;
 use super::tape::{Auditor, Operand, Step, Tape, lost};
 use super::wrap::{level_of, links, primal, traced};
 use crate::derive::{self, Role};
@@ -153,7 +154,7 @@ pub(super) fn forward(
             Some(tangent) => Ok(tangent.clone()),
             None => zeros(&inner[param]),
         },
-        Role::Adjoint(_) | Role::Extent(_) | Role::Tape(_) | Role::Counts => {
+        Role::Adjoint(_) | Role::Extent(_) | Role::Sums(_) | Role::Tape(_) | Role::Counts => {
             Err(lost("a parameter of another direction"))
         }
     });
@@ -228,10 +229,15 @@ pub(super) fn parts(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) 
     for (kernel, params, of) in &derivative.gathers {
         let args = arguments(launch, params, &inner, &incoming, &[])?;
         let shape = Form::of(&inner[*of]).and_then(|form| form.shape).unwrap_or_default();
-        let mut extents = [1; 3];
-        extents.iter_mut().zip(&shape).for_each(|(extent, &len)| *extent = len as u32);
-        let over = Launch { extents: Extents::Threads(extents), ..launch.clone() };
-        parts.extend(adjoints_of(step, run(&over, kernel, params, args)?)?);
+        parts.extend(adjoints_of(step, run(&over(launch, &shape), kernel, params, args)?)?);
+    }
+    if let Some(totals) = &derivative.totals {
+        let args = arguments(launch, &totals.params, &inner, &incoming, &[])?;
+        let fewer = over(launch, &sums::threads(&threads(launch)));
+        let found = run(&fewer, &totals.kernel, &totals.params, args)?;
+        if let Some((_, sums)) = found.into_iter().find(|(role, _)| matches!(role, Role::Sums(_))) {
+            parts.extend(sums::parts(step, &totals.of, sums)?);
+        }
     }
     if derivative.has_effect {
         let tapes = tapes(launch, &derivative, &inner)?;
@@ -239,6 +245,13 @@ pub(super) fn parts(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) 
         parts.extend(adjoints_of(step, run(launch, &derivative.kernel, &derivative.params, args)?)?);
     }
     Ok(parts)
+}
+
+/// Returns a launch with another index space.
+fn over(launch: &Launch, space: &[usize]) -> Launch {
+    let mut extents = [1; 3];
+    extents.iter_mut().zip(space).for_each(|(extent, &len)| *extent = len as u32);
+    Launch { extents: Extents::Threads(extents), ..launch.clone() }
 }
 
 /// Returns the adjoints of operands that a launch has written.
@@ -276,6 +289,9 @@ fn arguments(
         Role::Extent(axis) => {
             let extent = threads.get(usize::from(axis)).copied().unwrap_or(1);
             Ok(Value::Scalar(Number::of(extent as i32)))
+        }
+        Role::Sums(count) => {
+            Array::unplaced(Scalar::F64, &[&[count as usize], &sums::threads(&threads)[..]].concat()).map(Value::Array)
         }
         Role::Tape(scalar) => {
             let slots = left.next().copied().unwrap_or(0).max(1);

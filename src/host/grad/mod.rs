@@ -35,6 +35,7 @@ pub(crate) mod ops;
 mod pull;
 mod reverse;
 mod slope;
+mod sums;
 mod tape;
 mod wrap;
 

@@ -1,0 +1,306 @@
+//! Copies of the body of a reverse derivative that compute some of what a thread adds to adjoints, and nothing else.
+//!
+//! Input: a reverse derivative over an index space. Output: a function of a thread's indices, which returns the sums of some of its
+//! additions. Other threads, and fewer or more of them, can so do what the threads of the launch would have done, in another order.
+
+use rustc_hash::FxHashMap;
+
+use super::def::Role;
+use crate::base::source::Span;
+use crate::ir::build::FunctionBuilder;
+use crate::ir::def::*;
+use crate::ir::typing::I32;
+use crate::ir::visit::each_stmt;
+use crate::pass::edit;
+
+/// An addition: the adjoint, and how many additions to it stand in front.
+pub(super) type Addition = (MemId, usize);
+
+/// Returns what a copy of the body has to hold so that other threads can run it, too, with nothing left of it but what they add: elements
+/// of adjoints of results that are read again after they were taken. `None` if they cannot: it may write only its own variables and
+/// adjoints, and what is read again only at the thread's own indices.
+pub(super) fn repeatable(body: &Function, roles: &[Role], accesses: &[Option<Access>]) -> Option<Vec<Place>> {
+    let role = |memory: MemId| match body.memories[memory].space {
+        Space::Global { param, .. } => roles.get(param as usize).copied(),
+        _ => None,
+    };
+    let mut fits = true;
+    each_stmt(&body.body, &mut |stmt| {
+        fits &= match &stmt.kind {
+            StmtKind::Store { place, .. } | StmtKind::Atomic { place, result: None, .. } => {
+                body.memories[place.memory].space == Space::Local
+                    || matches!(role(place.memory), Some(Role::Adjoint(_)))
+            }
+            StmtKind::Atomic { result: Some(_), .. }
+            | StmtKind::Barrier { .. }
+            | StmtKind::Warp { .. }
+            | StmtKind::Fence(_)
+            | StmtKind::Call { .. }
+            | StmtKind::Return(_)
+            | StmtKind::Print { .. } => false,
+            _ => true,
+        };
+    });
+    if !fits {
+        return None;
+    }
+    let taken = body.memories.iter().map(|(memory, _)| memory).filter(|&memory| match role(memory) {
+        Some(Role::Adjoint(param)) => accesses.get(param) != Some(&Some(Access::In)),
+        _ => false,
+    });
+    let again = taken.filter(|&memory| is_read_again(body, &body.body, memory, &mut false));
+    again.map(|memory| own_place(body, memory)).collect()
+}
+
+/// Returns the place of all accesses of a memory, if it is one of the thread's own.
+fn own_place(f: &Function, memory: MemId) -> Option<Place> {
+    let index = |id: ExprId| match f.exprs[id].kind {
+        ExprKind::Index(k) => Some(k),
+        _ => None,
+    };
+    let (mut found, mut same): (Option<Place>, bool) = (None, true);
+    let mut access = |place: &Place| {
+        if place.memory == memory {
+            let first = found.get_or_insert_with(|| place.clone());
+            let pairs = place.indices.iter().zip(&first.indices);
+            same &= (place.leaf, place.component) == (first.leaf, first.component);
+            same &= pairs.into_iter().all(|(a, b)| index(*a).is_some() && index(*a) == index(*b));
+        }
+    };
+    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Let(id) => {
+            if let ExprKind::Load { place, .. } = &f.exprs[*id].kind {
+                access(place);
+            }
+        }
+        StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => access(place),
+        _ => {}
+    });
+    found.filter(|place| same && place.component.is_none())
+}
+
+/// Returns whether a memory is loaded where it may have been written; `written` becomes whether it may be at the end of the block.
+fn is_read_again(f: &Function, block: &Block, memory: MemId, written: &mut bool) -> bool {
+    for stmt in block {
+        match &stmt.kind {
+            StmtKind::Let(id) => {
+                let loads = matches!(&f.exprs[*id].kind, ExprKind::Load { place, .. } if place.memory == memory);
+                if loads && *written {
+                    return true;
+                }
+            }
+            StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } if place.memory == memory => *written = true,
+            StmtKind::For { body, .. } | StmtKind::Loop { body, .. } => {
+                // The second turn sees what the first one wrote.
+                if is_read_again(f, body, memory, written) || is_read_again(f, body, memory, written) {
+                    return true;
+                }
+            }
+            other => {
+                let before = *written;
+                for inner in other.blocks() {
+                    let mut after = before;
+                    if is_read_again(f, inner, memory, &mut after) {
+                        return true;
+                    }
+                    *written |= after;
+                }
+            }
+        }
+    }
+    false
+}
+
+/// Removes the additions to an adjoint.
+pub(super) fn remove_additions(block: &mut Block, memory: MemId) {
+    block.retain(|stmt| !matches!(&stmt.kind, StmtKind::Atomic { place, .. } if place.memory == memory));
+    for stmt in block {
+        stmt.kind.blocks_mut().for_each(|inner| remove_additions(inner, memory));
+    }
+}
+
+fn is_loaded(f: &Function, memory: MemId) -> bool {
+    let mut found = false;
+    each_stmt(&f.body, &mut |stmt| {
+        if let StmtKind::Let(id) = stmt.kind {
+            found |= matches!(&f.exprs[id].kind, ExprKind::Load { place, .. } if place.memory == memory);
+        }
+    });
+    found
+}
+
+/// A kernel that calls copies of the body of another one.
+pub(super) struct Copies<'a> {
+    original: &'a Function,
+    held: &'a [Place],
+    /// The positions of the values among the parameters, and the values and their types in the new kernel.
+    values: Vec<(usize, ExprId, Ty)>,
+    /// The memories that are passed on, in the original and in the new kernel.
+    memories: Vec<(MemId, MemId)>,
+    /// The extents of the index space.
+    pub space: Vec<ExprId>,
+}
+
+impl<'a> Copies<'a> {
+    /// Adds the parameters that copies read, the array that the kernel writes, if it is one of them, and the extents of the index space.
+    pub fn begin(
+        b: &mut FunctionBuilder,
+        (made, roles, held): (&'a Module, &[Role], &'a [Place]),
+        written: Option<MemId>,
+    ) -> (Copies<'a>, Vec<Role>) {
+        let original = &made.functions[made.kernel.body];
+        let (mut kept, mut values, mut memories) = (vec![], vec![], vec![]);
+        for (at, (of, role)) in made.kernel.params.iter().zip(roles).enumerate() {
+            match of {
+                KernelParam::Value { name, ty } => values.push((at, b.value(name.clone(), *ty), *ty)),
+                KernelParam::Array { name, memory, .. } => {
+                    let is_written = written == Some(*memory);
+                    if matches!(role, Role::Adjoint(_)) && !is_written && !is_loaded(original, *memory) {
+                        continue;
+                    }
+                    let access = if is_written { Access::InOut } else { Access::In };
+                    let Memory { layout, extents, .. } = &original.memories[*memory];
+                    memories.push((*memory, b.array(name.clone(), access, layout.clone(), extents.len())));
+                }
+            }
+            kept.push(*role);
+        }
+        let rank = match made.kernel.form {
+            Form::Threads { rank } => rank,
+            Form::Grid => 0,
+        };
+        let space: Vec<ExprId> = (0..rank).map(|k| b.value(format!("threads{k}"), I32)).collect();
+        kept.extend((0..rank).map(Role::Extent));
+        (Copies { original, held, values, memories, space }, kept)
+    }
+
+    /// Returns what a memory of the original is in the new kernel.
+    pub fn memory(&self, original: MemId) -> Option<MemId> {
+        self.memories.iter().find(|(old, _)| *old == original).map(|(_, new)| *new)
+    }
+
+    /// Calls a copy for the thread with these indices; returns its sums.
+    pub fn call(&self, b: &mut FunctionBuilder, copy: FunctionId, types: &[Ty], thread: &[ExprId]) -> Vec<ExprId> {
+        let args: Vec<ExprId> = self.values.iter().map(|(_, value, _)| *value).chain(thread.iter().copied()).collect();
+        let passed: Vec<MemId> = self.memories.iter().map(|(_, new)| *new).collect();
+        b.call(copy, types, &args, &passed)
+    }
+
+    /// Makes a function of what a thread adds in some of its additions; its indices are the last parameters.
+    pub fn copy(&self, name: String, wanted: &[(Addition, Ty)]) -> Function {
+        let mut f = self.original.clone();
+        f.name = name;
+        let values = self.values.iter().map(|(_, _, ty)| *ty);
+        f.params = values.chain(self.space.iter().map(|_| I32)).collect();
+        let positions: FxHashMap<usize, u32> = self.values.iter().zip(0..).map(|((at, ..), new)| (*at, new)).collect();
+        for (_, expr) in f.exprs.iter_mut() {
+            match &mut expr.kind {
+                ExprKind::Param(at) => *at = positions.get(&(*at as usize)).copied().unwrap_or_default(),
+                ExprKind::Index(k) => expr.kind = ExprKind::Param((self.values.len() + usize::from(*k)) as u32),
+                _ => {}
+            }
+        }
+        for (id, own) in f.memories.iter_mut() {
+            match self.memories.iter().position(|(passed, _)| *passed == id) {
+                Some(position) => own.space = Space::Param { position: position as u32, access: Access::In },
+                // Nothing is left that accesses it.
+                None if matches!(own.space, Space::Global { .. }) => {
+                    own.space = Space::Local;
+                    own.extents.fill(Extent::Known(1));
+                }
+                None => {}
+            }
+        }
+        f.results = wanted.iter().map(|(_, ty)| *ty).collect();
+        let span = f.span;
+        let (body, mut all) = (std::mem::take(&mut f.body), vec![]);
+        let mut sums = vec![];
+        for &(_, ty) in wanted {
+            let sum = f.locals.push(Local { name: "part".into(), ty, span });
+            let zero = edit::push(&mut f, ExprKind::Const(0), ty, span);
+            all.push(Stmt { kind: StmtKind::Write { local: sum, value: zero }, span });
+            sums.push(sum);
+        }
+        let held = self.held.iter().map(|place| hold(&mut f, place, &mut all)).collect();
+        let wanted = wanted.iter().map(|(addition, _)| *addition).zip(sums.iter().copied()).collect();
+        let mut kept = Kept { f: &mut f, wanted, held, passed: FxHashMap::default() };
+        all.extend(kept.block(body));
+        let mut totals = vec![];
+        for sum in sums {
+            let ty = f.locals[sum].ty;
+            let total = edit::push(&mut f, ExprKind::Read(sum), ty, span);
+            all.push(edit::let_stmt(&f, total));
+            totals.push(total);
+        }
+        all.push(Stmt { kind: StmtKind::Return(totals), span });
+        f.body = all;
+        f
+    }
+}
+
+/// Reads an element into a local that stands for it.
+fn hold(f: &mut Function, place: &Place, into: &mut Block) -> (MemId, LocalId) {
+    let (ty, span) = (f.memories[place.memory].layout.leaves[place.leaf as usize].ty, f.span);
+    let local = f.locals.push(Local { name: "held".into(), ty, span });
+    let value = edit::push(f, ExprKind::Load { place: place.clone(), hint: Hint::None }, ty, span);
+    into.extend([edit::let_stmt(f, value), Stmt { kind: StmtKind::Write { local, value }, span }]);
+    (place.memory, local)
+}
+
+/// What is kept of a body.
+struct Kept<'f> {
+    f: &'f mut Function,
+    /// The sums of the additions that are wanted.
+    wanted: FxHashMap<Addition, LocalId>,
+    /// What stands for the thread's element of a memory.
+    held: FxHashMap<MemId, LocalId>,
+    /// The additions so far.
+    passed: FxHashMap<MemId, usize>,
+}
+
+impl Kept<'_> {
+    fn block(&mut self, block: Block) -> Block {
+        let mut kept = Vec::with_capacity(block.len());
+        for mut stmt in block {
+            for inner in stmt.kind.blocks_mut() {
+                *inner = self.block(std::mem::take(inner));
+            }
+            match &stmt.kind {
+                StmtKind::Atomic { place, value, .. } => {
+                    let number = self.passed.entry(place.memory).or_default();
+                    let sum = self.wanted.get(&(place.memory, *number)).copied();
+                    *number += 1;
+                    if let Some(sum) = sum {
+                        self.add(sum, *value, stmt.span, &mut kept);
+                    }
+                }
+                StmtKind::Store { place, .. } if self.f.memories[place.memory].space == Space::Local => kept.push(stmt),
+                StmtKind::Store { place, value, .. } => {
+                    if let Some(&local) = self.held.get(&place.memory) {
+                        kept.push(Stmt { kind: StmtKind::Write { local, value: *value }, span: stmt.span });
+                    }
+                }
+                StmtKind::Let(id) => {
+                    if let ExprKind::Load { place, .. } = &self.f.exprs[*id].kind
+                        && let Some(&local) = self.held.get(&place.memory)
+                    {
+                        self.f.exprs[*id].kind = ExprKind::Read(local);
+                    }
+                    kept.push(stmt);
+                }
+                StmtKind::Assert { .. } => {}
+                _ => kept.push(stmt),
+            }
+        }
+        kept
+    }
+
+    fn add(&mut self, sum: LocalId, part: ExprId, span: Span, kept: &mut Block) {
+        let ty = self.f.locals[sum].ty;
+        let before = edit::push(self.f, ExprKind::Read(sum), ty, span);
+        let next = ExprKind::Binary { op: BinOp::Add, left: before, right: part };
+        let next = edit::push(self.f, next, ty, span);
+        kept.extend([edit::let_stmt(self.f, before), edit::let_stmt(self.f, next)]);
+        kept.push(Stmt { kind: StmtKind::Write { local: sum, value: next }, span });
+    }
+}
