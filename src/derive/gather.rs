@@ -113,7 +113,7 @@ pub(super) fn gather(
     let mut gathering = module(functions, b, Form::Threads { rank: rank as u8 });
     gathering.kernel.name = format!("{}_{}", made.kernel.name, original.memories[memory].name);
     gathering.kernel.span = made.kernel.span;
-    let module = pass::for_derivative(&gathering).map_err(Lost::internal)?;
+    let module = pass::repeated(&gathering).map_err(Lost::internal)?;
     Ok(Gather { module, params, param })
 }
 

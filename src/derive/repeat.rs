@@ -223,7 +223,7 @@ impl<'a> Copies<'a> {
         }
         let held = self.held.iter().map(|place| hold(&mut f, place, &mut all)).collect();
         let wanted = wanted.iter().map(|(addition, _)| *addition).zip(sums.iter().copied()).collect();
-        let mut kept = Kept { f: &mut f, wanted, held, passed: FxHashMap::default() };
+        let mut kept = Kept { f: &mut f, original: self.original, wanted, held, passed: FxHashMap::default() };
         all.extend(kept.block(body));
         let mut totals = vec![];
         for sum in sums {
@@ -250,6 +250,7 @@ fn hold(f: &mut Function, place: &Place, into: &mut Block) -> (MemId, LocalId) {
 /// What is kept of a body.
 struct Kept<'f> {
     f: &'f mut Function,
+    original: &'f Function,
     /// The sums of the additions that are wanted.
     wanted: FxHashMap<Addition, LocalId>,
     /// What stands for the thread's element of a memory.
@@ -274,7 +275,9 @@ impl Kept<'_> {
                         self.add(sum, *value, stmt.span, &mut kept);
                     }
                 }
-                StmtKind::Store { place, .. } if self.f.memories[place.memory].space == Space::Local => kept.push(stmt),
+                StmtKind::Store { place, .. } if self.original.memories[place.memory].space == Space::Local => {
+                    kept.push(stmt)
+                }
                 StmtKind::Store { place, value, .. } => {
                     if let Some(&local) = self.held.get(&place.memory) {
                         kept.push(Stmt { kind: StmtKind::Write { local, value: *value }, span: stmt.span });

@@ -21,7 +21,7 @@ use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;
 use crate::ir::typing::I32;
 use crate::lang::ops::BarrierKind;
-use crate::pass::edit;
+use crate::pass::{self, edit};
 
 /// The values that the mirror image asks for and the forward part has to record.
 #[derive(Default)]
@@ -154,6 +154,7 @@ impl Source<'_> {
         made.kernel.name = format!("{}_{suffix}", kernel.name);
         made.kernel.span = kernel.span;
         without_outputs(&mut made, f, plan);
+        pass::needed(&mut made);
         Ok((made, roles))
     }
 

@@ -96,7 +96,7 @@ pub(super) fn totals(
     let mut summing = module(functions, b, Form::Threads { rank: rank as u8 });
     summing.kernel.name = format!("{}_sums", made.kernel.name);
     summing.kernel.span = made.kernel.span;
-    let module = pass::for_derivative(&summing).map_err(Lost::internal)?;
+    let module = pass::repeated(&summing).map_err(Lost::internal)?;
     let sums = all.iter().map(|(param, common)| (*param, common.at.clone())).collect();
     Ok(Some(Totals { module, params, sums }))
 }

@@ -5,16 +5,25 @@
 
 use rustc_hash::FxHashSet;
 
-use super::edit::{integer_of, may_fault, never_completes};
+use super::edit::{Faults, integer_of, may_fault, never_completes};
 use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
 pub(crate) fn run(module: &mut Module) {
+    run_for(module, may_fault);
+}
+
+/// As [`run`], of a kernel whose operations have all been done before, by another one, so that none of them faults.
+pub(crate) fn run_repeated(module: &mut Module) {
+    run_for(module, |_, _| false);
+}
+
+fn run_for(module: &mut Module, faults: Faults) {
     for (_, function) in module.functions.iter_mut() {
         // Each round may expose more: a removed write may have been the last use of an expression.
         loop {
-            let mut dead = Dead { function, live: FxHashSet::default(), targets: vec![], changed: false };
+            let mut dead = Dead { function, faults, live: FxHashSet::default(), targets: vec![], changed: false };
             let mut body = std::mem::take(&mut dead.function.body);
             dead.used(&body);
             let mut after = Locals::default();
@@ -33,6 +42,7 @@ type Locals = FxHashSet<LocalId>;
 
 struct Dead<'a> {
     function: &'a mut Function,
+    faults: Faults,
     /// Live expressions.
     live: FxHashSet<ExprId>,
     /// The locals that are live at the targets of `Break` and `Continue`.
@@ -47,7 +57,7 @@ impl Dead<'_> {
         each_stmt(body, &mut |stmt| {
             stmt.kind.operands(|id| todo.push(id));
             if let StmtKind::Let(id) = stmt.kind
-                && may_fault(self.function, id)
+                && (self.faults)(self.function, id)
             {
                 todo.push(id);
             }

@@ -50,6 +50,16 @@ pub(crate) fn for_derivative(module: &Module) -> Result<Module, String> {
     through(module, pipeline::DERIVED, "lowering")
 }
 
+/// As [`for_derivative`], of a kernel that does again what another one has done: none of its operations faults.
+pub(crate) fn repeated(module: &Module) -> Result<Module, String> {
+    through(module, pipeline::REPEATED, "a derivative")
+}
+
+/// Removes what is not needed of a kernel that does again what another one has done.
+pub(crate) fn needed(module: &mut Module) {
+    dead::run_repeated(module);
+}
+
 /// Simplifies a kernel for reading. An error is a bug in Clk.
 pub(crate) fn simplified(module: &Module) -> Result<Module, String> {
     through(module, pipeline::READABLE, "a derivative")

@@ -28,6 +28,8 @@ const FORWARD: Pass = pass("forward", forward::run);
 const SIMPLIFY: Pass = pass("simplify", simplify::run);
 /// Removes dead code.
 const DEAD: Pass = pass("dead", dead::run);
+/// Removes dead code, also what may fault elsewhere.
+const DEAD_REPEATED: Pass = pass("dead", dead::run_repeated);
 /// Unrolls small loops.
 const UNROLL: Pass = pass("unroll", unroll::run);
 /// Replaces local arrays with constant indices by locals.
@@ -91,6 +93,14 @@ pub(crate) static DERIVED: &[Pass] = &[
     INLINE, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD,
     UNROLL, STRUCTURE, FORWARD, SIMPLIFY, DEAD, SCALARIZE, FORWARD, SIMPLIFY, CSE, DEAD, TIDY,
+];
+
+/// The same for what a derivative computes apart: of operations that another kernel has done, only what is needed.
+#[rustfmt::skip]
+pub(crate) static REPEATED: &[Pass] = &[
+    INLINE, COMPACT, STRUCTURE,
+    FORWARD, SIMPLIFY, DEAD_REPEATED,
+    UNROLL, STRUCTURE, FORWARD, SIMPLIFY, DEAD_REPEATED, SCALARIZE, FORWARD, SIMPLIFY, CSE, DEAD_REPEATED, TIDY,
 ];
 
 /// The pipeline of a kernel that is printed as source.
