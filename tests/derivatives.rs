@@ -8,6 +8,8 @@ mod common;
 mod gradcheck;
 #[path = "derivatives/random.rs"]
 mod random;
+#[path = "derivatives/stated.rs"]
+mod stated;
 #[path = "common/world.rs"]
 mod world;
 

@@ -75,7 +75,7 @@
     "all" "any" "close" "cumsum" "reshape" "transpose" "concat" "stack" "sort" "argsort" "flip"
     "split" "lines" "join" "trim" "find" "contains" "starts_with" "ends_with" "replace" "upper"
     "lower" "parse" "load" "save" "keys" "read_text" "write_text" "image" "plot" "heat" "exit"
-    "grad" "value_and_grad" "vjp" "jvp" "jacobian" "hessian" "gradcheck" "no_grad")
+    "grad" "value_and_grad" "vjp" "jvp" "jacobian" "hessian" "gradcheck" "no_grad" "with_grad")
   "Words of Clk: functions.")
 ;; generated end
 

@@ -87,6 +87,7 @@ impl Cx<'_> {
             | Builtin::Args => self.bad(span),
             Builtin::Derive(Derivative::Check) => self.gradcheck(name, args, span),
             Builtin::Derive(_) => self.uncalled_derivative(name, args, span),
+            Builtin::WithGrad => self.uncalled_stated(name, span),
             _ => self.host_builtin(call, want),
         }
     }

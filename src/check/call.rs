@@ -31,13 +31,16 @@ impl Cx<'_> {
                 Some(Err(_)) => self.after_error(args, span),
                 None => self.method(base, name, args, span),
             },
-            Ast::Call { .. } => match self.derivative_of(callee) {
-                Some(derivative) => self.derivative(derivative, args, span),
-                None => {
-                    let e = self.expr(callee, None);
-                    self.not_callable(&e, args, span)
+            Ast::Call { .. } => {
+                if let Some(derivative) = self.derivative_of(callee) {
+                    return self.derivative(derivative, args, span);
                 }
-            },
+                if let Some(stated) = self.stated_of(callee) {
+                    return self.stated(stated, args, span);
+                }
+                let e = self.expr(callee, None);
+                self.not_callable(&e, args, span)
+            }
             _ => {
                 let e = self.expr(callee, None);
                 self.not_callable(&e, args, span)

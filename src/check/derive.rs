@@ -256,7 +256,7 @@ impl Cx<'_> {
     }
 
     /// Whether a type consists of floats.
-    fn is_differentiable(&self, ty: &Type) -> bool {
+    pub fn is_differentiable(&self, ty: &Type) -> bool {
         match self.vars.shallow(ty) {
             Type::Unknown => true,
             Type::Vector(scalar, _) => scalar.is_float(),
@@ -321,6 +321,16 @@ impl Cx<'_> {
         }
         self.report(d);
         self.bad(span)
+    }
+}
+
+impl Derive {
+    /// Returns the call of the function that is differentiated in the end.
+    pub(crate) fn call(&self) -> &Expr {
+        match &self.of.kind {
+            ExprKind::Derive(inner) => inner.call(),
+            _ => &self.of,
+        }
     }
 }
 

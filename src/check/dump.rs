@@ -279,6 +279,7 @@ impl Dumper<'_> {
             ExprKind::Slice { .. } => "slice".into(),
             ExprKind::Call { callee, .. } => format!("call {}", self.fn_ref(callee)),
             ExprKind::Derive(derive) => format!("{:?} by {:?}", derive.what, derive.wrt),
+            ExprKind::Stated(_) => "with a stated derivative".into(),
             ExprKind::Lift { callee, .. } => format!("lift {}", self.fn_ref(callee)),
             ExprKind::Builtin { builtin, .. } => builtin.name().into(),
             ExprKind::Launch(l) => {
@@ -329,6 +330,11 @@ impl Dumper<'_> {
             ExprKind::Derive(derive) => {
                 self.expr("of", &derive.of);
                 derive.seed.iter().for_each(|seed| self.expr("seed", seed));
+            }
+            ExprKind::Stated(stated) => {
+                self.exprs("", &stated.args);
+                self.expr("of", &stated.rule.of);
+                self.expr("rule", &stated.rule.back);
             }
             ExprKind::Index { base, indices } => {
                 self.expr("", base);

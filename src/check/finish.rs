@@ -190,6 +190,12 @@ impl Finish<'_> {
                 self.expr(&mut derive.of);
                 derive.seed.iter_mut().for_each(|seed| self.expr(seed));
             }
+            ExprKind::Stated(stated) => {
+                self.all(&mut stated.args);
+                let rule = std::sync::Arc::make_mut(&mut stated.rule);
+                self.expr(&mut rule.of);
+                self.expr(&mut rule.back);
+            }
             ExprKind::Builtin { args, named, .. } => {
                 self.all(args);
                 named.iter_mut().for_each(|(_, e)| self.expr(e));

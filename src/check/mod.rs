@@ -45,6 +45,7 @@ mod report;
 pub(crate) mod show;
 mod sigs;
 pub(crate) mod solve;
+mod stated;
 mod stmt;
 mod suggest;
 mod text;

@@ -190,6 +190,7 @@ pub(crate) fn foreign_value(name: &str) -> Option<Foreign> {
         "cudaDeviceSynchronize" => other("nothing has to be waited for: a result is there when it is read"),
         "backward" | "autograd" => other("`grad(f)(x)` is the gradient of a function"),
         "detach" | "stop_gradient" | "no_diff" => other("`no_grad(x)` is `x`, taken as a constant by derivatives"),
+        "custom_vjp" | "custom_gradient" | "custom_grad" | "defvjp" => same("with_grad"),
         "check_grads" | "check_grad" | "grad_check" => same("gradcheck"),
         "vmap" | "jit" => other("operators and functions take arrays, and kernels are compiled as they are launched"),
         "pi" | "M_PI" | "Math.PI" => {

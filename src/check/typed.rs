@@ -678,6 +678,8 @@ pub enum ExprKind {
     },
     /// Host: a derivative of a function at the arguments of its call.
     Derive(Box<Derive>),
+    /// Host: a function whose derivative is stated, at these arguments.
+    Stated(Box<Stated>),
     Launch(Box<Launch>),
     Range {
         start: Option<Box<Expr>>,
@@ -761,14 +763,25 @@ pub struct Derive {
     pub seed: Option<Expr>,
 }
 
-impl Derive {
-    /// Returns the call of the function that is differentiated in the end.
-    pub(crate) fn call(&self) -> &Expr {
-        match &self.of.kind {
-            ExprKind::Derive(inner) => inner.call(),
-            _ => &self.of,
-        }
-    }
+/// A call of a function whose derivative is stated.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    pub args: Vec<Expr>,
+    pub rule: Arc<Rule>,
+}
+
+/// A function and its stated derivative.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The locals that stand for the arguments in `of` and `back`.
+    pub params: Vec<LocalId>,
+    pub of: Expr,
+    /// The local that stands for the cotangent of the result in `back`.
+    pub cotangent: LocalId,
+    /// The cotangents of the active arguments: one, or a tuple of several.
+    pub back: Expr,
+    /// Which arguments consist of floats.
+    pub active: Vec<bool>,
 }
 
 /// A kernel launch. The checker has compared the shapes it knows; the host binds dimensions and checks shapes at run time.

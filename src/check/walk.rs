@@ -132,6 +132,11 @@ pub(crate) fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
             expr(&derive.of, visit);
             derive.seed.iter().for_each(|e| expr(e, visit));
         }
+        ExprKind::Stated(stated) => {
+            stated.args.iter().for_each(|e| expr(e, visit));
+            expr(&stated.rule.of, visit);
+            expr(&stated.rule.back, visit);
+        }
         ExprKind::Str(parts) => {
             for part in parts {
                 if let StrPart::Value { expr: e, .. } = part {

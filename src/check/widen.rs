@@ -215,6 +215,12 @@ fn expr(e: &mut Expr) {
             expr(&mut derive.of);
             derive.seed.iter_mut().for_each(expr);
         }
+        ExprKind::Stated(stated) => {
+            all(&mut stated.args);
+            let rule = Arc::make_mut(&mut stated.rule);
+            expr(&mut rule.of);
+            expr(&mut rule.back);
+        }
         ExprKind::Builtin { args, named, .. } => {
             all(args);
             named.iter_mut().for_each(|(_, e)| expr(e));

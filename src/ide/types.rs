@@ -240,6 +240,7 @@ impl<'p> Walk<'p> {
                 }
             }
             ExprKind::Call { args, .. } | ExprKind::Lift { args, .. } => self.exprs(args),
+            ExprKind::Stated(stated) => self.exprs(&stated.args),
             ExprKind::Derive(derive) => {
                 self.expr(&derive.of);
                 derive.seed.iter().for_each(|seed| self.expr(seed));

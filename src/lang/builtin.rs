@@ -82,6 +82,7 @@ pub enum Builtin {
     // Derivatives of host functions
     Derive(Derivative),
     NoGrad,
+    WithGrad,
 }
 
 /// A derivative of a host function.
@@ -335,4 +336,5 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Derive(Derivative::Hessian), "hessian", Derivatives, Host, "(f, wrt = first)(args…) -> array", "The second derivatives of a function that gives one float."),
     item(Builtin::Derive(Derivative::Check), "gradcheck", Derivatives, Host, "(f, args…, wrt = first)", "Checks the derivative of a function at these arguments, and stops with an error if it is wrong: along random directions that are always the same, forward and reverse mode have to agree with each other, and with differences of the function computed in `f64`. `gradcheck(loss, w, x, y, wrt = (w, b))` checks by the parameters that are named."),
     item(Builtin::NoGrad, "no_grad", Derivatives, Host, "<T>(x: T) -> T", "The value itself, taken as a constant by derivatives."),
+    item(Builtin::WithGrad, "with_grad", Derivatives, Host, "(f, rule)(args…) -> result", "What `f` gives, with a derivative that `rule` states: `rule(args…, cotangent)` is the cotangent times the Jacobian of `f`, for each argument that is a float or consists of floats, as a tuple if there are several. `gradcheck` tests it."),
 ];

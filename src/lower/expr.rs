@@ -84,6 +84,7 @@ impl Body<'_, '_> {
             | ExprKind::Slice { .. }
             | ExprKind::Lift { .. }
             | ExprKind::Derive(_)
+            | ExprKind::Stated(_)
             | ExprKind::Launch(_)
             | ExprKind::Range { .. }
             | ExprKind::Array(_)

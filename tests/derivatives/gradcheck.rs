@@ -6,19 +6,19 @@ use clk_lang::lang::ops::{Family, MathFn};
 use super::{number, random, run_with};
 
 /// Runs a script that checks; returns the error, if there is one, and the warnings.
-fn checked(text: &str) -> (Option<Box<Diagnostic>>, Vec<Diagnostic>) {
+pub fn checked(text: &str) -> (Option<Box<Diagnostic>>, Vec<Diagnostic>) {
     let (result, warnings) = run_with(text);
     (result.err(), warnings)
 }
 
-fn passes(text: &str) {
+pub fn passes(text: &str) {
     let (error, warnings) = checked(text);
     assert!(error.is_none(), "{:?}\n{text}", error);
     assert!(warnings.is_empty(), "{warnings:?}\n{text}");
 }
 
 /// Returns the error that a script has to give.
-fn refused(text: &str) -> Box<Diagnostic> {
+pub fn refused(text: &str) -> Box<Diagnostic> {
     checked(text).0.unwrap_or_else(|| panic!("it passes:\n{text}"))
 }
 

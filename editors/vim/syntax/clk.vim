@@ -56,7 +56,7 @@ syn keyword clkFunction match_any cached streaming linspace arange zeros ones fu
 syn keyword clkFunction sum prod mean argmin argmax all any close cumsum reshape transpose concat stack sort argsort
 syn keyword clkFunction flip split lines join trim find starts_with ends_with replace upper lower parse load save keys
 syn keyword clkFunction read_text write_text image plot heat exit grad value_and_grad vjp jvp jacobian hessian gradcheck
-syn keyword clkFunction no_grad
+syn keyword clkFunction no_grad with_grad
 syn match clkFunction "\<\%(contains\)\>"
 " generated end
 

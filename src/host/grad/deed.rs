@@ -1,5 +1,8 @@
 //! Operations that have derivatives, and how they are computed on plain values.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use super::form::Form;
 use super::kernel::Launch;
 use crate::host::array::{Array, SliceSpec};
@@ -44,8 +47,25 @@ pub(crate) enum Deed {
     Collect(Vec<Pick>, Vec<usize>),
     /// A launch of a kernel, whose results are the nodes behind its own.
     Launch(Launch),
+    /// A call whose results are the nodes behind its own, and which the interpreter goes back over.
+    Stated(Ruled),
     /// The transpose of an index: zeros of this shape with the operand in place of a part.
     Place(Vec<SliceSpec>, Vec<usize>),
+}
+
+/// A call of a function whose derivative a rule states.
+#[derive(Clone)]
+pub(crate) struct Ruled {
+    /// What the interpreter needs to apply the rule.
+    pub call: Arc<dyn Any + Send + Sync>,
+    /// How many floats, vectors and arrays are its results: the nodes behind its own.
+    pub results: usize,
+}
+
+impl std::fmt::Debug for Ruled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("call with a stated derivative")
+    }
 }
 
 impl Deed {

@@ -10,6 +10,8 @@
 //! - **Audit**: a traced value has no derivative, and a deed is judged by itself: its rules for both directions against differences
 //!   ([`mod@audit`]).
 //!
+//! A function whose derivative is stated is one step of a tape, which the interpreter goes back over by the rule.
+//!
 //! So loops, conditions and calls need no rules: they have happened. Arithmetic rules are those of `lang::derivative`, which kernels use
 //! too; what they compute with are deeds again, array expressions that are fused and run where the operands are.
 //!
@@ -35,17 +37,21 @@ pub(crate) mod ops;
 mod pull;
 mod reverse;
 mod slope;
+mod stated;
 mod sums;
 mod tape;
 mod wrap;
 
 pub(crate) use apply::{apply, spread};
-pub(crate) use audit::{Finds, auditor};
-pub(crate) use deed::Deed;
+pub(crate) use audit::{auditor, judged_rule};
+pub(crate) use deed::{Deed, Ruled};
 pub(crate) use kernel::{Kernel, Launch};
 pub(crate) use launch::launched;
 pub(crate) use numbers::{dot, numbers, of_numbers, random_like, size};
 pub(crate) use reverse::pulled;
 pub(crate) use slope::{Slope, Steps};
-pub(crate) use tape::Tape;
-pub(crate) use wrap::{is_alike, is_traced, leaves, links, primal, shape_of, stripped, traced, wrapped, zeros_like};
+pub(crate) use stated::{kept, tape_of, with_tangents};
+pub(crate) use tape::{Finds, Tape};
+pub(crate) use wrap::{
+    is_alike, is_traced, leaves, level_of, links, primal, shape_of, stripped, traced, wrapped, zeros_like,
+};

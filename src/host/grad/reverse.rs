@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use super::apply::apply;
-use super::deed::Deed;
+use super::deed::{Deed, Ruled};
 use super::form::Form;
 use super::launch;
 use super::pull::{Part, parts};
@@ -17,7 +17,14 @@ use crate::host::value::Value;
 use crate::lang::ops::BinaryOp;
 
 /// Returns the adjoints of the nodes `wanted`, from those of `seeds`.
-pub(crate) fn pulled(tape: &Tape, seeds: Vec<(u32, Value)>, wanted: &[u32]) -> Outcome<Vec<Value>> {
+///
+/// `rule` applies the rule of a call to the cotangents of its results.
+pub(crate) fn pulled(
+    tape: &Tape,
+    seeds: Vec<(u32, Value)>,
+    wanted: &[u32],
+    rule: &mut dyn FnMut(&Ruled, Vec<Value>) -> Outcome<Vec<Value>>,
+) -> Outcome<Vec<Value>> {
     let steps = tape.steps.lock().unwrap_or_else(PoisonError::into_inner);
     let mut adjoints: Vec<Option<Value>> = vec![None; steps.len()];
     for (node, seed) in seeds {
@@ -33,6 +40,18 @@ pub(crate) fn pulled(tape: &Tape, seeds: Vec<(u32, Value)>, wanted: &[u32]) -> O
                     continue;
                 }
                 launch::parts(launch, step, incoming)?
+            }
+            Deed::Stated(ruled) => {
+                let results = node + 1..=node + ruled.results;
+                if adjoints[results.clone()].iter().all(Option::is_none) {
+                    continue;
+                }
+                let whole = |result: usize| match adjoints[result].take() {
+                    Some(adjoint) => steps[result].form.expanded(adjoint),
+                    None => steps[result].form.zeros(),
+                };
+                let incoming = results.map(whole).collect::<Outcome<Vec<Value>>>()?;
+                rule(ruled, incoming)?.into_iter().map(Part::Whole).enumerate().collect()
             }
             deed => match adjoints[node].take() {
                 Some(adjoint) => parts(deed, step, adjoint)?,

@@ -75,8 +75,16 @@ impl Tape {
     }
 }
 
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Finds {
+    Wrong,
+    Kinks,
+}
+
 /// Judges the derivative of each operation by itself.
 pub(super) trait Judge: Send + Sync {
+    fn finds(&self) -> Finds;
     /// `active` says which operands have a derivative.
     fn deed(&self, deed: &Deed, args: &[Value], active: &[bool], result: &Value) -> Outcome<()>;
     fn launch(&self, launch: &Launch, args: &[Value], active: &[bool]) -> Outcome<()>;

@@ -16,7 +16,7 @@ pub(crate) fn is_traced(value: &Value) -> bool {
 }
 
 /// Returns the highest level of values; none if none of them is traced.
-pub(super) fn level_of(values: &[Value]) -> Option<u32> {
+pub(crate) fn level_of(values: &[Value]) -> Option<u32> {
     values.iter().filter_map(|value| if let Value::Traced(traced) = value { Some(traced.level) } else { None }).max()
 }
 

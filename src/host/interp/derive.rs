@@ -96,15 +96,15 @@ impl Machine<'_> {
         };
         let one = Value::Scalar(crate::lang::scalar::Value::one(number.ty));
         let seeds = link.and_then(|link| link.node()).map(|node| (node, one)).into_iter().collect();
-        let gradient = grad::pulled(&tape, seeds, &nodes).and_then(|parts| taking.rebuilt(parts));
-        Ok((value, self.settle_problem(gradient, taking.span)?))
+        let gradient = self.pulled(&tape, seeds, &nodes, taking.span)?;
+        Ok((value, self.settle_problem(taking.rebuilt(gradient), taking.span)?))
     }
 
     fn pulled_back(&mut self, frame: &mut Frame, taking: &Taking<'_>, cotangent: Value) -> Eval<(Value, Value)> {
         let (tape, nodes, result) = self.recorded(frame, taking)?;
-        let seeds = seeds(&result, &cotangent, taking.level);
-        let pulled = seeds.and_then(|seeds| grad::pulled(&tape, seeds, &nodes)).and_then(|parts| taking.rebuilt(parts));
-        let pulled = self.settle_problem(pulled, taking.span)?;
+        let seeds = self.settle_problem(seeds(&result, &cotangent, taking.level), taking.span)?;
+        let pulled = self.pulled(&tape, seeds, &nodes, taking.span)?;
+        let pulled = self.settle_problem(taking.rebuilt(pulled), taking.span)?;
         Ok((grad::stripped(&result, taking.level), pulled))
     }
 
@@ -134,13 +134,15 @@ impl Machine<'_> {
             return self.settle_problem(joined(columns, &shape, &value, true), taking.span);
         }
         let node = link.and_then(|link| link.node());
-        let row = |row: usize| {
-            let seed = marked(&value, row)?;
+        let mut rows = vec![];
+        for row in 0..count(&value) {
+            let seed = self.settle_problem(marked(&value, row), taking.span)?;
             let seeds = node.map(|node| (node, seed)).into_iter().collect();
-            grad::pulled(&tape, seeds, &nodes)?.into_iter().next().map(flat).transpose()
-        };
-        let rows = (0..count(&value)).filter_map(|at| row(at).transpose()).collect::<Outcome<Vec<Value>>>();
-        self.settle_problem(rows.and_then(|rows| joined(rows, &shape, &input, false)), taking.span)
+            let pulled = self.pulled(&tape, seeds, &nodes, taking.span)?;
+            let row = pulled.into_iter().next().map(flat).transpose();
+            rows.extend(self.settle_problem(row, taking.span)?);
+        }
+        self.settle_problem(joined(rows, &shape, &input, false), taking.span)
     }
 
     /// Pushes tangents forward through the gradient.

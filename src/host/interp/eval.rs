@@ -137,6 +137,7 @@ impl Machine<'_> {
             ExprKind::Lift { callee, args } => self.lift(frame, callee, args, expr),
             ExprKind::Builtin { builtin, args, named } => self.builtin(frame, *builtin, args, named, expr),
             ExprKind::Derive(derive) => self.derive(frame, derive, expr.span),
+            ExprKind::Stated(stated) => self.stated(frame, stated, expr.span),
             ExprKind::Launch(launch) => self.launch(frame, launch, expr.span),
             ExprKind::Range { start, end, inclusive, step } => {
                 let (start, end, step) = self.range_bounds(frame, start, end, step, expr.span)?;

@@ -133,7 +133,7 @@ impl Machine<'_> {
                 "the largest part of it is by {place}: reverse mode says {reverse}, differences {differences}"
             ));
         }
-        let finite = measured.modes.forward.is_finite() && measured.modes.reverse.is_finite();
+        let finite = measured.modes.all().all(f64::is_finite);
         if !finite {
             wrong = wrong.note("a derivative that is infinite or NaN spreads to all that it is multiplied with");
         }
@@ -193,10 +193,11 @@ impl Report {
     /// Returns the error if what is said of a direction does not agree.
     fn wrong(&self, of: &Measured, own: Modes) -> Option<Diagnostic> {
         let (function, param) = (&self.names.function, self.name_of(of.param));
-        let all = |modes: Modes| [modes.forward, modes.reverse];
         let Slope::Smooth { value, noise } = of.slope else {
             // Where there are no differences, both modes have the same conventions. Infinities and NaN are no error there.
-            let apart = |modes: Modes, part: f64| (modes.forward - modes.reverse).abs() > part * modes.scale;
+            let apart = |modes: Modes, part: f64| {
+                modes.forward.is_some_and(|forward| (forward - modes.reverse).abs() > part * modes.scale)
+            };
             let (wide, narrow) = (apart(of.modes, EXACT.tolerance) && self.is_twin, apart(own, self.way.tolerance));
             let modes = if wide { of.modes } else { own };
             let title = format!("forward and reverse mode do not agree on the derivative of `{function}` by `{param}`");
@@ -205,15 +206,15 @@ impl Report {
         let scale = of.modes.scale + value.abs();
         let off = |found: f64, part: f64| found.is_nan() || (found - value).abs() > part * scale + noise;
         let part = if self.is_twin { EXACT.tolerance } else { 4.0 * self.way.epsilon.cbrt() };
-        if all(of.modes).into_iter().any(|found| off(found, part)) {
-            let finite = all(of.modes).into_iter().all(f64::is_finite);
+        if of.modes.all().any(|found| off(found, part)) {
+            let finite = of.modes.all().all(f64::is_finite);
             let title = format!(
                 "the derivative of `{function}` by `{param}` is {}",
                 if finite { "wrong" } else { "not finite" }
             );
             return Some(self.error(title, of, of.modes, Some(value)));
         }
-        if self.is_twin && all(own).into_iter().any(|found| off(found, self.way.tolerance)) {
+        if self.is_twin && own.all().any(|found| off(found, self.way.tolerance)) {
             let title = format!("the derivative of `{function}` by `{param}` loses its digits in `{}`", self.ty);
             let error = self.error(title, of, own, Some(value));
             return Some(error.note("its rules are right: in `f64` both modes agree with the differences"));
@@ -222,13 +223,13 @@ impl Report {
     }
 
     fn error(&self, title: String, of: &Measured, modes: Modes, differences: Option<f64>) -> Diagnostic {
-        let (forward, reverse) = (short(modes.forward), short(modes.reverse));
-        let said = match differences {
-            Some(value) => {
-                format!("reverse mode says {reverse}, forward mode {forward}, differences {}", short(value))
-            }
-            None => format!("reverse mode says {reverse}, forward mode {forward}"),
-        };
+        let mut said = format!("reverse mode says {}", short(modes.reverse));
+        if let Some(forward) = modes.forward {
+            said += &format!(", forward mode {}", short(forward));
+        }
+        if let Some(value) = differences {
+            said += &format!(", differences {}", short(value));
+        }
         let own: Vec<f64> = of.direction.iter().copied().filter(|v| *v != 0.0).collect();
         let along =
             format!("along `{}` = {} (direction {} of {ROUNDS})", self.name_of(of.param), list(&own), of.round + 1);
@@ -264,6 +265,11 @@ impl Report {
                 warning = warning.because(*at, says.clone());
             }
             warnings.push(warning);
+        }
+        if let Some((at, why)) = found.iter().find_map(|of| of.refused.clone()) {
+            let title = format!("the derivative of `{function}` is compared in reverse mode alone");
+            let warning = Diagnostic::warning("W0721", title).at(self.span, "forward mode is refused");
+            warnings.push(if at == self.span { warning.note(why) } else { warning.because(at, why) });
         }
         if let Some((at, why)) = obstacle {
             let title = format!("the derivative of `{function}` is compared in `{}`, with few digits", self.ty);

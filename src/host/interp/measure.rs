@@ -45,14 +45,24 @@ pub(super) struct Measured {
     /// How many numbers of the parameter are left out, being at kinks.
     pub left_out: usize,
     pub modes: Modes,
+    /// Why forward mode is refused, and where.
+    pub refused: Option<(Span, String)>,
 }
 
 /// What forward and reverse mode say, and the size of what adds up to it.
 #[derive(Clone, Copy)]
 pub(super) struct Modes {
-    pub forward: f64,
+    /// None if it is refused.
+    pub forward: Option<f64>,
     pub reverse: f64,
     pub scale: f64,
+}
+
+impl Modes {
+    /// Returns what is said, in reverse and in forward mode.
+    pub fn all(self) -> impl Iterator<Item = f64> {
+        std::iter::once(self.reverse).chain(self.forward)
+    }
 }
 
 impl Plan {
@@ -117,9 +127,9 @@ pub(super) fn measured(subject: &mut Subject<'_>, plan: &Plan, way: Way) -> Eval
                     }
                 }
             }
-            let modes = modes(subject, gradient, cotangent, &direction)?;
+            let (modes, refused) = modes(subject, gradient, cotangent, &direction)?;
             let cotangent = cotangent.clone();
-            all.push(Measured { param, round, direction, cotangent, slope, left_out, modes });
+            all.push(Measured { param, round, direction, cotangent, slope, left_out, modes, refused });
         }
     }
     Ok(all)
@@ -132,16 +142,27 @@ pub(super) fn again(subject: &mut Subject<'_>, measured: &[Measured]) -> Eval<Ve
         cotangents.push(of.cotangent.clone());
     }
     let gradients = subject.reverse(&cotangents)?;
-    measured.iter().map(|of| modes(subject, &gradients[of.round], &of.cotangent, &of.direction)).collect()
+    let one =
+        |of: &Measured| modes(subject, &gradients[of.round], &of.cotangent, &of.direction).map(|(modes, _)| modes);
+    measured.iter().map(one).collect()
 }
 
-fn modes(subject: &mut Subject<'_>, gradient: &[f64], cotangent: &[f64], direction: &[f64]) -> Eval<Modes> {
-    let tangent = subject.forward(direction)?;
-    Ok(Modes {
-        forward: grad::dot(cotangent, &tangent),
-        reverse: grad::dot(gradient, direction),
-        scale: grad::size(gradient, direction),
-    })
+fn modes(
+    subject: &mut Subject<'_>,
+    gradient: &[f64],
+    cotangent: &[f64],
+    direction: &[f64],
+) -> Eval<(Modes, Option<(Span, String)>)> {
+    let (forward, refused) = match subject.forward(direction) {
+        Ok(tangent) => (Some(grad::dot(cotangent, &tangent)), None),
+        // A rule that is stated may have none.
+        Err(Signal::Error(error)) if error.code != "E0999" => {
+            (None, Some((error.primary().unwrap_or(subject.span), error.title.clone())))
+        }
+        Err(other) => return Err(other),
+    };
+    let (reverse, scale) = (grad::dot(gradient, direction), grad::size(gradient, direction));
+    Ok((Modes { forward, reverse, scale }, refused))
 }
 
 /// The number at which reverse mode is off the most, what it says of it, and what differences say.

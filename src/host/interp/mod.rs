@@ -29,6 +29,7 @@ mod map;
 mod measure;
 mod run;
 mod site;
+mod stated;
 mod subject;
 #[cfg(test)]
 mod tests;

@@ -141,10 +141,9 @@ impl Subject<'_> {
             let like = grad::leaves(&grad::primal(&result));
             let mut found = vec![];
             for cotangent in cotangents {
-                let pulled = parted(&like, cotangent)
-                    .and_then(|cotangent| seeds(&result, &cotangent, level))
-                    .and_then(|seeds| grad::pulled(&tape, seeds, &nodes));
-                let pulled = subject.machine.settle_problem(pulled, subject.span)?;
+                let seeds = parted(&like, cotangent).and_then(|cotangent| seeds(&result, &cotangent, level));
+                let seeds = subject.machine.settle_problem(seeds, subject.span)?;
+                let pulled = subject.machine.pulled(&tape, seeds, &nodes, subject.span)?;
                 let pulled: Vec<Value> = pulled.iter().map(grad::primal).collect();
                 found.push(subject.all_numbers(&pulled)?);
             }

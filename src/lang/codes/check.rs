@@ -425,6 +425,20 @@ assert(grad(rows)([1.0, 2.0], 3) == [6.0, 12.0])
 "
     ),
     page!(
+        "E0333", "a derivative that cannot be stated",
+        r"`with_grad(f, rule)(x)` calls a function of the host or a kernel, and says by which rule its derivative is found. It takes the two names, and is called with the arguments in order. The rule is a function of the same arguments and of the cotangent of the result, and gives the cotangents of those arguments that are floats, or consist of floats, in order: one, or a tuple of several. It is tested by `gradcheck`.",
+r"fn cube(x: f64) -> f64 { x * x * x }
+fn rule(x: f64, d: f64) -> f64 { 3.0 * x * x * d }
+print(with_grad(cube)(2.0))
+",
+r"fn cube(x: f64) -> f64 { x * x * x }
+fn rule(x: f64, d: f64) -> f64 { 3.0 * x * x * d }
+fn cubed(x: f64) -> f64 { with_grad(cube, rule)(x) }
+assert(grad(cubed)(2.0) == 12.0)
+gradcheck(cubed, 2.0)
+"
+    ),
+    page!(
         "E0401", "something of the host in a kernel",
         r"Files, text, printing of whole arrays, whole-array operators, slices and functions that create or reduce arrays run on the host. Kernels work on single elements. If the use is inside a called function, the labels show the chain of calls.",
 r"kernel normalise(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] / sum(x) }

@@ -500,6 +500,31 @@ gradcheck(f, [2.0, 4.0])
 "#,
     },
     Page {
+        code: "E0722",
+        title: "a stated derivative that does not fit its function",
+        text: r#"
+The rule that `with_grad(f, rule)` states gives the cotangent of each argument of floats, and each has the type and the shape of its
+argument. Sums over what was broadcast are part of the rule.
+
+Forward mode is the transpose of the rule, for which the rule has to be linear in the cotangent. One that is not, because it limits
+cotangents, say, has reverse mode alone.
+
+```clk fails
+fn scaled(x: [f32; N], k: f32) -> [f32; N] { k * x }
+fn rule(x: [f32; N], k: f32, d: [f32; N]) -> ([f32; M], f32) { (concat(k * d, d), sum(x * d)) }
+fn f(x: [f32; N], k: f32) -> f32 { sum(with_grad(scaled, rule)(x, k)) }
+print(grad(f, wrt = k)([1.0, 2.0], 3.0))
+```
+
+```clk
+fn scaled(x: [f32; N], k: f32) -> [f32; N] { k * x }
+fn rule(x: [f32; N], k: f32, d: [f32; N]) -> ([f32; N], f32) { (k * d, sum(x * d)) }
+fn f(x: [f32; N], k: f32) -> f32 { sum(with_grad(scaled, rule)(x, k)) }
+assert(grad(f, wrt = k)([1.0, 2.0], 3.0) == 3.0)
+```
+"#,
+    },
+    Page {
         code: "W0721",
         title: "a derivative that is not compared everywhere",
         text: r#"
@@ -507,6 +532,8 @@ At a kink, a jump or the end of its domain a function has no derivative, or one 
 differences say nothing of that. `gradcheck` leaves out the numbers of the parameter at which differences to the left and to the right do not
 agree, however small the step, and compares the others. If too many are concerned, or they cannot be told apart, whole directions are not
 compared. The line where the function has a kink is shown if one operation has it. Check at another point to have it all compared.
+
+Forward mode may be refused where reverse mode is not: of a rule that `with_grad` states and that is not linear. Then it is not compared.
 
 Where there is no twin in `f64`, because bits of floats are looked at or files are loaded, the differences are those of the function as
 it is. They have few digits, and only much is found to be wrong.

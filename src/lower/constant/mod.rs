@@ -131,6 +131,7 @@ impl<'a> Constants<'a> {
             | ExprKind::DynField { .. }
             | ExprKind::Lift { .. }
             | ExprKind::Derive(_)
+            | ExprKind::Stated(_)
             | ExprKind::Launch(_)
             | ExprKind::Range { .. }
             | ExprKind::Time(_) => Err(not_constant(span, "this is only known when the program runs")),

@@ -39,6 +39,8 @@ impl Builder<'_> {
                 derive.of = self.shaped(&derive.of);
                 derive.seed.iter_mut().for_each(|seed| *seed = self.operand(seed));
             }
+            // What is called has a frame of its own.
+            ExprKind::Stated(stated) => stated.args.iter_mut().for_each(|arg| *arg = self.operand(arg)),
             ExprKind::Launch(launch) => self.launch(launch),
             // A failed assertion shows the sides of its condition.
             ExprKind::Builtin { builtin: Builtin::Assert, args, .. } => {
