@@ -17,6 +17,7 @@ pub mod visit;
 pub(crate) mod warps;
 
 pub(crate) use footprint::inside::{Declared, MOST_ELEMENTS};
+pub(crate) use footprint::whole::Numbers;
 
 /// The input of a device: a verified kernel with all calls inlined, and the checks that it was prepared for.
 pub struct Prepared {

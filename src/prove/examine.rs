@@ -13,7 +13,7 @@ use crate::check::typed::{Kernel, KernelId, Program};
 use crate::compile::sizes::{self, LARGEST, Launch, Sizes};
 use crate::ir::Prepared;
 use crate::ir::calls::resolve;
-use crate::ir::def::{Function as Body, Module};
+use crate::ir::def::{Access, Function as Body, Module};
 use crate::ir::footprint::question::{Answer, Question};
 use crate::ir::footprint::settle::{Settled, settle};
 use crate::ir::footprint::warp::{Cost, Warps};
@@ -366,7 +366,9 @@ impl<'a> Examination<'a> {
 
     fn written(&mut self, walked: &Walked) -> Verdict {
         let mut asked = vec![];
-        for (memory, mut ways) in cover::unwritten(self.body, &walked.launch.given, &walked.found) {
+        let is_out = |access| access == Access::Out;
+        let unwritten = cover::unwritten(self.body, &walked.launch.given, &walked.found, is_out);
+        for (memory, mut ways) in unwritten {
             if ways.is_empty() {
                 let memory = &self.body.memories[memory];
                 let why = format!("no statement is known to cover `{}`", memory.name);

@@ -13,7 +13,6 @@ mod arrays;
 mod batch;
 pub(crate) mod cache;
 mod context;
-pub mod cover;
 pub(crate) mod cubin;
 pub mod driver;
 mod fault;
@@ -28,7 +27,7 @@ mod records;
 mod replay;
 pub mod text;
 mod variant;
-mod whole;
+pub mod whole;
 
 use std::any::Any;
 use std::sync::Arc;

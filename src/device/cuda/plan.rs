@@ -7,7 +7,6 @@ use std::sync::{Arc, PoisonError};
 pub(crate) use self::kept::{End, Facts, Kept, Plan};
 use self::kept::{shapes, values};
 use super::context::Context;
-use super::cover::{self, Cover};
 use super::driver::Shape;
 use super::kernel::Kernel;
 use super::text::{Options, SharedRefusal, is_narrow};
@@ -35,15 +34,13 @@ impl Kernel {
             }
         }
         let (variant, mut by_value) = self.fitting(facts, is_declared);
-        let covers = match facts.extents {
-            Extents::Grid { block, .. } => cover::covers(&self.prepared.module, block),
-            Extents::Threads(_) => vec![],
-        };
-        by_value |= covers.iter().flatten().any(Cover::asks_for_values);
-        let plan = self.fresh_plan(variant, facts, &covers)?.map(Arc::new);
+        let (by_blocks, asks) = whole::by_blocks(&self.prepared, facts, facts.declared);
+        by_value |= asks;
+        let plan = self.fresh_plan(variant, facts, &by_blocks)?.map(Arc::new);
         let kept = Kept {
             extents: facts.extents,
             is_declared,
+            has_signature: facts.declared.is_some(),
             shapes: shapes(facts).collect(),
             values: by_value.then(|| values(facts).collect()),
             plan: plan.clone(),
@@ -58,7 +55,7 @@ impl Kernel {
         &self,
         variant: Arc<Variant>,
         facts: &Facts<'_, '_>,
-        covers: &[Option<Cover>],
+        by_blocks: &[bool],
     ) -> Result<Option<Plan>, End> {
         let Some(grid) = variant.kernel.grid(facts.extents) else { return Ok(None) };
         let shared = variant.kernel.shared_bytes(&self.prepared.module, facts);
@@ -67,19 +64,17 @@ impl Kernel {
         self.allow_shared(loaded, shared)?;
         let shape = Shape { grid: grid.grid, block: grid.block, shared, cooperative: variant.kernel.cooperative };
         check_grid(&self.context, loaded, &shape)?;
-        let whole = self.written_in_full(facts, covers);
+        let whole = self.written_in_full(facts, by_blocks);
         Ok(Some(Plan { variant, shape, whole }))
     }
 
     /// Returns, by argument, whether the launch overwrites all of the array.
-    fn written_in_full(&self, facts: &Facts<'_, '_>, covers: &[Option<Cover>]) -> Vec<bool> {
+    fn written_in_full(&self, facts: &Facts<'_, '_>, by_blocks: &[bool]) -> Vec<bool> {
         let whole = |param: usize, shape: &[u32]| match facts.extents {
             Extents::Threads(_) => {
                 self.own_elements.get(param).copied().unwrap_or(false) && whole::covers(shape, &facts.extents)
             }
-            Extents::Grid { .. } => {
-                covers.get(param).and_then(Option::as_ref).is_some_and(|cover| cover.holds(shape, facts))
-            }
+            Extents::Grid { .. } => by_blocks.get(param).copied().unwrap_or(false),
         };
         facts.args.iter().enumerate().map(|(param, arg)| arg.shape().is_some_and(|shape| whole(param, shape))).collect()
     }

@@ -1,8 +1,30 @@
-//! Finds arrays that a `threads` kernel overwrites completely, so that their old contents need not be copied to the GPU.
+//! Finds arrays that a launch overwrites completely, so that their old contents need not be cleared or copied to the GPU.
+//!
+//! Of `grid` kernels [`crate::ir::footprint::whole`] tells, for launches as declared; of `threads` kernels, which may be those of
+//! array expressions, the form of stores: they run for arrays of any sizes.
 
-use crate::device::Extents;
+use super::text::LaunchFacts;
+use crate::device::{Declared, Extents};
 use crate::ir::def::{ExprKind, Form, Function, KernelParam, MemId, Module, Stmt, StmtKind};
-use crate::ir::visit;
+use crate::ir::{MOST_ELEMENTS, Numbers, Prepared, visit};
+
+/// Returns, by parameter, whether the blocks of a launch overwrite all of the array and read nothing of it; and whether that depends on
+/// the values of parameters.
+pub fn by_blocks(kernel: &Prepared, facts: &dyn LaunchFacts, declared: Option<Declared>) -> (Vec<bool>, bool) {
+    let mut whole = vec![false; kernel.module.kernel.params.len()];
+    let is_declared = declared.is_some_and(|launch| launch.largest <= MOST_ELEMENTS);
+    let (Some(known), true, Extents::Grid { grid, block }) = (&kernel.declared, is_declared, facts.extents()) else {
+        return (whole, false);
+    };
+    let extent = |param: u32, axis: u8| facts.extent(param as usize, axis.into()).map(i128::from);
+    let value = |param: u32| facts.value(param as usize)?.as_integer();
+    for param in known.written(&kernel.module, &Numbers { extent: &extent, value: &value, grid, block }) {
+        if let Some(whole) = whole.get_mut(param as usize) {
+            *whole = true;
+        }
+    }
+    (whole, known.whole(&kernel.module).depends_on_values())
+}
 
 /// Returns, by parameter, whether every thread of a `threads` kernel overwrites its own element of the array completely, and none
 /// reads any.
@@ -32,7 +54,7 @@ pub(crate) fn covers(shape: &[u32], extents: &Extents) -> bool {
 }
 
 /// Returns whether a kernel's body reads an array.
-pub(crate) fn is_read(body: &Function, memory: MemId) -> bool {
+fn is_read(body: &Function, memory: MemId) -> bool {
     let mut read =
         body.exprs.iter().any(|(_, e)| matches!(&e.kind, ExprKind::Load { place, .. } if place.memory == memory));
     visit::each_stmt(&body.body, &mut |stmt: &Stmt| {

@@ -8,8 +8,9 @@ use crate::base::linear::{Budget, Formula, Linear, Var, Verdict, decide};
 use crate::base::source::Span;
 use crate::ir::def::*;
 
-/// The most questions about one property.
+/// The most questions about one property, and the most accesses of which all pairs are looked at.
 const MAX_QUESTIONS: usize = 4000;
+const MAX_PAIRED: usize = 400;
 
 /// Returns whether a formula follows from a path, for the walk's own use.
 pub(super) fn follows(space: &Variables, path: &[Formula], formula: &Formula) -> bool {
@@ -109,6 +110,9 @@ pub(super) fn coordinates(given: &Given) -> impl Iterator<Item = &Linear> {
 /// Asks whether two threads may access one element at a time, one of them to write. `None`: too many pairs.
 pub(crate) fn races(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
     let mut asked = vec![];
+    if found.accesses.len() > MAX_PAIRED {
+        return None;
+    }
     for (i, a) in found.accesses.iter().enumerate() {
         let memory = &function.memories[a.memory];
         if matches!(memory.space, Space::Local | Space::Constant) {
@@ -146,6 +150,9 @@ pub(crate) fn order(function: &Function, given: &Given, found: &Footprint) -> Op
         .iter()
         .filter_map(|touch| if let Deed::Updates(update) = touch.deed { Some((touch, update)) } else { None })
         .collect();
+    if updates.len() > MAX_PAIRED {
+        return None;
+    }
     for (i, (a, one)) in updates.iter().enumerate() {
         let memory = &function.memories[a.memory];
         if memory.space == Space::Local {

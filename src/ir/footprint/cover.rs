@@ -19,12 +19,17 @@ const MAX_FORMS: usize = 6;
 /// The values of a coordinate that is a digit of its own: of a thread in its block, mostly.
 const MAX_COUNT: i128 = 1 << 12;
 
-/// Asks, for each leaf of an `out` array, whether an element is written by no thread: one negative answer of a list is enough. No
-/// question at all for an array of which it cannot be asked.
-pub(crate) fn unwritten(function: &Function, given: &Given, found: &Footprint) -> Vec<(MemId, Vec<Question>)> {
+/// Asks, for each leaf of an array with such an access, whether an element is written by no thread: one negative answer of a list is
+/// enough. No question at all for an array of which it cannot be asked.
+pub(crate) fn unwritten(
+    function: &Function,
+    given: &Given,
+    found: &Footprint,
+    which: impl Fn(Access) -> bool,
+) -> Vec<(MemId, Vec<Question>)> {
     let mut all = vec![];
     for (id, memory) in function.memories.iter() {
-        if !matches!(memory.space, Space::Global { access: Access::Out, .. }) {
+        if !matches!(memory.space, Space::Global { access, .. } if which(access)) {
             continue;
         }
         for leaf in 0..memory.layout.leaves.len() as u32 {

@@ -10,10 +10,11 @@ use std::sync::OnceLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::claim;
-use super::def::Given;
+use super::def::{Footprint, Given};
 use super::form::constant;
 use super::question::{Answer, Question};
 use super::settle::settle;
+use super::whole::{Numbers, Whole};
 use crate::base::linear::Budget;
 use crate::ir::def::Module;
 use crate::ir::ranges::{self, Ranges, Setting, Site};
@@ -28,7 +29,12 @@ const MAX_QUESTIONS: usize = 400;
 /// What holds of every launch that a kernel's signature describes, up to [`MOST_ELEMENTS`].
 pub(crate) struct Declared {
     given: Given,
+    /// The same, without promises about arrays.
+    plain: Given,
+    /// The footprint in these.
+    found: OnceLock<Option<Footprint>>,
     inside: OnceLock<Inside>,
+    whole: OnceLock<Whole>,
 }
 
 /// The axes along which accesses are proved to be in bounds.
@@ -45,12 +51,29 @@ impl Declared {
             (promised.ascending, promised.distinct) = (false, false);
             !promised.all.is_empty()
         });
-        Declared { given, inside: OnceLock::new() }
+        let mut plain = given.clone();
+        plain.variables.promised.clear();
+        Declared { given, plain, found: OnceLock::new(), inside: OnceLock::new(), whole: OnceLock::new() }
     }
 
     /// Returns the accesses of the kernel's body that are proved to be in bounds.
     pub fn inside(&self, module: &Module) -> &Inside {
         self.inside.get_or_init(|| self.examine(module))
+    }
+
+    /// Returns the arrays that launches write as a whole, as far as that depends on all of them alone.
+    pub fn whole(&self, module: &Module) -> &Whole {
+        let of = |found| Whole::of(module, &self.plain, found);
+        self.whole.get_or_init(|| self.found(module).map(of).unwrap_or_default())
+    }
+
+    /// Returns the positions of the arrays that a launch writes as a whole and that the kernel does not read.
+    pub fn written(&self, module: &Module, launch: &Numbers<'_>) -> Vec<u32> {
+        self.whole(module).written(&self.plain, launch)
+    }
+
+    fn found(&self, module: &Module) -> Option<&Footprint> {
+        self.found.get_or_init(|| settled(module, &self.plain)).as_ref()
     }
 
     fn examine(&self, module: &Module) -> Inside {
@@ -61,20 +84,29 @@ impl Declared {
         let open = ranges::analyze(module, Setting { largest: 2 * MOST_ELEMENTS, block, assume: true });
         let mut search = Search { module, open: axes(&open), left: MAX_QUESTIONS };
         let mut inside = Inside::default();
-        let mut given = self.given.clone();
-        given.variables.promised.clear();
-        let proved = search.proved(&given);
+        let found = if search.open.is_empty() { None } else { self.found(module) };
+        let proved = found.map_or(vec![], |found| search.proved(&self.plain, found));
         search.open.retain(|axis| !proved.contains(axis));
-        let promised = match self.given.variables.promised.is_empty() {
-            true => vec![],
-            false => search.proved(&self.given),
-        };
+        let more = !self.given.variables.promised.is_empty() && !search.open.is_empty();
+        let found = if more { settled(module, &self.given) } else { None };
+        let promised = found.map_or(vec![], |found| search.proved(&self.given, &found));
         inside.on_promises = !promised.is_empty();
         for (site, axis) in proved.into_iter().chain(promised) {
             inside.axes.entry(site).or_default().push(axis);
         }
         inside
     }
+}
+
+/// Returns a footprint that rests on no operation which might overflow; none if the kernel is not followed.
+fn settled(module: &Module, given: &Given) -> Option<Footprint> {
+    let mut left = MAX_QUESTIONS;
+    let mut prove = |question: &Question| {
+        left = left.checked_sub(1)?;
+        matches!(question.answer(&WORK), Answer::Never(..)).then_some(())
+    };
+    let settled = settle(module, given, &mut prove)?;
+    settled.found.stopped.is_none().then_some(settled.found)
 }
 
 /// An axis of an access.
@@ -93,23 +125,21 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Returns those of the open axes of accesses that are in bounds.
-    fn proved(&mut self, given: &Given) -> Vec<Axis> {
+    fn proved(&mut self, given: &Given, found: &Footprint) -> Vec<Axis> {
         let (module, mut left) = (self.module, self.left);
         let mut prove = |question: &Question| {
             left = left.checked_sub(1)?;
             matches!(question.answer(&WORK), Answer::Never(..)).then_some(())
         };
         let function = &module.functions[module.kernel.body];
-        let settled = if self.open.is_empty() { None } else { settle(module, given, &mut prove) };
-        let Some(settled) = settled.filter(|settled| settled.found.stopped.is_none()) else { return vec![] };
         let (mut proved, mut failed): (Vec<Axis>, FxHashSet<Axis>) = (vec![], FxHashSet::default());
         // One that is not known to be reached is not known to be in bounds.
-        for touch in &settled.found.accesses {
+        for touch in &found.accesses {
             for axis in (0..touch.indices.len()).map(|axis| (touch.at, axis as u8)) {
                 if !self.open.contains(&axis) || failed.contains(&axis) {
                     continue;
                 }
-                let question = claim::outside(function, given, &settled.found, touch, axis.1.into());
+                let question = claim::outside(function, given, found, touch, axis.1.into());
                 if question.is_some_and(|question| prove(&question).is_none()) {
                     failed.insert(axis);
                 } else if !proved.contains(&axis) {

@@ -58,6 +58,7 @@ mod state;
 mod value;
 mod walk;
 pub(crate) mod warp;
+pub(crate) mod whole;
 
 use rustc_hash::FxHashSet;
 

@@ -14,7 +14,7 @@ use crate::ir::variance::Variance;
 use crate::lang::ops::BarrierKind;
 
 /// Accesses recorded, beyond which the walk gives up.
-const MAX_ACCESSES: usize = 400;
+const MAX_ACCESSES: usize = 5_000;
 
 /// Walks through the body; returns what it found.
 pub(super) fn run(mut walk: Walk<'_>) -> Footprint {

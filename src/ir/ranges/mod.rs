@@ -12,7 +12,7 @@ mod walk;
 
 use crate::ir::def::Module;
 pub(crate) use fact::{Symbol, type_range};
-pub(crate) use found::{Bound, Ranges, Setting, Site, Summary, parameter};
+pub(crate) use found::{Bound, Ranges, Setting, Site, Summary};
 
 /// Analyzes the kernel's body, which contains no calls.
 pub(crate) fn analyze(module: &Module, setting: Setting) -> Ranges {

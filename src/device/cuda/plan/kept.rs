@@ -48,6 +48,8 @@ pub(crate) struct Plan {
 pub(crate) struct Kept {
     pub(super) extents: Extents,
     pub(super) is_declared: bool,
+    /// It is one that the kernel's signature describes.
+    pub(super) has_signature: bool,
     /// The shapes of all arrays, concatenated; a kernel's arrays have fixed ranks.
     pub(super) shapes: Vec<u32>,
     /// The values of parameters, where the plan depends on them.
@@ -59,6 +61,7 @@ impl Kept {
     pub(super) fn is_for(&self, facts: &Facts<'_, '_>, is_declared: bool) -> bool {
         self.extents == facts.extents
             && self.is_declared == is_declared
+            && self.has_signature == facts.declared.is_some()
             && shapes(facts).eq(self.shapes.iter().copied())
             && self.values.as_ref().is_none_or(|known| same_values(known, facts))
     }
