@@ -72,6 +72,9 @@
 //! a proof uses how elements compare with numbers, launches test that without `--check` as well, by the least and the largest
 //! element of each version of an array; how elements compare with each other it does not use.
 //!
+//! Arrays that the blocks of such a launch write as a whole are neither cleared nor copied to a GPU before it
+//! ([`crate::ir::footprint::whole`]). Where that is not so of all launches, each launch of new sizes asks again, with these as further facts.
+//!
 //! `expect in_bounds` and the like are what `clk check` compares with a report ([`unexpected`]). What is not proved, `clk test` tests ([`Contracts`]): each
 //! launch of a test, also one of the script that it uses and one whose derivative is taken, runs on the simulator first, on copies of its arrays, with
 //! checks of memory, and counts where the clause limits something. A run forward and one backward tell whether the order matters. An overflow counts if an

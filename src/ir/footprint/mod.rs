@@ -24,7 +24,8 @@
 //!
 //! That all elements of an array are written is the one question for which the footprint must not be too large. Each access knows
 //! a *sure* way ([`Step`]): conditions under which a thread makes it, unless a fault stops the launch. Behind a loop it is the way
-//! to the loop, as loops end. [`cover`] makes up the thread that should write an element.
+//! to the loop, as loops end. [`cover`] makes up the thread that should write an element;
+//! [`whole`] asks it of launches, for devices.
 //!
 //! # Warps
 //!
