@@ -278,7 +278,9 @@ impl<'a> Compiler<'a> {
                     let stays = !matches!(mark.dies, Dies::After(last) if last + 1 < next);
                     writer.define(*d, value, *masked, stays);
                 }
-                Role::Keep { conditions, negate, mask } => writer.keep(conditions, *negate, *mask),
+                Role::Keep { conditions, negate, mask } => {
+                    writer.keep(conditions, *negate, (*mask, self.masks[usize::from(*mask)]));
+                }
                 _ => {}
             }
         }
@@ -367,8 +369,17 @@ struct Value {
 
 /// An effect of the strip; effects are written in order.
 enum Event {
-    Write { reg: Reg, value: ValueId, masked: bool },
-    Keep { conditions: Vec<ValueId>, negate: bool, mask: MaskId },
+    Write {
+        reg: Reg,
+        value: ValueId,
+        masked: bool,
+    },
+    /// The mask lies in a register.
+    Keep {
+        conditions: Vec<ValueId>,
+        negate: bool,
+        mask: (MaskId, Reg),
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -437,7 +448,7 @@ impl Writer {
         self.current.insert(reg, now);
     }
 
-    fn keep(&mut self, conditions: &[Reg], negate: bool, mask: MaskId) {
+    fn keep(&mut self, conditions: &[Reg], negate: bool, mask: (MaskId, Reg)) {
         let conditions: Vec<ValueId> = conditions.iter().map(|&r| self.reg(r)).collect();
         conditions.iter().for_each(|&c| self.values[c].uses += 1);
         self.events.push(Event::Keep { conditions, negate, mask });
@@ -495,7 +506,7 @@ impl Writer {
         }
     }
 
-    fn write_keep(&mut self, conditions: &[ValueId], negate: bool, mask: MaskId) {
+    fn write_keep(&mut self, conditions: &[ValueId], negate: bool, (mask, reg): (MaskId, Reg)) {
         let Some((&first, others)) = conditions.split_first() else {
             return;
         };
@@ -505,6 +516,8 @@ impl Writer {
             let place = self.spend(other);
             self.emit(Act::And, &[place]);
         }
+        // The register may be one whose last use, by the program, is computed later here.
+        self.rescue(Place::Reg(reg));
         let act = if negate { Act::KeepNot } else { Act::Keep };
         self.emit(act, &[Place::Kept(mask), Place::Mask]);
         self.mask = Some(mask);
