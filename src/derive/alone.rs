@@ -141,6 +141,15 @@ impl Search<'_> {
         let loads: Vec<&Touch> = accesses.iter().filter(is_wanted).collect();
         let apart = self.apart(&footprint, &loads).into_iter();
         found.loads.extend(apart.filter_map(|site| if let Site::Load(id) = site { Some(id) } else { None }));
+        self.all_or_none(wanted, found);
+    }
+
+    /// Of the additions to one adjoint in global memory, all are atomic or none: what is also read as it was before has no derivative.
+    fn all_or_none(&self, wanted: &Wanted<'_>, found: &mut Alone) {
+        let is_global = |memory: MemId| matches!(self.f.memories[memory].space, Space::Global { .. });
+        let shared = wanted.loads.iter().filter(|(id, place)| !found.loads.contains(*id) && is_global(place.memory));
+        let mixed: FxHashSet<MemId> = shared.map(|(_, place)| place.memory).collect();
+        found.loads.retain(|id| wanted.loads.get(id).is_none_or(|place| !mixed.contains(&place.memory)));
     }
 
     /// Returns the sites whose accesses meet none of another thread.

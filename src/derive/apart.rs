@@ -52,8 +52,13 @@ pub(super) fn taken_out(
     Ok((gathers, totals))
 }
 
-/// Returns whether a derivative does more than to take the adjoints of results.
+/// Returns whether a derivative does more than to take the adjoints of results: it passes on those of arrays that are read and written,
+/// even if no statement touches them.
 pub(super) fn has_effect(made: &Module, roles: &[Role], accesses: &[Option<Access>]) -> bool {
+    let passes_on = |role: &Role| matches!(role, Role::Adjoint(at) if accesses.get(*at) == Some(&Some(Access::InOut)));
+    if roles.iter().any(passes_on) {
+        return true;
+    }
     let body = &made.functions[made.kernel.body];
     let is_taken = |memory: MemId| match body.memories[memory].space {
         Space::Global { param, .. } => match roles.get(param as usize) {
@@ -66,7 +71,7 @@ pub(super) fn has_effect(made: &Module, roles: &[Role], accesses: &[Option<Acces
     let mut found = false;
     each_stmt(&body.body, &mut |stmt| match &stmt.kind {
         StmtKind::Store { place, .. } => found |= !is_taken(place.memory),
-        StmtKind::Atomic { .. } | StmtKind::Assert { .. } => found = true,
+        StmtKind::Atomic { .. } => found = true,
         _ => {}
     });
     found

@@ -7,6 +7,7 @@
 use super::def::{Gather, Role};
 use super::lost::Lost;
 use super::repeat::Copies;
+use super::reverse::trips;
 use super::rules::constant;
 use crate::base::arena::Arena;
 use crate::ir::build::{FunctionBuilder, module};
@@ -15,10 +16,12 @@ use crate::ir::visit::each_stmt;
 use crate::lang::ops::AtomicOp;
 use crate::pass::{self, edit};
 
-/// The most additions to an array that are gathered, and the most statements that they become: each is computed with all that it
-/// needs. An atomic addition costs a GPU as much as some 50 simple operations.
+/// The most additions to an array that are gathered, and the most statements that a thread then does: each addition is computed with all
+/// that it needs. An atomic addition costs a GPU as much as some 50 simple operations.
 const MOST_SITES: usize = 32;
-const MOST_STATEMENTS: usize = 4096;
+const MOST_STATEMENTS: u64 = 4096;
+/// The iterations of a loop of which that is not known.
+const ITERATIONS: u64 = 32;
 
 /// Where an addition goes: along each axis, the axis of the thread's index, and what is added to it.
 pub(super) type Site = Vec<(u8, i32)>;
@@ -30,24 +33,38 @@ pub(super) fn sites(body: &Function, memory: MemId, rank: u8) -> Option<Vec<Site
     if own.extents.len() != usize::from(rank) || !matches!(leaf.ty, Ty::Scalar(Scalar::F32 | Scalar::F64)) {
         return None;
     }
-    let (mut found, mut statements, mut fits) = (vec![], 0, true);
-    each_stmt(&body.body, &mut |stmt| {
-        statements += 1;
-        match &stmt.kind {
-            StmtKind::Let(id) => {
-                fits &= !matches!(&body.exprs[*id].kind, ExprKind::Load { place, .. } if place.memory == memory);
-            }
-            StmtKind::Store { place, .. } => fits &= place.memory != memory,
-            StmtKind::Atomic { op, place, result, .. } if place.memory == memory => {
-                let site = if *op == AtomicOp::Add && result.is_none() { site(body, place, rank) } else { None };
-                fits &= site.is_some();
-                found.extend(site);
-            }
-            _ => {}
+    let (mut found, mut fits) = (vec![], true);
+    each_stmt(&body.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Let(id) => {
+            fits &= !matches!(&body.exprs[*id].kind, ExprKind::Load { place, .. } if place.memory == memory);
         }
+        StmtKind::Store { place, .. } => fits &= place.memory != memory,
+        StmtKind::Atomic { op, place, result, .. } if place.memory == memory => {
+            let site = if *op == AtomicOp::Add && result.is_none() { site(body, place, rank) } else { None };
+            fits &= site.is_some();
+            found.extend(site);
+        }
+        _ => {}
     });
-    let pays = (2..=MOST_SITES).contains(&found.len()) && found.len() * statements <= MOST_STATEMENTS;
+    let pays = (2..=MOST_SITES).contains(&found.len())
+        && steps(body, &body.body).saturating_mul(found.len() as u64) <= MOST_STATEMENTS;
     (fits && pays).then_some(found)
+}
+
+/// Returns how many statements a thread does at most, as far as that is known.
+fn steps(f: &Function, block: &Block) -> u64 {
+    let of = |stmt: &Stmt| {
+        let inner = stmt.kind.blocks().map(|block| steps(f, block)).fold(0, u64::saturating_add);
+        let times = match &stmt.kind {
+            StmtKind::For { start, end, step, inclusive, .. } => {
+                trips(f, (*start, *end, *step), *inclusive).unwrap_or(ITERATIONS)
+            }
+            StmtKind::Loop { .. } => ITERATIONS,
+            _ => 1,
+        };
+        inner.saturating_mul(times).saturating_add(1)
+    };
+    block.iter().map(of).fold(0, u64::saturating_add)
 }
 
 fn site(body: &Function, place: &Place, rank: u8) -> Option<Site> {

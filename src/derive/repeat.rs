@@ -9,7 +9,7 @@ use super::def::Role;
 use crate::base::source::Span;
 use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
-use crate::ir::typing::I32;
+use crate::ir::typing::{BOOL, I32};
 use crate::ir::visit::each_stmt;
 use crate::pass::edit;
 
@@ -169,7 +169,7 @@ impl<'a> Copies<'a> {
             Form::Threads { rank } => rank,
             Form::Grid => 0,
         };
-        let space: Vec<ExprId> = (0..rank).map(|k| b.value(format!("threads{k}"), I32)).collect();
+        let space: Vec<ExprId> = (0..rank).map(|k| b.value(free_name(made, &format!("threads{k}")), I32)).collect();
         kept.extend((0..rank).map(Role::Extent));
         (Copies { original, held, values, memories, space }, kept)
     }
@@ -238,12 +238,37 @@ impl<'a> Copies<'a> {
     }
 }
 
+/// Returns a name like this one that no parameter of a kernel has.
+pub(super) fn free_name(made: &Module, name: &str) -> String {
+    let is_taken = |name: &str| {
+        made.kernel.params.iter().any(|param| match param {
+            KernelParam::Value { name: own, .. } | KernelParam::Array { name: own, .. } => own == name,
+        })
+    };
+    let mut name = name.to_string();
+    while is_taken(&name) {
+        name.push('_');
+    }
+    name
+}
+
 /// Reads an element into a local that stands for it.
 fn hold(f: &mut Function, place: &Place, into: &mut Block) -> (MemId, LocalId) {
     let (ty, span) = (f.memories[place.memory].layout.leaves[place.leaf as usize].ty, f.span);
     let local = f.locals.push(Local { name: "held".into(), ty, span });
     let value = edit::push(f, ExprKind::Load { place: place.clone(), hint: Hint::None }, ty, span);
-    into.extend([edit::let_stmt(f, value), Stmt { kind: StmtKind::Write { local, value }, span }]);
+    let zero = edit::push(f, ExprKind::Const(0), ty, span);
+    into.push(Stmt { kind: StmtKind::Write { local, value: zero }, span });
+    let mut then = vec![edit::let_stmt(f, value), Stmt { kind: StmtKind::Write { local, value }, span }];
+    // A thread may be beyond the array, of which it then accesses no element.
+    for (axis, &index) in place.indices.iter().enumerate().rev() {
+        let right = edit::push(f, ExprKind::Extent(place.memory, axis as u8), I32, span);
+        let is_inside = ExprKind::Binary { op: BinOp::Lt, left: index, right };
+        let cond = edit::push(f, is_inside, BOOL, span);
+        let guarded = Stmt { kind: StmtKind::If { cond, then, other: vec![] }, span };
+        then = vec![edit::let_stmt(f, cond), guarded];
+    }
+    into.extend(then);
     (place.memory, local)
 }
 

@@ -232,7 +232,8 @@ fn slots(f: &Function, plan: &Plan, ends: &Ends, needs: &Needs, block: &Block) -
     all
 }
 
-fn trips(f: &Function, (start, end, step): (ExprId, ExprId, ExprId), inclusive: bool) -> Option<u64> {
+/// Returns the iterations of a loop with constant bounds.
+pub(super) fn trips(f: &Function, (start, end, step): (ExprId, ExprId, ExprId), inclusive: bool) -> Option<u64> {
     let of = |id| edit::integer_of(f, id);
     let (start, end, step) = (of(start)?, of(end)?, of(step)?);
     let span = if step < 0 { start - end } else { end - start } + i128::from(inclusive);

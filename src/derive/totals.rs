@@ -6,7 +6,7 @@
 
 use super::def::{Role, Totals};
 use super::lost::Lost;
-use super::repeat::{Addition, Copies};
+use super::repeat::{Addition, Copies, free_name};
 use super::rules::constant;
 use crate::base::arena::Arena;
 use crate::ir::build::{FunctionBuilder, Range, module};
@@ -67,7 +67,7 @@ pub(super) fn totals(
     let mut b = FunctionBuilder::new("totals");
     let (copies, mut params) = Copies::begin(&mut b, (made, roles, held), None);
     let rank = copies.space.len();
-    let sums = b.array("sums", Access::Out, Layout::plain(Ty::Scalar(Scalar::F64)), rank + 1);
+    let sums = b.array(free_name(made, "sums"), Access::Out, Layout::plain(Ty::Scalar(Scalar::F64)), rank + 1);
     params.push(Role::Sums(all.len() as u32));
     let mut functions = Arena::default();
     let wanted: Vec<(Addition, Ty)> = all.iter().map(|(_, common)| (common.addition, common.ty)).collect();

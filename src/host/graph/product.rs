@@ -77,7 +77,7 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
     if work.is_some_and(|work| work <= SMALL) && here(a) && here(b) {
         return on_host(a, b, scalar, sizes, shape);
     }
-    if [batch, rows, columns].iter().any(|&n| n > MAX_EXTENT - 256) {
+    if [batch, rows, columns].iter().any(|&n| n > MAX_EXTENT - 256) || inner > MAX_EXTENT - RUN {
         let title = format!("a product of the shape {} is too large for one launch", shape_text(shape));
         return Err(Problem::new("E0520", title).help("compute it in parts"));
     }
