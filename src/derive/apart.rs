@@ -1,5 +1,5 @@
 //! What is computed apart from a reverse derivative over an index space, without atomic additions: adjoints that are gathered
-//! ([`gather`](super::gather)), and sums over all threads ([`totals`](super::totals)).
+//! ([`gather`]), and sums over all threads ([`totals`]).
 //!
 //! Input: the derivative. Output: kernels that run before it, and the derivative without what they do.
 

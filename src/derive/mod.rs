@@ -1,8 +1,8 @@
 //! Derivatives of kernels, from DeviceIR to DeviceIR, and right or refused: what has no rule is a [`Lost`] with its place.
 //!
 //! The types: [`activity`](active::activity) says which values have a derivative (floats that depend on an active parameter).
-//! [`forward`] keeps the control flow and adds a tangent to every active value, local and memory. [`reverse()`] gives one kernel that
-//! runs the kernel again, from the original contents of its arrays, and then backwards.
+//! [`forward`] keeps the control flow and adds a tangent to every active value, local and memory. [`reverse()`] gives a kernel that
+//! runs the kernel again, from the original contents of its arrays, and then backwards, and maybe others that do a part of that.
 //!
 //! The passes of the reverse, each a file:
 //! 1. `jumps` replaces jumps by flags, so that every block that is entered reaches its end;
