@@ -1,4 +1,4 @@
-"""What PyTorch takes for the programs of gradients.clk: python gradients.py [cuda | cpu]"""
+"""What PyTorch, and on the processor JAX, take for the programs of gradients.clk: python gradients.py [cuda | cpu]"""
 import statistics
 import sys
 import time
@@ -84,3 +84,29 @@ try:
     print(f"step of the network, compiled: {median_ms(lambda: step(compiled)):.3f} ms")
 except Exception as error:  # No compiler on the machine.
     print(f"torch.compile: {str(error).splitlines()[0][:150]}")
+
+
+def in_jax():
+    import jax
+    import jax.numpy as jnp
+
+    values = [jnp.asarray(p.detach().cpu().numpy()) for p in params]
+    rows, labels = jnp.asarray(x.cpu().numpy()), jnp.asarray(label.cpu().numpy())
+
+    def loss(params, x, label):
+        w1, b1, w2, b2, w3, b3 = params
+        z = jax.nn.relu(jax.nn.relu(x @ w1 + b1) @ w2 + b2) @ w3 + b3
+        return -jnp.mean(jax.nn.log_softmax(z)[jnp.arange(len(label)), label])
+
+    @jax.jit
+    def step(params, x, label):
+        return [p - 0.01 * g for p, g in zip(params, jax.grad(loss)(params, x, label))]
+
+    return lambda: jax.block_until_ready(step(values, rows, labels))
+
+
+if not on_gpu:
+    try:
+        print(f"step of the network, JAX: {median_ms(in_jax()):.3f} ms")
+    except ImportError:
+        print("JAX is not installed")
