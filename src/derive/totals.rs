@@ -119,5 +119,7 @@ fn nest(
         nest(b, space, sums, thread, fill);
         thread.pop();
     });
-    b.for_(label, local, Range { start, end, step, inclusive: false }, Unroll::Auto, body);
+    // The loads of several iterations are in flight together.
+    let unroll = if axis + 1 == space.len() { Unroll::By(4) } else { Unroll::Auto };
+    b.for_(label, local, Range { start, end, step, inclusive: false }, unroll, body);
 }

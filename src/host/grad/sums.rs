@@ -13,24 +13,20 @@ use crate::host::ops::{Pick, Reduce};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
 
-/// The most threads along the last axis, and all together.
-const ACROSS: usize = 4096;
-const MOST: usize = 1 << 16;
+/// The most threads that add up, and along the last axis, if there are others.
+const MOST: usize = 1 << 17;
+const ACROSS: usize = 1 << 12;
 
 /// Returns the extents of the launch that adds up for one with these: they alone decide the order of the additions.
 pub(super) fn threads(launch: &[usize]) -> Vec<usize> {
     let mut left = MOST;
-    let mut most = ACROSS;
-    let mut found: Vec<usize> = launch
-        .iter()
-        .rev()
-        .map(|&len| {
-            let own = len.min(most);
-            left /= own.max(1);
-            most = left;
-            own
-        })
-        .collect();
+    let mut found = vec![];
+    for (axis, &len) in launch.iter().enumerate().rev() {
+        let is_last_of_several = axis > 0 && axis + 1 == launch.len();
+        let own = len.min(if is_last_of_several { ACROSS } else { left });
+        left /= own.max(1);
+        found.push(own);
+    }
     found.reverse();
     found
 }
