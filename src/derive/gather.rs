@@ -7,14 +7,13 @@
 use super::def::{Gather, Role};
 use super::lost::Lost;
 use super::repeat::Copies;
-use super::reverse::trips;
 use super::rules::constant;
 use crate::base::arena::Arena;
 use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::AtomicOp;
-use crate::pass::{self, edit};
+use crate::pass::{self, edit, trip_count};
 
 /// The most additions to an array that are gathered, and the most statements that a thread then does: each addition is computed with all
 /// that it needs. An atomic addition costs a GPU as much as some 50 simple operations.
@@ -57,7 +56,8 @@ fn steps(f: &Function, block: &Block) -> u64 {
         let inner = stmt.kind.blocks().map(|block| steps(f, block)).fold(0, u64::saturating_add);
         let times = match &stmt.kind {
             StmtKind::For { start, end, step, inclusive, .. } => {
-                trips(f, (*start, *end, *step), *inclusive).unwrap_or(ITERATIONS)
+                let known = trip_count(f, *start, *end, *step, *inclusive);
+                known.and_then(|count| u64::try_from(count).ok()).unwrap_or(ITERATIONS)
             }
             StmtKind::Loop { .. } => ITERATIONS,
             _ => 1,

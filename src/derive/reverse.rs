@@ -21,7 +21,7 @@ use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;
 use crate::ir::typing::I32;
 use crate::lang::ops::BarrierKind;
-use crate::pass::{self, edit};
+use crate::pass::{self, trip_count};
 
 /// The values that the mirror image asks for and the forward part has to record.
 #[derive(Default)]
@@ -214,7 +214,7 @@ fn slots(f: &Function, plan: &Plan, ends: &Ends, needs: &Needs, block: &Block) -
     for stmt in block {
         let turns = match &stmt.kind {
             StmtKind::For { label, start, end, step, inclusive, .. } if !ends.contains_key(label) => {
-                trips(f, (*start, *end, *step), *inclusive)
+                trip_count(f, *start, *end, *step, *inclusive).and_then(|count| u64::try_from(count).ok())
             }
             StmtKind::For { .. } | StmtKind::Loop { .. } => None,
             _ => Some(1),
@@ -230,15 +230,6 @@ fn slots(f: &Function, plan: &Plan, ends: &Ends, needs: &Needs, block: &Block) -
         }
     }
     all
-}
-
-/// Returns the iterations of a loop with constant bounds.
-pub(super) fn trips(f: &Function, (start, end, step): (ExprId, ExprId, ExprId), inclusive: bool) -> Option<u64> {
-    let of = |id| edit::integer_of(f, id);
-    let (start, end, step) = (of(start)?, of(end)?, of(step)?);
-    let span = if step < 0 { start - end } else { end - start } + i128::from(inclusive);
-    let step = step.abs();
-    (step > 0).then(|| u64::try_from(span.max(0).div_euclid(step) + i128::from(span.max(0) % step > 0)).ok())?
 }
 
 impl Reverse<'_> {

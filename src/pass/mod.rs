@@ -17,6 +17,8 @@ mod structure;
 mod tidy;
 mod unroll;
 
+pub(crate) use dead::trip_count;
+
 use crate::base::stop;
 use crate::ir::def::Module;
 use crate::ir::text::print;
