@@ -101,8 +101,9 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
         near && (inner < TILED || columns < BLOCK * 3 / 4 || batch * (rows / BLOCK) * (columns / BLOCK) < WORKERS);
     let (executable, extents, parts) = if few || rows.min(columns) < TILED {
         let strip = if near && rows >= STRIP && columns >= TILED { STRIP } else { 1 };
-        let given = [types.as_slice(), &[Given::Number(strip as i32)]].concat();
         let parts = if near || batch * rows * columns >= MANY_THREADS { 1 } else { parts_of(inner) };
+        let own = [Given::Number(strip as i32), Given::Number((parts > 1).into())];
+        let given = [types.as_slice(), &own].concat();
         let strips = Sizes { rows: rows.div_ceil(strip), batch: parts * batch, ..sizes };
         (library::kernel(&site, "product_strips", &given)?, threads(strips), parts)
     } else {
