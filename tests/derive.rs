@@ -63,15 +63,20 @@ fn kernels_without_loops() {
     run(cases::PLAIN);
 }
 
+/// Returns the derivative of a case's kernel in reverse mode.
+fn derived(case: &Case) -> derive::Derived {
+    let problem = harness::problem(case.text, case.extents, case.arguments, case.range).expect("a kernel");
+    let active = derive::can_be_active(&problem.module);
+    let launches = derive::Launches::with(&problem.module, case.extents);
+    derive::reverse(&problem.module, &active, &launches).expect("a derivative")
+}
+
 /// What is read at constant distances from the thread's indices: its adjoint is gathered.
 #[test]
 fn stencils() {
     run(apart::GATHERED);
     for case in apart::GATHERED {
-        let problem = harness::problem(case.text, case.extents, case.arguments, case.range).expect("a kernel");
-        let active = derive::can_be_active(&problem.module);
-        let launches = derive::Launches::with(&problem.module, case.extents);
-        let derived = derive::reverse(&problem.module, &active, &launches).expect("a derivative");
+        let derived = derived(case);
         assert!(!derived.gathers.is_empty(), "{}: nothing is gathered", case.name);
         for gather in &derived.gathers {
             assert!(!text::print(&gather.module).contains("atomic"), "{}", case.name);
@@ -84,10 +89,7 @@ fn stencils() {
 fn sums_over_all_threads() {
     run(apart::SUMMED);
     for case in apart::SUMMED {
-        let problem = harness::problem(case.text, case.extents, case.arguments, case.range).expect("a kernel");
-        let active = derive::can_be_active(&problem.module);
-        let launches = derive::Launches::with(&problem.module, case.extents);
-        let derived = derive::reverse(&problem.module, &active, &launches).expect("a derivative");
+        let derived = derived(case);
         let totals = derived.totals.expect("sums");
         assert!(!text::print(&totals.module).contains("atomic"), "{}", case.name);
         assert!(!derived.has_effect || !text::print(&derived.module).contains("atomic"), "{}", case.name);

@@ -3,7 +3,7 @@
 //!
 //! Input: the derivative. Output: kernels that run before it, and the derivative without what they do.
 
-use super::def::{Gather, Role, Totals};
+use super::def::{Gather, Role, Totals, role_of};
 use super::gather;
 use super::lost::Lost;
 use super::repeat::{remove_additions, repeatable};
@@ -60,13 +60,9 @@ pub(super) fn has_effect(made: &Module, roles: &[Role], accesses: &[Option<Acces
         return true;
     }
     let body = &made.functions[made.kernel.body];
-    let is_taken = |memory: MemId| match body.memories[memory].space {
-        Space::Global { param, .. } => match roles.get(param as usize) {
-            Some(Role::Adjoint(param)) => accesses.get(*param) == Some(&Some(Access::Out)),
-            _ => false,
-        },
-        Space::Local => true,
-        _ => false,
+    let is_taken = |memory: MemId| match role_of(body, roles, memory) {
+        Some(Role::Adjoint(param)) => accesses.get(param) == Some(&Some(Access::Out)),
+        _ => body.memories[memory].space == Space::Local,
     };
     let mut found = false;
     each_stmt(&body.body, &mut |stmt| match &stmt.kind {

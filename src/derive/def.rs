@@ -1,6 +1,6 @@
 //! Derived kernels and the roles of their parameters.
 
-use crate::ir::def::{Function, MemId, Module, Place, Space, Ty};
+use crate::ir::def::{ExprKind, Function, MemId, Module, Place, Space, Stmt, StmtKind, Ty};
 use crate::ir::typing;
 use crate::lang::scalar::Scalar;
 
@@ -73,6 +73,22 @@ pub struct Counting {
 pub(super) fn param_of(f: &Function, memory: MemId) -> Option<usize> {
     match f.memories[memory].space {
         Space::Global { param, .. } => Some(param as usize),
+        _ => None,
+    }
+}
+
+/// Returns the role of the parameter that a memory is.
+pub(super) fn role_of(f: &Function, roles: &[Role], memory: MemId) -> Option<Role> {
+    roles.get(param_of(f, memory)?).copied()
+}
+
+/// Returns the place that a statement loads from.
+pub(super) fn loaded<'f>(f: &'f Function, stmt: &Stmt) -> Option<&'f Place> {
+    match stmt.kind {
+        StmtKind::Let(id) => match &f.exprs[id].kind {
+            ExprKind::Load { place, .. } => Some(place),
+            _ => None,
+        },
         _ => None,
     }
 }

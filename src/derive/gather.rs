@@ -6,14 +6,12 @@
 
 use super::def::{Gather, Role};
 use super::lost::Lost;
-use super::repeat::Copies;
+use super::repeat::{Copies, additions};
 use super::rules::constant;
 use crate::base::arena::Arena;
-use crate::ir::build::{FunctionBuilder, module};
+use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
-use crate::ir::visit::each_stmt;
-use crate::lang::ops::AtomicOp;
-use crate::pass::{self, edit, trip_count};
+use crate::pass::{edit, trip_count};
 
 /// The most additions to an array that are gathered, and the most statements that a thread then does: each addition is computed with all
 /// that it needs. An atomic addition costs a GPU as much as some 50 simple operations.
@@ -32,22 +30,10 @@ pub(super) fn sites(body: &Function, memory: MemId, rank: u8) -> Option<Vec<Site
     if own.extents.len() != usize::from(rank) || !matches!(leaf.ty, Ty::Scalar(Scalar::F32 | Scalar::F64)) {
         return None;
     }
-    let (mut found, mut fits) = (vec![], true);
-    each_stmt(&body.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Let(id) => {
-            fits &= !matches!(&body.exprs[*id].kind, ExprKind::Load { place, .. } if place.memory == memory);
-        }
-        StmtKind::Store { place, .. } => fits &= place.memory != memory,
-        StmtKind::Atomic { op, place, result, .. } if place.memory == memory => {
-            let site = if *op == AtomicOp::Add && result.is_none() { site(body, place, rank) } else { None };
-            fits &= site.is_some();
-            found.extend(site);
-        }
-        _ => {}
-    });
+    let found = additions(body, memory)?;
     let pays = (2..=MOST_SITES).contains(&found.len())
         && steps(body, &body.body).saturating_mul(found.len() as u64) <= MOST_STATEMENTS;
-    (fits && pays).then_some(found)
+    if pays { found.into_iter().map(|place| site(body, place, rank)).collect() } else { None }
 }
 
 /// Returns how many statements a thread does at most, as far as that is known.
@@ -127,10 +113,7 @@ pub(super) fn gather(
         let next = b.binary(BinOp::Add, before, part);
         b.store(adjoint, &own, next);
     }
-    let mut gathering = module(functions, b, Form::Threads { rank: rank as u8 });
-    gathering.kernel.name = format!("{}_{}", made.kernel.name, original.memories[memory].name);
-    gathering.kernel.span = made.kernel.span;
-    let module = pass::repeated(&gathering).map_err(Lost::internal)?;
+    let module = copies.finish(made, functions, b, &original.memories[memory].name)?;
     Ok(Gather { module, params, param })
 }
 

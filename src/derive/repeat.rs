@@ -5,13 +5,16 @@
 
 use rustc_hash::FxHashMap;
 
-use super::def::Role;
+use super::def::{Role, loaded, role_of};
+use super::lost::Lost;
+use crate::base::arena::Arena;
 use crate::base::source::Span;
-use crate::ir::build::FunctionBuilder;
+use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;
 use crate::ir::typing::{BOOL, I32};
 use crate::ir::visit::each_stmt;
-use crate::pass::edit;
+use crate::lang::ops::AtomicOp;
+use crate::pass::{self, edit};
 
 /// An addition: the adjoint, and how many additions to it stand in front.
 pub(super) type Addition = (MemId, usize);
@@ -20,10 +23,7 @@ pub(super) type Addition = (MemId, usize);
 /// of adjoints of results that are read again after they were taken. `None` if they cannot: it may write only its own variables and
 /// adjoints, and what is read again only at the thread's own indices.
 pub(super) fn repeatable(body: &Function, roles: &[Role], accesses: &[Option<Access>]) -> Option<Vec<Place>> {
-    let role = |memory: MemId| match body.memories[memory].space {
-        Space::Global { param, .. } => roles.get(param as usize).copied(),
-        _ => None,
-    };
+    let role = |memory: MemId| role_of(body, roles, memory);
     let mut fits = true;
     each_stmt(&body.body, &mut |stmt| {
         fits &= match &stmt.kind {
@@ -68,13 +68,8 @@ fn own_place(f: &Function, memory: MemId) -> Option<Place> {
         }
     };
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Let(id) => {
-            if let ExprKind::Load { place, .. } = &f.exprs[*id].kind {
-                access(place);
-            }
-        }
         StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => access(place),
-        _ => {}
+        _ => loaded(f, stmt).into_iter().for_each(&mut access),
     });
     found.filter(|place| same && place.component.is_none())
 }
@@ -82,13 +77,10 @@ fn own_place(f: &Function, memory: MemId) -> Option<Place> {
 /// Returns whether a memory is loaded where it may have been written; `written` becomes whether it may be at the end of the block.
 fn is_read_again(f: &Function, block: &Block, memory: MemId, written: &mut bool) -> bool {
     for stmt in block {
+        if *written && loaded(f, stmt).is_some_and(|place| place.memory == memory) {
+            return true;
+        }
         match &stmt.kind {
-            StmtKind::Let(id) => {
-                let loads = matches!(&f.exprs[*id].kind, ExprKind::Load { place, .. } if place.memory == memory);
-                if loads && *written {
-                    return true;
-                }
-            }
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } if place.memory == memory => *written = true,
             StmtKind::For { body, .. } | StmtKind::Loop { body, .. } => {
                 // The second turn sees what the first one wrote.
@@ -111,6 +103,20 @@ fn is_read_again(f: &Function, block: &Block, memory: MemId, written: &mut bool)
     false
 }
 
+/// Returns where the additions to an adjoint go; `None` if anything else is done with it.
+pub(super) fn additions(f: &Function, memory: MemId) -> Option<Vec<&Place>> {
+    let (mut found, mut fits) = (vec![], true);
+    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Store { place, .. } => fits &= place.memory != memory,
+        StmtKind::Atomic { op, place, result, .. } if place.memory == memory => {
+            fits &= *op == AtomicOp::Add && result.is_none();
+            found.push(place);
+        }
+        _ => fits &= loaded(f, stmt).is_none_or(|place| place.memory != memory),
+    });
+    fits.then_some(found)
+}
+
 /// Removes the additions to an adjoint.
 pub(super) fn remove_additions(block: &mut Block, memory: MemId) {
     block.retain(|stmt| !matches!(&stmt.kind, StmtKind::Atomic { place, .. } if place.memory == memory));
@@ -121,11 +127,7 @@ pub(super) fn remove_additions(block: &mut Block, memory: MemId) {
 
 fn is_loaded(f: &Function, memory: MemId) -> bool {
     let mut found = false;
-    each_stmt(&f.body, &mut |stmt| {
-        if let StmtKind::Let(id) = stmt.kind {
-            found |= matches!(&f.exprs[id].kind, ExprKind::Load { place, .. } if place.memory == memory);
-        }
-    });
+    each_stmt(&f.body, &mut |stmt| found |= loaded(f, stmt).is_some_and(|place| place.memory == memory));
     found
 }
 
@@ -184,6 +186,20 @@ impl<'a> Copies<'a> {
         let args: Vec<ExprId> = self.values.iter().map(|(_, value, _)| *value).chain(thread.iter().copied()).collect();
         let passed: Vec<MemId> = self.memories.iter().map(|(_, new)| *new).collect();
         b.call(copy, types, &args, &passed)
+    }
+
+    /// Completes the kernel, which has as many indices as the original.
+    pub fn finish(
+        &self,
+        made: &Module,
+        functions: Arena<Function>,
+        b: FunctionBuilder,
+        name: &str,
+    ) -> Result<Module, Lost> {
+        let mut done = module(functions, b, made.kernel.form);
+        done.kernel.name = format!("{}_{name}", made.kernel.name);
+        done.kernel.span = made.kernel.span;
+        pass::repeated(&done).map_err(Lost::internal)
     }
 
     /// Makes a function of what a thread adds in some of its additions; its indices are the last parameters.

@@ -160,11 +160,7 @@ impl Source<'_> {
 
     /// Takes out of a derived kernel what is better gathered.
     fn split(&self, mut module: Module, mut params: Vec<Role>, counting: Option<Counting>) -> Result<Derived, Lost> {
-        let access = |param: &KernelParam| match param {
-            KernelParam::Array { access, .. } => Some(*access),
-            KernelParam::Value { .. } => None,
-        };
-        let accesses: Vec<Option<Access>> = self.kernel.params.iter().map(access).collect();
+        let accesses: Vec<Option<Access>> = self.kernel.params.iter().map(KernelParam::access).collect();
         let (gathers, totals) = apart::taken_out(&mut module, &mut params, &accesses)?;
         let is_whole = gathers.is_empty() && totals.is_none();
         let has_effect = is_whole || apart::has_effect(&module, &params, &accesses);

@@ -6,15 +6,13 @@
 
 use super::def::{Role, Totals};
 use super::lost::Lost;
-use super::repeat::{Addition, Copies, free_name};
+use super::repeat::{Addition, Copies, additions, free_name};
 use super::rules::constant;
 use crate::base::arena::Arena;
-use crate::ir::build::{FunctionBuilder, Range, module};
+use crate::ir::build::{FunctionBuilder, Range};
 use crate::ir::def::*;
 use crate::ir::typing::I32;
-use crate::ir::visit::each_stmt;
-use crate::lang::ops::AtomicOp;
-use crate::pass::{self, edit};
+use crate::pass::edit;
 
 /// The most sums.
 const MOST: usize = 64;
@@ -34,26 +32,16 @@ pub(super) fn common(body: &Function, memory: MemId, is_value: bool) -> Option<V
     if !matches!(scalar, Scalar::F32 | Scalar::F64) || !is_value && leaf.ty.lanes() > 1 {
         return None;
     }
-    let (mut found, mut fits) = (vec![], true);
-    each_stmt(&body.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Let(id) => {
-            fits &= !matches!(&body.exprs[*id].kind, ExprKind::Load { place, .. } if place.memory == memory);
-        }
-        StmtKind::Store { place, .. } => fits &= place.memory != memory,
-        StmtKind::Atomic { op, place, result, .. } if place.memory == memory => {
-            let index = |&id: &ExprId| u32::try_from(edit::integer_of(body, id)?).ok();
-            let at = match is_value {
-                true => Some(place.component.map(u32::from).into_iter().collect()),
-                false => place.indices.iter().map(index).collect(),
-            };
-            let is_whole = is_value && leaf.ty.lanes() > 1 && place.component.is_none();
-            fits &= *op == AtomicOp::Add && result.is_none() && at.is_some() && !is_whole;
-            let addition = (memory, found.len());
-            found.push(Common { addition, ty: Ty::Scalar(scalar), at: at.unwrap_or_default() });
-        }
-        _ => {}
+    let index = |&id: &ExprId| u32::try_from(edit::integer_of(body, id)?).ok();
+    let element = |place: &Place| match place.component {
+        _ if !is_value => place.indices.iter().map(index).collect(),
+        None if leaf.ty.lanes() > 1 => None,
+        component => Some(component.map(u32::from).into_iter().collect()),
+    };
+    let found = additions(body, memory)?.into_iter().enumerate().map(|(number, place)| {
+        Some(Common { addition: (memory, number), ty: Ty::Scalar(scalar), at: element(place)? })
     });
-    (fits && !found.is_empty()).then_some(found)
+    found.collect::<Option<Vec<Common>>>().filter(|found| !found.is_empty())
 }
 
 /// Makes the kernel of the sums of these additions, each with the parameter whose adjoint it is a part of.
@@ -93,10 +81,7 @@ pub(super) fn totals(
         let sum = b.read(local);
         b.store(sums, &at, sum);
     }
-    let mut summing = module(functions, b, Form::Threads { rank: rank as u8 });
-    summing.kernel.name = format!("{}_sums", made.kernel.name);
-    summing.kernel.span = made.kernel.span;
-    let module = pass::repeated(&summing).map_err(Lost::internal)?;
+    let module = copies.finish(made, functions, b, "sums")?;
     let sums = all.iter().map(|(param, common)| (*param, common.at.clone())).collect();
     Ok(Some(Totals { module, params, sums }))
 }

@@ -144,6 +144,16 @@ pub enum KernelParam {
     Array { name: String, access: Access, memory: MemId },
 }
 
+impl KernelParam {
+    /// Returns the access to an array.
+    pub fn access(&self) -> Option<Access> {
+        match self {
+            KernelParam::Array { access, .. } => Some(*access),
+            KernelParam::Value { .. } => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     In,

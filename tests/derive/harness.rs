@@ -207,11 +207,7 @@ pub fn by_simulator(module: &Module, problem: &Problem, arguments: &[Argument]) 
 
 /// The accesses of the parameters; none of a value.
 fn accesses(module: &Module) -> Vec<Option<Access>> {
-    let access = |param: &KernelParam| match param {
-        KernelParam::Value { .. } => None,
-        KernelParam::Array { access, .. } => Some(*access),
-    };
-    module.kernel.params.iter().map(access).collect()
+    module.kernel.params.iter().map(KernelParam::access).collect()
 }
 
 /// Builds the arguments of a derived kernel. `derivative` gives the floats of a tangent or adjoint.

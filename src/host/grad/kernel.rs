@@ -97,10 +97,7 @@ impl Kernel {
 
     /// Returns the access to a parameter that is an array.
     pub fn access(&self, param: usize) -> Option<Access> {
-        match self.module.kernel.params.get(param) {
-            Some(KernelParam::Array { access, .. }) => Some(*access),
-            _ => None,
-        }
+        self.module.kernel.params.get(param)?.access()
     }
 
     pub(super) fn executable(&self) -> Outcome<&Arc<dyn Executable>> {

@@ -223,7 +223,9 @@ pub(super) fn parts(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) 
     let mut incoming: Vec<Option<Value>> = vec![None; inner.len()];
     let written = (0..inner.len()).filter(|&param| is_written(kernel, param));
     for (param, adjoint) in written.zip(adjoints) {
-        incoming[param] = adjoint;
+        if let (Some(adjoint), Some(form)) = (adjoint, Form::of(&inner[param])) {
+            incoming[param] = Some(form.expanded(adjoint)?);
+        }
     }
     let mut parts = vec![];
     for (kernel, params, of) in &derivative.gathers {
@@ -282,9 +284,9 @@ fn arguments(
     let per_thread = |extent: usize| [&[extent], &threads[..]].concat();
     let argument = |role: &Role| match *role {
         Role::Primal(param) | Role::Tangent(param) => Ok(inner[param].clone()),
-        Role::Adjoint(param) => match (&incoming[param], Form::of(&inner[param])) {
-            (Some(adjoint), Some(form)) => form.expanded(adjoint.clone()),
-            _ => adjoint_zeros(&inner[param]),
+        Role::Adjoint(param) => match &incoming[param] {
+            Some(adjoint) => Ok(adjoint.clone()),
+            None => adjoint_zeros(&inner[param]),
         },
         Role::Extent(axis) => {
             let extent = threads.get(usize::from(axis)).copied().unwrap_or(1);

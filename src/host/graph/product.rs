@@ -77,9 +77,12 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
     if work.is_some_and(|work| work <= SMALL) && here(a) && here(b) {
         return on_host(a, b, scalar, sizes, shape);
     }
-    if [batch, rows, columns].iter().any(|&n| n > MAX_EXTENT - 256) || inner > MAX_EXTENT - RUN {
+    let too_large = || {
         let title = format!("a product of the shape {} is too large for one launch", shape_text(shape));
-        return Err(Problem::new("E0520", title).help("compute it in parts"));
+        Err(Problem::new("E0520", title).help("compute it in parts"))
+    };
+    if [batch, rows, columns].iter().any(|&n| n > MAX_EXTENT - 256) || inner > MAX_EXTENT - RUN {
+        return too_large();
     }
     let add = |wide: Scalar| if wide.is_float() { Given::Math(MathFn::Fma) } else { Given::Function("fused", wide) };
     let wide = match scalar {
@@ -110,8 +113,7 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
         let size: usize = if near || rows.min(columns) < LARGE { 1 } else { 2 };
         let tiles = |n: usize| n.div_ceil(64 * size);
         let Some(blocks) = batch.checked_mul(tiles(rows) * tiles(columns)).filter(|&n| n <= MAX_EXTENT) else {
-            let title = format!("a product of the shape {} is too large for one launch", shape_text(shape));
-            return Err(Problem::new("E0520", title).help("compute it in parts"));
+            return too_large();
         };
         let parts = if near || blocks >= MANY_TILES { 1 } else { parts_of(inner) };
         let (name, number, block) = match near {
