@@ -13,7 +13,12 @@ mod harness;
 #[path = "derive/random.rs"]
 mod random;
 #[allow(dead_code)]
+#[path = "common/random.rs"]
+mod random_numbers;
+#[allow(dead_code)]
 mod reference;
+#[path = "derive/sources.rs"]
+mod sources;
 
 use clk_lang::derive;
 use clk_lang::ir::text;
@@ -207,4 +212,9 @@ fn derivatives_of_derivatives() {
 #[test]
 fn random_kernels() {
     random::compare();
+}
+
+#[test]
+fn random_sources() {
+    random::compare_sources();
 }

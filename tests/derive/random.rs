@@ -10,7 +10,8 @@ use clk_lang::ir::verify;
 use clk_lang::lang::scalar::{Scalar, Value};
 
 use crate::generate::{self, Argument};
-use crate::harness::{self, Problem, Stream, Verdict};
+use crate::harness::{self, Problem, Smooth, Stream, Verdict};
+use crate::sources;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -102,7 +103,14 @@ fn twin(program: &generate::Program) -> Option<Problem> {
             }
         })
         .collect();
-    Some(Problem { module, extents: program.extents, arguments, session: Arc::default(), text: None, smooth: false })
+    Some(Problem {
+        module,
+        extents: program.extents,
+        arguments,
+        session: Arc::default(),
+        text: None,
+        smooth: Smooth::No,
+    })
 }
 
 /// Replaces views of bits whose size no longer fits by conversions.
@@ -126,38 +134,94 @@ fn threads(extents: Extents) -> u32 {
     }
 }
 
+/// What came of the kernels so far.
+#[derive(Default)]
+struct Tally {
+    outcomes: BTreeMap<String, u64>,
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, what: &str, seed: u64, check: impl FnOnce() -> Verdict) {
+        let verdict = catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| Verdict::Wrong("a panic".into()));
+        let outcome = match verdict {
+            Verdict::Right(said) if said.contains("= 0.0000") => "right, without a derivative".into(),
+            Verdict::Right(said) if said.contains("at kinks") => "right, kinks left out".into(),
+            Verdict::Right(_) => "right".into(),
+            Verdict::Left(why) => format!("left out: {why}"),
+            Verdict::Refused { label, .. } => format!("refused: {label}"),
+            Verdict::Wrong(why) => {
+                let failure = format!("seed {seed}: {why}");
+                println!("{what} {}", failure.get(..3000).unwrap_or(&failure));
+                self.failures.push(failure);
+                "wrong".into()
+            }
+        };
+        *self.outcomes.entry(format!("{what}{outcome}")).or_default() += 1;
+    }
+
+    fn told(&self) {
+        for (outcome, number) in &self.outcomes {
+            println!("{number:6} {outcome}");
+        }
+        let of =
+            |word: &str| self.outcomes.iter().filter(|(what, _)| what.starts_with(word)).map(|(_, n)| n).sum::<u64>();
+        let (right, refused) = (of("right"), of("refused"));
+        println!("refused: {:.1} % of {}", 100.0 * refused as f64 / (right + refused).max(1) as f64, right + refused);
+    }
+
+    fn finish(self) {
+        self.told();
+        let shown: Vec<&str> = self.failures.iter().map(|f| f.get(..6000).unwrap_or(f)).take(3).collect();
+        assert!(self.failures.is_empty(), "{} failures\n{}", self.failures.len(), shown.join("\n\n"));
+    }
+}
+
+/// Compares derivatives of kernels of `tests/generate`.
 pub fn compare() {
     let (first, count) = (setting("CLK_DERIVE_SEED", 0), setting("CLK_DERIVE_KERNELS", 300));
-    let (mut tally, mut failures): (BTreeMap<String, u64>, Vec<String>) = (BTreeMap::new(), vec![]);
+    let mut tally = Tally::default();
     for seed in first..first + count {
         let program = generate::program(seed);
         if threads(program.extents) > 300 {
             continue;
         }
-        let Some(problem) = twin(&program) else {
-            *tally.entry("left out: bits of floats".into()).or_default() += 1;
-            continue;
-        };
-        let verdict = catch_unwind(AssertUnwindSafe(|| harness::check(&problem)))
-            .unwrap_or_else(|_| Verdict::Wrong("a panic".into()));
-        let outcome = match verdict {
-            Verdict::Right(said) if said.contains("= 0.0000") => "right, without a derivative".into(),
-            Verdict::Right(_) => "right".into(),
-            Verdict::Left(why) => format!("left out: {why}"),
-            Verdict::Refused { label, .. } => format!("refused: {label}"),
-            Verdict::Wrong(why) => {
-                failures.push(format!("seed {seed}: {why}"));
-                "wrong".into()
+        tally.add("", seed, || match twin(&program) {
+            Some(problem) => harness::check(&problem),
+            None => Verdict::Left("bits of floats".into()),
+        });
+    }
+    tally.finish();
+}
+
+/// Compares derivatives of kernels of [`sources`]; of some, also what is printed of them, and derivatives of their derivatives.
+pub fn compare_sources() {
+    let (first, count) = (setting("CLK_DERIVE_SEED", 0), setting("CLK_DERIVE_KERNELS", 300));
+    let mut tally = Tally::default();
+    for seed in first..first + count {
+        let made = sources::program(seed);
+        if count == 1 {
+            println!("{}", made.text);
+        }
+        let problem = match harness::problem(&made.text, made.extents, &made.arguments, (-1.5, 1.5)) {
+            Ok(problem) => Problem { smooth: Smooth::Mostly, ..problem },
+            Err(why) => {
+                tally.add("", seed, || Verdict::Wrong(format!("{why}\n{}", made.text)));
+                continue;
             }
         };
-        *tally.entry(outcome).or_default() += 1;
+        let printed = seed % 4 == 0;
+        let checked = Problem { text: problem.text.clone().filter(|_| printed), ..problem.clone() };
+        tally.add("", seed, || harness::check(&checked));
+        if seed % 10 == 0 {
+            let again = catch_unwind(AssertUnwindSafe(|| harness::derived(&problem)));
+            for derived in again.unwrap_or_else(|_| Err("a panic".into())).unwrap_or_default() {
+                tally.add("second derivative: ", seed, || harness::check(&derived));
+            }
+        }
+        if (seed + 1 - first) % 5000 == 0 {
+            tally.told();
+        }
     }
-    for (outcome, number) in &tally {
-        println!("{number:6} {outcome}");
-    }
-    let of = |word: &str| tally.iter().filter(|(what, _)| what.starts_with(word)).map(|(_, n)| n).sum::<u64>();
-    let (right, refused) = (of("right"), of("refused"));
-    println!("refused: {:.1} % of {}", 100.0 * refused as f64 / (right + refused).max(1) as f64, right + refused);
-    let shown: Vec<&str> = failures.iter().map(|f| f.get(..6000).unwrap_or(f)).take(3).collect();
-    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), shown.join("\n\n"));
+    tally.finish();
 }
