@@ -190,6 +190,11 @@ const KNOWN: &[(&str, &str, &[f64])] = &[
     ),
     ("let g = grad(through)(x)\n sum(g * g)", "[1.0f64, 2.0, 4.0]", &[36.0, 288.0, 2304.0]),
     ("sum(positive(x - 2.0, x[1]))", "[1.0f64, 2.0, 4.0]", &[0.0, 2.0, 2.0]),
+    // Taken as constants in kernels, and in functions that kernels call; steps are constants anywhere.
+    ("sum(held(x, P { a: x[0], b: 1.0 }))", "[1.0f64, 2.0, 4.0]", &[4.0, 2.0, 4.0]),
+    ("let g = grad(held_twice)(x)\n sum(g * x)", "[1.0f64, 2.0, 4.0]", &[1.0, 2.0, 4.0]),
+    ("sum(own(x))", "[1.0f64, 2.0, 4.0]", &[1.0, 2.0, 4.0]),
+    ("f64(i32(floor(x[0])) + i32(round(sum(x)))) * x[1]", "[1.0f64, 2.0, 4.0]", &[0.0, 8.0, 0.0]),
     ("sum(positive(no_grad(x) - 2.0, x[1] * x[2]))", "[1.0f64, 2.0, 4.0]", &[0.0, 8.0, 4.0]),
     ("let g = grad(lifted)(x)\n sum(g)", "[1.0f64, 2.0, 4.0]", &[6.0, 12.0, 24.0]),
     ("sum(of_table(Table { w: x[0], c: x[..2] }, x))", "[1.0f64, 2.0, 4.0]", &[11.0, 2.5, 1.0]),
@@ -246,6 +251,13 @@ kernel summed(x: [f64; N], out y: [f64; 1]) grid(1) block(32) {
 kernel placed(x: [f64; N], inout y: [f64; N]) grid(1) block(32) {
     if thread_idx.x < N { y[thread_idx.x] = x[thread_idx.x] * x[thread_idx.x] }
 }
+struct P { a: f64, b: f64 }
+fn own(t: f64) -> f64 { t * no_grad(t) }
+kernel held(x: [f64; N], p: P, out y: [f64; N]) threads(i: N) {
+    let q = no_grad(p)
+    y[i] = own(x[i]) + q.a * p.b * f64(bitcast(u64, no_grad(x[i])) & 0) + f64(i32(no_grad(x[i]))) * 0.0 + p.a * q.b
+}
+fn held_twice(x: [f64; N]) -> f64 { sum(own(x)) }
 kernel gathered(x: [f64; N], at: [i32; K], out y: [f64; K]) threads(k: K) { y[k] = x[at[k]] * x[at[k]] }
 fn positive(t: f64, s: f64) -> f64 { if t > 0.0 { t * s } else { 0.0 } }
 fn cube(t: f64) -> f64 { t * t * t }

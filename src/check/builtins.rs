@@ -63,6 +63,7 @@ impl Cx<'_> {
                 let values = args.iter().map(|a| self.printable(&a.value)).collect();
                 call.make(values, Type::Unit)
             }
+            Builtin::NoGrad => self.no_grad(call),
             Builtin::Dot => self.dot(call),
             Builtin::Cross | Builtin::Length | Builtin::Normalize => self.geometric(call),
             Builtin::Barrier(kind) => self.barrier(call, kind),
@@ -263,6 +264,18 @@ impl Cx<'_> {
         let mut args = vec![cond];
         args.extend(branches);
         call.make(args, ty)
+    }
+
+    /// Checks `no_grad(x)`: of anything on the host, of values in kernels.
+    fn no_grad(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let given = self.take(call, 1, 1);
+        let Some([x]) = given.as_deref() else { return self.after_error(call.args, call.span) };
+        let x = self.expr(x, None);
+        let ty = self.vars.shallow(&x.ty);
+        if matches!(ty, Type::Array(_)) && !self.need_host(call.at, "`no_grad` of an array") {
+            return self.bad(call.span);
+        }
+        call.make(vec![x], ty)
     }
 
     fn ceil_div(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {

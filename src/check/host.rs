@@ -48,20 +48,7 @@ impl Cx<'_> {
             Builtin::WriteText => self.write_text(call),
             Builtin::Exit => self.exit(call),
             Builtin::Keys => self.keys(call),
-            Builtin::NoGrad => self.no_grad(call),
             _ => self.bad(call.span),
-        }
-    }
-
-    /// Checks `no_grad(x)`.
-    fn no_grad(&mut self, call: BuiltinCall<'_>) -> Expr {
-        match self.take(call, 1, 1).as_deref() {
-            Some([x]) => {
-                let x = self.expr(x, None);
-                let ty = x.ty.clone();
-                call.make(vec![x], ty)
-            }
-            _ => self.after_error(call.args, call.span),
         }
     }
 

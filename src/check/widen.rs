@@ -18,6 +18,8 @@ pub(crate) struct Survey {
     pub narrowest: Scalar,
     /// What has no counterpart in `f64`, and where it is.
     pub obstacle: Option<(Span, String)>,
+    /// A value in a kernel that derivatives take as a constant.
+    pub held: Option<Span>,
 }
 
 /// Returns a float type's twin; other types stay.
@@ -273,55 +275,60 @@ fn generics(given: &mut [GenericArg]) {
 /// Looks at everything that an expression reaches.
 pub(crate) fn survey(program: &Program, of: &Expr) -> Survey {
     let mut walker = Walker::new(program);
-    walk::expr(of, &mut |e| walker.look(e));
+    walk::expr(of, &mut |e| walker.look(e, false));
     walker.finish()
 }
 
 /// Looks at everything that a kernel reaches.
 pub(crate) fn survey_kernel(program: &Program, id: KernelId) -> Survey {
     let mut walker = Walker::new(program);
-    walker.enter(program.kernels.get(id).and_then(|kernel| kernel.body.clone()));
+    walker.enter(program.kernels.get(id).and_then(|kernel| kernel.body.clone()), true);
     walker.finish()
 }
 
 struct Walker<'p> {
     program: &'p Program,
-    seen: HashSet<*const Body>,
+    seen: HashSet<(*const Body, bool)>,
     survey: Survey,
-    open: Vec<Arc<Body>>,
+    /// With whether a kernel runs them.
+    open: Vec<(Arc<Body>, bool)>,
 }
 
 impl<'p> Walker<'p> {
     fn new(program: &'p Program) -> Self {
-        let survey = Survey { narrowest: Scalar::F64, obstacle: None };
+        let survey = Survey { narrowest: Scalar::F64, obstacle: None, held: None };
         Walker { program, seen: HashSet::new(), survey, open: vec![] }
     }
 
     /// Looks at all bodies that were found.
     fn finish(mut self) -> Survey {
-        while let Some(body) = self.open.pop() {
+        while let Some((body, is_device)) = self.open.pop() {
             for (_, local) in body.locals.iter() {
                 self.note(&local.ty);
             }
-            walk::exprs(&body.root, &mut |e| self.look(e));
+            walk::exprs(&body.root, &mut |e| self.look(e, is_device));
         }
         self.survey
     }
 
-    fn look(&mut self, e: &Expr) {
+    fn look(&mut self, e: &Expr, is_device: bool) {
         self.note(&e.ty);
         match &e.kind {
             ExprKind::Bitcast { expr } if has_float(&e.ty) || has_float(&expr.ty) => {
                 self.object(e.span, "the bits of a float of another type are others");
             }
-            ExprKind::Call { callee, .. } | ExprKind::Lift { callee, .. } => self.reach(callee),
+            ExprKind::Call { callee, .. } => self.reach(callee, is_device),
+            ExprKind::Lift { callee, .. } => self.reach(callee, true),
             ExprKind::Launch(launch) => {
-                self.reach_all(&launch.generics);
+                self.reach_all(&launch.generics, true);
                 let body = self.program.kernels.get(launch.kernel).and_then(|kernel| kernel.body.clone());
-                self.enter(body);
+                self.enter(body, true);
             }
             ExprKind::Builtin { builtin: Builtin::Load, .. } => {
                 self.object(e.span, "the types of what a file holds are known when it is read");
+            }
+            ExprKind::Builtin { builtin: Builtin::NoGrad, .. } if is_device && has_float(&e.ty) => {
+                self.survey.held.get_or_insert(e.span);
             }
             _ => {}
         }
@@ -331,27 +338,27 @@ impl<'p> Walker<'p> {
         self.survey.obstacle.get_or_insert_with(|| (span, why.to_string()));
     }
 
-    fn reach(&mut self, callee: &FnRef) {
+    fn reach(&mut self, callee: &FnRef, is_device: bool) {
         if let FnRef::Fn { id, generics } = callee {
-            self.reach_all(generics);
+            self.reach_all(generics, is_device);
             let body = self.program.fns.get(*id).and_then(|function| function.body.clone());
-            self.enter(body);
+            self.enter(body, is_device);
         }
     }
 
-    fn reach_all(&mut self, given: &[GenericArg]) {
+    fn reach_all(&mut self, given: &[GenericArg], is_device: bool) {
         for argument in given {
             match argument {
-                GenericArg::Fn(callee) => self.reach(callee),
+                GenericArg::Fn(callee) => self.reach(callee, is_device),
                 GenericArg::Type(ty) => self.note(ty),
                 _ => {}
             }
         }
     }
 
-    fn enter(&mut self, body: Option<Arc<Body>>) {
-        let new = body.filter(|body| self.seen.insert(Arc::as_ptr(body)));
-        self.open.extend(new);
+    fn enter(&mut self, body: Option<Arc<Body>>, is_device: bool) {
+        let new = body.filter(|body| self.seen.insert((Arc::as_ptr(body), is_device)));
+        self.open.extend(new.map(|body| (body, is_device)));
     }
 
     fn note(&mut self, ty: &Type) {

@@ -10,6 +10,7 @@ use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 use crate::lang::derivative::is_step;
 use crate::lang::ops::AtomicOp;
+use crate::pass::is_held;
 
 pub(super) struct Activity {
     pub exprs: Vec<bool>,
@@ -144,7 +145,7 @@ pub(super) fn refusal(kernel: &Kernel, f: &Function, activity: &Activity, revers
     found
 }
 
-const CONSTANT: &str = "a step such as `floor` has the derivative 0: convert its result";
+const CONSTANT: &str = "`no_grad(x)` takes a value as a constant, if that is meant";
 
 /// Refuses reads of what atomic operations of other threads change meanwhile: in another run they may come in another order.
 fn ordered(kernel: &Kernel, f: &Function, activity: &Activity, reverse: bool) -> Result<(), Lost> {
@@ -181,7 +182,7 @@ fn refused(f: &Function, activity: &Activity, stmt: &Stmt, reverse: bool) -> Res
                 let to = crate::ir::typing::name(f.exprs[*id].ty);
                 Err(Lost::new(f.spans[*id], format!("this conversion to `{to}` has no derivative"), CONSTANT))
             }
-            ExprKind::Bitcast(value) if activity.expr(value) => {
+            ExprKind::Bitcast(value) if activity.expr(value) && !is_held(f, *id) => {
                 Err(Lost::new(f.spans[*id], "the bits of a float have no derivative", CONSTANT))
             }
             _ => Ok(()),

@@ -336,6 +336,9 @@ impl Printer<'_> {
             }
             ExprKind::Select { cond, then, other } => tight(format!("select({})", self.list(&[*cond, *then, *other])?)),
             ExprKind::Convert(value) => tight(format!("{}({})", type_name(*ty)?, self.text(*value)?)),
+            ExprKind::Bitcast(value) if self.f.exprs[*value].ty == *ty => {
+                tight(format!("no_grad({})", self.text(*value)?))
+            }
             ExprKind::Bitcast(value) => tight(format!("bitcast({}, {})", type_name(*ty)?, self.text(*value)?)),
             ExprKind::Compose(parts) => tight(format!("{}({})", type_name(*ty)?, self.list(parts)?)),
             ExprKind::Extract { value, lane } => {

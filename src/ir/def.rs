@@ -341,6 +341,7 @@ pub enum ExprKind {
     },
     /// Scalar conversion by the rules of `lang::scalar::convert`; elementwise on vectors.
     Convert(ExprId),
+    /// The same bits as another type. A float as its own type is itself, taken as a constant by derivatives.
     Bitcast(ExprId),
     /// A vector of scalars, one per lane.
     Compose(Vec<ExprId>),

@@ -335,6 +335,6 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Derive(Derivative::Jacobian), "jacobian", Derivatives, Host, "(f, wrt = first)(args…) -> array", "The derivatives of all numbers of the result by all numbers of the parameter; its shape is that of the result followed by that of the parameter."),
     item(Builtin::Derive(Derivative::Hessian), "hessian", Derivatives, Host, "(f, wrt = first)(args…) -> array", "The second derivatives of a function that gives one float."),
     item(Builtin::Derive(Derivative::Check), "gradcheck", Derivatives, Host, "(f, args…, wrt = first)", "Checks the derivative of a function at these arguments, and stops with an error if it is wrong: along random directions that are always the same, forward and reverse mode have to agree with each other, and with differences of the function computed in `f64`. `gradcheck(loss, w, x, y, wrt = (w, b))` checks by the parameters that are named."),
-    item(Builtin::NoGrad, "no_grad", Derivatives, Host, "<T>(x: T) -> T", "The value itself, taken as a constant by derivatives."),
+    item(Builtin::NoGrad, "no_grad", Derivatives, Both, "<T>(x: T) -> T", "The value itself, taken as a constant by derivatives; in kernels of numbers, vectors and structs."),
     item(Builtin::WithGrad, "with_grad", Derivatives, Host, "(f, rule)(args…) -> result", "What `f` gives, with a derivative that `rule` states: `rule(args…, cotangent)` is the cotangent times the Jacobian of `f`, for each argument that is a float or consists of floats, as a tuple if there are several. `gradcheck` tests it."),
 ];

@@ -64,6 +64,9 @@ impl Body<'_, '_> {
             let &[cond] = cond.as_slice() else { return Err(internal(span, "a condition of several parts")) };
             return self.select_leaves(cond, then, other, span);
         }
+        if let (Builtin::NoGrad, [leaves]) = (builtin, args) {
+            return Ok(leaves.iter().map(|&leaf| self.held(leaf, span)).collect());
+        }
         let values: Vec<ExprId> = args.iter().flatten().copied().collect();
         if values.len() != args.len() {
             return Err(internal(span, format!("`{}` of a value of several parts", builtin.name())));
@@ -79,6 +82,15 @@ impl Body<'_, '_> {
                 None => Err(internal(span, "`normalize` of nothing")),
             },
             _ => Err(internal(span, format!("`{}` with {} arguments in a kernel", builtin.name(), values.len()))),
+        }
+    }
+
+    /// Takes a float as a constant of derivatives.
+    fn held(&mut self, value: ExprId, span: Span) -> ExprId {
+        let ty = self.out.ty(value);
+        match self.out.known(value) {
+            None if ty.scalar().is_float() => self.out.value(ExprKind::Bitcast(value), ty, span),
+            _ => value,
         }
     }
 

@@ -94,7 +94,7 @@ fn cheap(builtin: Builtin) -> Option<u32> {
     match builtin {
         Builtin::Math(function) => (function.row().cost == 1).then_some(1),
         Builtin::Select => Some(1),
-        Builtin::Bitcast | Builtin::Len | Builtin::Shape => Some(0),
+        Builtin::Bitcast | Builtin::Len | Builtin::Shape | Builtin::NoGrad => Some(0),
         Builtin::Dot => Some(3),
         _ => None,
     }

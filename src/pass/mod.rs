@@ -18,6 +18,7 @@ mod tidy;
 mod unroll;
 
 pub(crate) use dead::trip_count;
+pub(crate) use simplify::is_held;
 
 use crate::base::stop;
 use crate::ir::def::Module;

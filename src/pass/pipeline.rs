@@ -26,6 +26,8 @@ const STRUCTURE: Pass = pass("structure", structure::run);
 const FORWARD: Pass = pass("forward", forward::run);
 /// Folds constants and removes operations without effect.
 const SIMPLIFY: Pass = pass("simplify", simplify::run);
+/// Forgets what derivatives take as constants.
+const RELEASE: Pass = pass("release", simplify::release);
 /// Removes dead code.
 const DEAD: Pass = pass("dead", dead::run);
 /// Removes dead code, also what may fault elsewhere.
@@ -52,7 +54,7 @@ const TIDY: Pass = pass("tidy", tidy::run);
 /// The pipeline for runs without checks.
 #[rustfmt::skip]
 pub(crate) static STANDARD: &[Pass] = &[
-    INLINE, COMPACT, STRUCTURE,
+    INLINE, RELEASE, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD,
     // Local arrays become registers.
     UNROLL, STRUCTURE, FORWARD, SIMPLIFY, DEAD, SCALARIZE, FORWARD, SIMPLIFY, CSE,
@@ -64,7 +66,7 @@ pub(crate) static STANDARD: &[Pass] = &[
 /// The pipeline for runs that trap the first NaN: every operation is computed exactly where the program computes it.
 #[rustfmt::skip]
 pub(crate) static TRAPPING: &[Pass] = &[
-    INLINE_TRACED, COMPACT, STRUCTURE,
+    INLINE_TRACED, RELEASE, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY_SAFE, DEAD, CSE, DEAD, TIDY,
 ];
 
@@ -81,7 +83,7 @@ pub(crate) fn passes(checks: Checks) -> &'static [Pass] {
 /// check could stop is computed where the program does not compute it.
 #[rustfmt::skip]
 pub(crate) static CHECKED: &[Pass] = &[
-    INLINE_TRACED, COMPACT, STRUCTURE,
+    INLINE_TRACED, RELEASE, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY_SAFE, DEAD, CSE,
     IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, DEAD, IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, CSE, DEAD,
     HOIST_SAFE, CSE, DEAD, TIDY,

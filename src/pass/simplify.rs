@@ -22,6 +22,23 @@ pub(crate) fn run_checked(module: &mut Module) {
     run_with(module, true);
 }
 
+/// Forgets what derivatives take as constants, where none is taken any more.
+pub(crate) fn release(module: &mut Module) {
+    for (_, function) in module.functions.iter_mut() {
+        let mut renames = Renames::default();
+        for (id, expr) in function.exprs.iter().filter(|(id, _)| is_held(function, *id)) {
+            expr.kind.operands(|value| renames.set(id, value));
+        }
+        rename_all(function, &renames);
+    }
+}
+
+/// Returns whether an expression is its operand, taken as a constant.
+pub(crate) fn is_held(function: &Function, id: ExprId) -> bool {
+    let Expr { kind, ty } = &function.exprs[id];
+    matches!(kind, ExprKind::Bitcast(value) if function.exprs[*value].ty == *ty)
+}
+
 fn run_with(module: &mut Module, checked: bool) {
     for (_, function) in module.functions.iter_mut() {
         known_extents(function);
@@ -173,9 +190,10 @@ fn simplified(function: &mut Function, id: ExprId, checked: bool) -> Option<Foun
         ExprKind::Binary { op, left, right } => binary(function, op, left, right, expr.ty),
         ExprKind::Select { cond, then, other } => select(function, cond, then, other, expr.ty),
         ExprKind::Convert(value) if function.exprs[value].ty == expr.ty => Some(Operand(value)),
-        ExprKind::Bitcast(value) if function.exprs[value].ty == expr.ty => Some(Operand(value)),
         ExprKind::Bitcast(value) => match function.exprs[value].kind {
-            ExprKind::Bitcast(inner) => Some(Kind(ExprKind::Bitcast(inner))),
+            ExprKind::Bitcast(inner) if !is_held(function, value) && !is_held(function, id) => {
+                Some(Kind(ExprKind::Bitcast(inner)))
+            }
             _ => None,
         },
         ExprKind::Extract { value, lane } => match &function.exprs[value].kind {

@@ -257,3 +257,15 @@ fn what_has_no_derivative_is_refused_as_always() {
     // An assertion that holds here and not beside it limits the steps alone.
     passes("fn f(x: f32) -> f32 { assert(x > 1.49999); x * x }\ngradcheck(f, 1.5)");
 }
+
+#[test]
+fn constants_of_kernels_are_not_compared_with_differences() {
+    let text = "kernel k(x: [f64; N], out y: [f64; N]) threads(i: N) {\n    y[i] = x[i] * held(x[i])\n}\n\
+                fn held(x: f64) -> f64 { no_grad(x) }\nfn f(x: [f64; N]) -> f64 { sum(k(x)) }\n\
+                gradcheck(f, [1.0, 2.0])";
+    let error = refused(text);
+    assert_eq!(error.code, "E0721");
+    let place = error.primary().expect("a place").range();
+    assert_eq!(&text[place], "no_grad(x)");
+    passes("fn held(x: f64) -> f64 { x * no_grad(x) }\ngradcheck(held, 2.0)");
+}

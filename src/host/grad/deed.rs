@@ -10,6 +10,7 @@ use crate::host::graph::{self, Along};
 use crate::host::ops::{self, Pick, Reduce, operand};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
+use crate::lang::derivative::is_step;
 use crate::lang::ops::{BinaryOp, Family, MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 
@@ -74,7 +75,7 @@ impl Deed {
         match self {
             Deed::Binary(op) => op.is_comparison(),
             Deed::Unary(op) => *op == UnaryOp::Not,
-            Deed::Math(function) => function.row().family == Family::Tests,
+            Deed::Math(function) => function.row().family == Family::Tests || is_step(*function),
             Deed::Reduce(how, _) => {
                 matches!(how, Reduce::Argmin | Reduce::Argmax | Reduce::All | Reduce::Any)
             }

@@ -46,6 +46,14 @@ impl Machine<'_> {
 
     fn compared(&mut self, of: Checked<'_>) -> Eval<()> {
         let survey = widen::survey(self.program, &of.derive.of);
+        if let Some(held) = survey.held {
+            let title = "`gradcheck` needs differences, and these change what a kernel takes as a constant";
+            let wrong = Diagnostic::error("E0721", title)
+                .at(held, "this value changes with the arguments")
+                .because(of.span, "checked here")
+                .help("take the constant in the function that launches the kernel, and pass it to the kernel");
+            return Err(self.error(wrong));
+        }
         let epsilon = epsilon(survey.narrowest);
         let plan = self.with_own(of, Plan::new)?;
         let mut obstacle = survey.obstacle;

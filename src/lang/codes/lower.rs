@@ -94,8 +94,8 @@ pub(crate) static PAGES: &[Page] = &[
                order of the threads), and functions such as `lgamma` whose derivative Clk does not compute. Where several \
                threads may store at one place, one takes the derivative by an atomic exchange, so that there is no second \
                one: let one thread store, or promise that indices are `distinct`.\n\n\
-               Steps such as `floor` and `sign` have the derivative 0 by convention, so `i32(floor(x))` is fine where `i32(x)` \
-               is refused.
+               `no_grad(x)` takes a value as a constant, if that is meant. Steps such as `floor` and `sign` have the derivative 0 \
+               by convention, so `i32(floor(x))` needs no such word.
 
 ```clk fails
 kernel levels(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * f32(i32(x[i])) }
@@ -104,7 +104,7 @@ print(grad(f)([1.5, 2.5]))
 ```
 
 ```clk
-kernel levels(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * f32(i32(floor(x[i]))) }
+kernel levels(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * f32(i32(no_grad(x[i]))) }
 fn f(x: [f32; N]) -> f32 { sum(levels(x)) }
 assert(grad(f)([1.5, 2.5]) == [1.0, 2.0])
 ```

@@ -484,7 +484,8 @@ differs by more than a millionth of the sum of the sizes of all parts of the der
 sure of, is wrong. In the function's own types a derivative has as many digits as half of theirs: it may differ from the twin's by
 0.00035 of that sum in `f32`, 0.03 in `f16` and 0.09 in `bf16`; one that differs by more "loses its digits", and its rules are right.
 
-Random numbers and values of `no_grad` stay the same while arguments change. Numbers at kinks are left out (W0721).
+Random numbers and values of `no_grad` stay the same while arguments change; a kernel with `no_grad` cannot be checked, as its constants
+would change. Numbers at kinks are left out (W0721).
 
 A derivative of Clk is wrong where a value goes a way that no derivative follows:
 
