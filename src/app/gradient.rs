@@ -18,7 +18,7 @@ pub(crate) fn text(session: &Session, instance: &Instance) -> Result<String, Vec
     let launches = compile::launches(&session.program, instance, &module).unwrap_or_default();
     let derived = derive::reverse(&module, &active, &launches).map_err(|lost| vec![lost.diagnostic()])?;
     let head = head(&session.program, &session.sources, kernel, &module);
-    let Derived { module, params, counting, gathers, totals, has_effect } = &derived;
+    let Derived { module, params, counting, gathers, totals, has_effect, .. } = &derived;
     let mut all = vec![];
     for Gather { module, params, param } in gathers {
         let head = head.as_ref().and_then(|head| over_elements(head, *param));

@@ -1,5 +1,6 @@
 //! Derived kernels and the roles of their parameters.
 
+use crate::base::source::Span;
 use crate::ir::def::{ExprKind, Function, MemId, Module, Place, Space, Stmt, StmtKind, Ty};
 use crate::ir::typing;
 use crate::lang::scalar::Scalar;
@@ -36,12 +37,22 @@ pub struct Derived {
     pub params: Vec<Role>,
     /// If the kernel has tapes: a kernel that counts the slots they need.
     pub counting: Option<Counting>,
+    /// The loop that records the most on each tape.
+    pub recorders: Vec<Recorder>,
     /// Kernels that run before it, each for an adjoint that it then does not have.
     pub gathers: Vec<Gather>,
     /// A kernel that runs before it, for adjoints that it then does not have.
     pub totals: Option<Totals>,
     /// Whether it does anything besides.
     pub has_effect: bool,
+}
+
+/// An innermost loop that records on a tape.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorder {
+    pub span: Span,
+    /// The numbers that it records in each turn.
+    pub numbers: u64,
 }
 
 /// A kernel whose threads add up what the threads of the launch add to a few elements: it has as many indices, and any extents.

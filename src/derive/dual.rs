@@ -52,7 +52,8 @@ pub(super) fn derive(module_of: &Module, active: &[bool]) -> Result<Derived, Los
     let mut made = module(Default::default(), dual.b, kernel.form);
     made.kernel.name = format!("{}_jvp", kernel.name);
     made.kernel.span = kernel.span;
-    Ok(Derived { module: made, params: roles, counting: None, gathers: vec![], totals: None, has_effect: true })
+    let (counting, totals, recorders) = (None, None, vec![]);
+    Ok(Derived { module: made, params: roles, counting, recorders, gathers: vec![], totals, has_effect: true })
 }
 
 impl Dual<'_> {

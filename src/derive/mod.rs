@@ -56,7 +56,7 @@ mod text;
 mod totals;
 mod warp;
 
-pub use def::{Counting, Derived, Gather, Role, Totals};
+pub use def::{Counting, Derived, Gather, Recorder, Role, Totals};
 pub use launches::Launches;
 pub use lost::Lost;
 pub use text::{Head, print};

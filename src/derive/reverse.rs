@@ -9,7 +9,7 @@ use super::active::{Activity, activity, refusal};
 use super::alone::{self, Alone};
 use super::apart;
 use super::companion::{Companions, active_values};
-use super::def::{Counting, Derived, Role};
+use super::def::{Counting, Derived, Recorder, Role};
 use super::jumps::{self, Ends};
 use super::launches::Launches;
 use super::lost::Lost;
@@ -20,6 +20,7 @@ use crate::base::stop;
 use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;
 use crate::ir::typing::I32;
+use crate::ir::visit::each_stmt;
 use crate::lang::ops::BarrierKind;
 use crate::pass::{self, trip_count};
 
@@ -107,7 +108,8 @@ pub(super) fn derive(mut module: Module, active: &[bool], launches: &Launches) -
             }
             false => None,
         };
-        return source.split(made, roles, counting);
+        let recorders = source.recorders(&roles, &needs);
+        return Ok(Derived { recorders, ..source.split(made, roles, counting)? });
     }
 }
 
@@ -158,13 +160,42 @@ impl Source<'_> {
         Ok((made, roles))
     }
 
+    /// Returns the loops that record the most on each tape.
+    fn recorders(&self, roles: &[Role], needs: &Needs) -> Vec<Recorder> {
+        let tapes = roles.iter().filter_map(|role| match role {
+            Role::Tape(scalar) => Some(tape::class(*scalar)),
+            _ => None,
+        });
+        let found = tapes.map(|class| {
+            let mut most = Recorder { span: self.kernel.span, numbers: 0 };
+            each_stmt(&self.f.body, &mut |stmt| {
+                let Some(body) = stmt.kind.label().and(stmt.kind.blocks().next()) else { return };
+                let numbers = self.recorded(body, class, needs);
+                if numbers >= most.numbers.max(1) {
+                    most = Recorder { span: stmt.span, numbers };
+                }
+            });
+            most
+        });
+        found.collect()
+    }
+
+    /// Returns how many numbers of a class one turn of a loop records, but for those of loops in it.
+    fn recorded(&self, body: &Block, class: usize, needs: &Needs) -> u64 {
+        let evaluated = self.plan.scopes.get(&key(body)).map_or(&[][..], |scope| &scope.evaluated);
+        let types = evaluated.iter().filter(|id| needs.values.contains(id)).map(|id| self.f.exprs[*id].ty);
+        let own: u64 = types.filter(|ty| tape::class(ty.scalar()) == class).map(|ty| u64::from(ty.lanes())).sum();
+        let inner = body.iter().filter(|stmt| stmt.kind.label().is_none()).flat_map(|stmt| stmt.kind.blocks());
+        own + inner.map(|block| self.recorded(block, class, needs)).sum::<u64>()
+    }
+
     /// Takes out of a derived kernel what is better gathered.
     fn split(&self, mut module: Module, mut params: Vec<Role>, counting: Option<Counting>) -> Result<Derived, Lost> {
         let accesses: Vec<Option<Access>> = self.kernel.params.iter().map(KernelParam::access).collect();
         let (gathers, totals) = apart::taken_out(&mut module, &mut params, &accesses)?;
         let is_whole = gathers.is_empty() && totals.is_none();
         let has_effect = is_whole || apart::has_effect(&module, &params, &accesses);
-        Ok(Derived { module, params, counting, gathers, totals, has_effect })
+        Ok(Derived { module, params, counting, recorders: vec![], gathers, totals, has_effect })
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) enum Elsewhere {
     Device(DeviceError),
     /// A place of a kernel that is launched, and what is there.
     Place(Span, String),
+    /// The line of a function whose derivative is taken.
+    Line(Span),
 }
 
 /// Result of an operation on values.
@@ -71,6 +73,9 @@ impl Problem {
             Some(Elsewhere::Device(error)) => return found_late(&error, span),
             Some(Elsewhere::Place(place, text)) => {
                 Diagnostic::error(self.code, self.title).at(place, text).because(span, self.label)
+            }
+            Some(Elsewhere::Line(line)) => {
+                Diagnostic::error(self.code, self.title).at(line, self.label).because(span, "differentiated here")
             }
             None => Diagnostic::error(self.code, self.title).at(span, self.label),
         };

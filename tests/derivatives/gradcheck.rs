@@ -197,6 +197,12 @@ fn digits_that_are_lost_are_told_from_wrong_rules() {
 }
 
 #[test]
+fn what_is_not_finite_in_a_narrow_type_is_no_matter_of_digits() {
+    let error = refused("fn f(x: f32) -> f32 { log(exp(x)) }\ngradcheck(f, 100.0)");
+    assert_eq!(error.title, "the derivative of `f` by `x` is not finite in `f32`");
+}
+
+#[test]
 fn what_is_not_finite_is_an_error_at_its_line() {
     let error = refused("fn f(x: [f64; N]) -> [f64; N] {\n    x * x * sqrt(x)\n}\ngradcheck(f, [0.0, 1.0, 4.0])");
     assert_eq!((error.code, error.title.as_str()), ("E0721", "the derivative of `f` by `x` is not finite"));

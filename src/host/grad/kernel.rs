@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::derive::{self, Counting, Derived, Gather, Launches, Lost, Role, Totals};
+use crate::derive::{self, Counting, Derived, Gather, Launches, Lost, Recorder, Role, Totals};
 use crate::device::{Control, Device, Executable, Extents};
 use crate::host::problem::{Elsewhere, Outcome, Problem};
 use crate::ir::def::{Access, KernelParam, Module, Space};
@@ -26,6 +26,10 @@ pub(crate) struct Kernel {
     /// By the parameters that keep what is not written.
     keeping: Made<Vec<usize>, Kernel>,
 }
+
+/// The most bytes of tapes, in the memory of the host and in that of a device. More would not fit, or slow down all else.
+const MOST: u64 = 4 << 30;
+const MOST_ON_DEVICE: u64 = 32 << 30;
 
 /// What has been made of a kernel so far.
 type Made<K, V> = Mutex<FxHashMap<K, Arc<V>>>;
@@ -52,6 +56,8 @@ pub(super) struct Derivative {
     pub params: Vec<Role>,
     /// Counts the slots of tapes.
     pub counting: Option<(Arc<Kernel>, Vec<Role>)>,
+    /// The loop that records the most on each tape.
+    pub recorders: Vec<Recorder>,
     /// Kernels that gather adjoints before it runs, with what they are adjoints of.
     pub gathers: Vec<(Arc<Kernel>, Vec<Role>, usize)>,
     /// Adds up over all threads before it runs.
@@ -100,6 +106,11 @@ impl Kernel {
         self.module.kernel.params.get(param)?.access()
     }
 
+    /// The most bytes of a launch's tapes.
+    pub(super) fn largest_tape(&self) -> u64 {
+        if self.device.is_remote() { MOST_ON_DEVICE } else { MOST }
+    }
+
     pub(super) fn executable(&self) -> Outcome<&Arc<dyn Executable>> {
         if let Some(loaded) = self.loaded.get() {
             return Ok(loaded);
@@ -142,7 +153,7 @@ impl Kernel {
                 Direction::Reverse => derive::reverse(&self.module, active, &self.launches),
             };
             let made = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
-            let Derived { module, params, counting, gathers, totals, has_effect } = made;
+            let Derived { module, params, counting, recorders, gathers, totals, has_effect } = made;
             let apart = |module: Module| {
                 let launches = Launches::with(&module, Extents::Threads([1; 3]));
                 Kernel::new(module, launches, self.device.clone(), self.checks)
@@ -153,7 +164,7 @@ impl Kernel {
             let totals = totals.map(sums);
             let counting = counting.map(|Counting { module, params }| (self.derivative(module, &params), params));
             let kernel = self.derivative(module, &params);
-            Ok(Arc::new(Derivative { kernel, params, counting, gathers, totals, has_effect }))
+            Ok(Arc::new(Derivative { kernel, params, counting, recorders, gathers, totals, has_effect }))
         })
     }
 }

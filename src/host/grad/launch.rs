@@ -19,7 +19,7 @@ use crate::device::{Arg, Control, Declared, Extents};
 use crate::host::array::Array;
 use crate::host::graph;
 use crate::host::ops::{self, Reduce};
-use crate::host::problem::Outcome;
+use crate::host::problem::{Elsewhere, Outcome, Problem};
 use crate::host::value::{Link, Value};
 use crate::ir::def::{Access, Form as Shape};
 use crate::lang::scalar::{Scalar, Value as Number};
@@ -318,7 +318,45 @@ fn tapes(launch: &Launch, derivative: &Derivative, inner: &[Value]) -> Outcome<V
     }
     let rows = reshaped(counts, &[count, threads])?;
     let Value::Array(most) = ops::reduce(Reduce::Max, &rows, Some(1))? else { return Ok(vec![]) };
-    Ok(most.items::<i32>()?.iter().map(|&slots| slots.max(0) as usize).collect())
+    let Value::Array(least) = ops::reduce(Reduce::Min, &rows, Some(1))? else { return Ok(vec![]) };
+    let (most, least) = (most.items::<i32>()?, least.items::<i32>()?);
+    let counted = most.iter().zip(least.iter()).map(|(&most, &least)| match least {
+        0.. => most as u64,
+        // A count that has passed the end of its type.
+        _ => 1 << 32,
+    });
+    let slots: Vec<u64> = counted.collect();
+    fitting(derivative, &slots, threads as u64)?;
+    Ok(slots.into_iter().map(|slots| slots as usize).collect())
+}
+
+/// Refuses tapes that take too much memory.
+fn fitting(derivative: &Derivative, slots: &[u64], threads: u64) -> Outcome<()> {
+    let scalars = derivative.params.iter().filter_map(|role| match role {
+        Role::Tape(scalar) => Some(scalar.size() as u64),
+        _ => None,
+    });
+    let bytes: Vec<u64> = scalars.zip(slots).map(|(size, slots)| size * slots.saturating_mul(threads)).collect();
+    let all = bytes.iter().sum();
+    let limit = derivative.kernel.largest_tape();
+    if all <= limit {
+        return Ok(());
+    }
+    let worst = (0..bytes.len()).max_by_key(|&tape| bytes[tape]).unwrap_or(0);
+    let Some(recorder) = derivative.recorders.get(worst) else { return Err(lost("its tapes are too large")) };
+    let (all, limit) = (crate::device::size(all), crate::device::size(limit));
+    let numbers = if recorder.numbers == 1 { "a number".into() } else { format!("{} numbers", recorder.numbers) };
+    let says = format!(
+        "this loop records {numbers} in each turn: up to {} in a thread, and there are {threads} threads",
+        slots[worst]
+    );
+    let mut problem =
+        Problem::new("E0723", format!("to go back over a loop takes a tape of {all}, and {limit} is the most"))
+            .label("goes back over it")
+            .help("launch the kernel for fewer turns at a time: of what is between launches, only the arrays are kept")
+            .help("`jvp` keeps nothing, and `with_grad` states a derivative");
+    problem.elsewhere = Some(Box::new(Elsewhere::Place(recorder.span, says)));
+    Err(problem)
 }
 
 /// Returns the extents of an index space, or the number of threads of a grid.

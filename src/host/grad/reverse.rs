@@ -7,12 +7,12 @@ use super::deed::{Deed, Ruled};
 use super::form::Form;
 use super::launch;
 use super::pull::{Part, parts};
-use super::tape::Tape;
+use super::tape::{Step, Tape};
 use super::wrap::is_traced;
 use crate::base::stop;
 use crate::host::array::SliceSpec;
 use crate::host::ops;
-use crate::host::problem::Outcome;
+use crate::host::problem::{Elsewhere, Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::ops::BinaryOp;
 
@@ -30,40 +30,8 @@ pub(crate) fn pulled(
     for (node, seed) in seeds {
         add(&mut adjoints, node, &steps[node as usize].form, Part::Whole(seed))?;
     }
-    for (node, step) in stop::polled(steps.iter().enumerate().rev()) {
-        let Some(deed) = &step.deed else { continue };
-        let found = match deed {
-            Deed::Launch(launch) => {
-                let results = node + 1..=node + launch::count_of_results(launch);
-                let incoming: Vec<Option<Value>> = results.map(|result| adjoints[result].take()).collect();
-                if incoming.iter().all(Option::is_none) {
-                    continue;
-                }
-                launch::parts(launch, step, incoming)?
-            }
-            Deed::Stated(ruled) => {
-                let results = node + 1..=node + ruled.results;
-                if adjoints[results.clone()].iter().all(Option::is_none) {
-                    continue;
-                }
-                let whole = |result: usize| match adjoints[result].take() {
-                    Some(adjoint) => steps[result].form.expanded(adjoint),
-                    None => steps[result].form.zeros(),
-                };
-                let incoming = results.map(whole).collect::<Outcome<Vec<Value>>>()?;
-                rule(ruled, incoming)?.into_iter().map(Part::Whole).enumerate().collect()
-            }
-            deed => match adjoints[node].take() {
-                Some(adjoint) => parts(deed, step, adjoint)?,
-                None => continue,
-            },
-        };
-        for (position, part) in found {
-            let operand = &step.operands[position];
-            if let (Some(to), Some(form)) = (operand.node, &operand.form) {
-                add(&mut adjoints, to, form, part)?;
-            }
-        }
+    for node in stop::polled((0..steps.len()).rev()) {
+        back(&steps, &mut adjoints, node, rule).map_err(|problem| located(tape, node, problem))?;
     }
     let found = wanted.iter().map(|&node| {
         let form = &steps[node as usize].form;
@@ -73,6 +41,58 @@ pub(crate) fn pulled(
         }
     });
     found.collect()
+}
+
+/// Gives the adjoint of a step's results to its operands.
+fn back(
+    steps: &[Step],
+    adjoints: &mut [Option<Value>],
+    node: usize,
+    rule: &mut dyn FnMut(&Ruled, Vec<Value>) -> Outcome<Vec<Value>>,
+) -> Outcome<()> {
+    let step = &steps[node];
+    let Some(deed) = &step.deed else { return Ok(()) };
+    let found = match deed {
+        Deed::Launch(launch) => {
+            let results = node + 1..=node + launch::count_of_results(launch);
+            let incoming: Vec<Option<Value>> = results.map(|result| adjoints[result].take()).collect();
+            if incoming.iter().all(Option::is_none) {
+                return Ok(());
+            }
+            launch::parts(launch, step, incoming)?
+        }
+        Deed::Stated(ruled) => {
+            let results = node + 1..=node + ruled.results;
+            if adjoints[results.clone()].iter().all(Option::is_none) {
+                return Ok(());
+            }
+            let whole = |result: usize| match adjoints[result].take() {
+                Some(adjoint) => steps[result].form.expanded(adjoint),
+                None => steps[result].form.zeros(),
+            };
+            let incoming = results.map(whole).collect::<Outcome<Vec<Value>>>()?;
+            rule(ruled, incoming)?.into_iter().map(Part::Whole).enumerate().collect()
+        }
+        deed => match adjoints[node].take() {
+            Some(adjoint) => parts(deed, step, adjoint)?,
+            None => return Ok(()),
+        },
+    };
+    for (position, part) in found {
+        let operand = &step.operands[position];
+        if let (Some(to), Some(form)) = (operand.node, &operand.form) {
+            add(adjoints, to, form, part)?;
+        }
+    }
+    Ok(())
+}
+
+/// Says at which line of the function a step stands in the way.
+fn located(tape: &Tape, node: usize, mut problem: Problem) -> Problem {
+    if let (None, Some(place)) = (&problem.elsewhere, tape.place(node)) {
+        problem.elsewhere = Some(Box::new(Elsewhere::Line(place)));
+    }
+    problem
 }
 
 /// Adds a part to the adjoint of a node.

@@ -6,6 +6,7 @@ use super::deed::Deed;
 use super::form::Form;
 use super::kernel::Launch;
 use super::wrap::traced;
+use crate::base::source::Span;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Link, Value};
 
@@ -13,6 +14,8 @@ use crate::host::value::{Link, Value};
 #[derive(Debug, Default)]
 pub(crate) struct Tape {
     pub(super) steps: Mutex<Vec<Step>>,
+    /// Where statements of the function begin and go on: the number of steps so far, and the place.
+    places: Mutex<Vec<(u32, Span)>>,
 }
 
 /// A node: a parameter, or the result of a deed.
@@ -37,6 +40,25 @@ pub(super) struct Operand {
 }
 
 impl Tape {
+    /// Notes which statement the next steps belong to.
+    pub fn reached(&self, at: Span) {
+        let count = self.steps.lock().unwrap_or_else(PoisonError::into_inner).len() as u32;
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.last().is_some_and(|(since, _)| *since == count) {
+            places.pop();
+        }
+        if places.last().is_none_or(|(_, place)| *place != at) {
+            places.push((count, at));
+        }
+    }
+
+    /// Returns the statement that a step belongs to.
+    pub(super) fn place(&self, step: usize) -> Option<Span> {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = places.partition_point(|(since, _)| *since as usize <= step);
+        places.get(next.checked_sub(1)?).map(|(_, place)| *place)
+    }
+
     /// Returns the tape of linked values, if they are nodes.
     pub(super) fn of(links: &[Option<Link>]) -> Option<Arc<Tape>> {
         links.iter().flatten().find_map(|link| match link {

@@ -82,8 +82,10 @@ impl Machine<'_> {
             Ok(value)
         });
         let values = self.settle_problem(values, taking.span)?;
-        let result = self.inner(frame, taking, values)?;
-        Ok((tape, nodes, result))
+        self.interp.tapes.push(tape.clone());
+        let result = self.inner(frame, taking, values);
+        self.interp.tapes.pop();
+        Ok((tape, nodes, result?))
     }
 
     fn gradient(&mut self, frame: &mut Frame, taking: &Taking<'_>) -> Eval<(Value, Value)> {

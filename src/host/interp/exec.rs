@@ -37,13 +37,22 @@ impl Machine<'_> {
     /// Evaluates a node.
     pub(super) fn node(&mut self, frame: &mut Frame, code: &Code, node: u32) -> Eval {
         let node = &code.nodes[node as usize];
-        self.interp.at = node.at;
+        let outer = std::mem::replace(&mut self.interp.at, node.at);
+        self.reached(node.at);
         let value = self.node_value(frame, node);
+        self.reached(outer);
         self.count_copies(node.at);
         if !self.interp.spilled {
             self.note_spilled(node.at);
         }
         value
+    }
+
+    /// Notes for the way back over tapes which statement is executed.
+    fn reached(&self, at: Span) {
+        for tape in &self.interp.tapes {
+            tape.reached(at);
+        }
     }
 
     /// Counts the copies since the last look for a statement.

@@ -223,7 +223,8 @@ impl Report {
             return Some(self.error(title, of, of.modes, Some(value)));
         }
         if self.is_twin && own.all().any(|found| off(found, self.way.tolerance)) {
-            let title = format!("the derivative of `{function}` by `{param}` loses its digits in `{}`", self.ty);
+            let fails = if own.all().all(f64::is_finite) { "loses its digits" } else { "is not finite" };
+            let title = format!("the derivative of `{function}` by `{param}` {fails} in `{}`", self.ty);
             let error = self.error(title, of, own, Some(value));
             return Some(error.note("its rules are right: in `f64` both modes agree with the differences"));
         }

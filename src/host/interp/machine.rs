@@ -15,6 +15,7 @@ use crate::check::typed::{ConstId, Expr, Program, Type};
 use crate::compile::trial::Trials;
 use crate::device::{Control, Device, Devices};
 use crate::host::array::HostArray;
+use crate::host::grad::Tape;
 use crate::host::graph;
 use crate::host::picture::heat::Heat;
 use crate::host::value::Value;
@@ -112,6 +113,8 @@ pub struct Interpreter {
     pub(crate) depth: usize,
     /// How many derivatives are being taken, one within the other.
     pub(crate) tracing: u32,
+    /// The tapes that are being recorded, outermost first.
+    pub(crate) tapes: Vec<Arc<Tape>>,
     /// What `no_grad` gives, while differences are taken.
     pub(crate) held: Held,
     /// Lowest address that the stack of this thread may reach; 0 if unknown.

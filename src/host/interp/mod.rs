@@ -109,6 +109,7 @@ impl Interpreter {
             computing: Vec::new(),
             depth: 0,
             tracing: 0,
+            tapes: vec![],
             held: Held::Not,
             stack_end: 0,
             left: 0,
@@ -287,6 +288,7 @@ impl Interpreter {
         }
         self.depth = 0;
         self.tracing = 0;
+        self.tapes.clear();
         self.held = Held::Not;
         self.computing.clear();
         self.ended = None;

@@ -526,6 +526,46 @@ assert(grad(f, wrt = k)([1.0, 2.0], 3.0) == 3.0)
 "#,
     },
     Page {
+        code: "E0723",
+        title: "a tape that is too large",
+        text: r#"
+Reverse mode goes back over a loop of a kernel by what the loop has recorded: numbers that it changes, and that are needed on the way back.
+They are on a tape, which is as long for each thread as for the one with the most turns. If the tapes of a launch take more than 4 GiB (32 GiB on
+a GPU), the loop is shown that records the most, and the launch is refused before anything is lost in a machine that is out of memory.
+
+Launch the kernel several times, each for a part of the turns: then the tape is as long as one part, and only the arrays that the kernel
+passes from one launch to the next are kept. `jvp` has no tapes, and where the derivative is known, `with_grad` states it.
+
+```clk fails
+kernel settle(x: [f32; N], turns: [i32; N], out y: [f32; N]) threads(i: N) {
+    var s = x[i]
+    for k in 0..turns[i] { s = sin(s) }
+    y[i] = s
+}
+fn settled(x: [f32; N], turns: [i32; N]) -> f32 { sum(settle(x, turns)) }
+
+var turns = full(100000, 1)
+turns[0] = 20000
+print(grad(settled)(ones(100000), turns))
+```
+
+```clk
+kernel settle(inout s: [f32; N], turns: [i32; N], first: i32) threads(i: N) {
+    for k in first..min(turns[i], first + 2000) { s[i] = sin(s[i]) }
+}
+fn settled(x: [f32; N], turns: [i32; N]) -> f32 {
+    var s = x
+    for first in 0..max(turns) step 2000 { settle(s, turns, first) }
+    sum(s)
+}
+
+var turns = full(100, 1)
+turns[0] = 20000
+assert(all(isfinite(grad(settled)(ones(100), turns))))
+```
+"#,
+    },
+    Page {
         code: "W0721",
         title: "a derivative that is not compared everywhere",
         text: r#"
