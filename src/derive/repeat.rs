@@ -233,7 +233,7 @@ impl<'a> Copies<'a> {
         let mut sums = vec![];
         for &(_, ty) in wanted {
             let sum = f.locals.push(Local { name: "part".into(), ty, span });
-            let zero = edit::push(&mut f, ExprKind::Const(0), ty, span);
+            let zero = zero(&mut f, ty, span, &mut all);
             all.push(Stmt { kind: StmtKind::Write { local: sum, value: zero }, span });
             sums.push(sum);
         }
@@ -268,12 +268,21 @@ pub(super) fn free_name(made: &Module, name: &str) -> String {
     name
 }
 
+/// Makes a zero, in all lanes.
+fn zero(f: &mut Function, ty: Ty, span: Span, into: &mut Block) -> ExprId {
+    let zero = edit::push(f, ExprKind::Const(0), Ty::Scalar(ty.scalar()), span);
+    let Ty::Vector(_, lanes) = ty else { return zero };
+    let all = edit::push(f, ExprKind::Compose(vec![zero; lanes.into()]), ty, span);
+    into.push(edit::let_stmt(f, all));
+    all
+}
+
 /// Reads an element into a local that stands for it.
 fn hold(f: &mut Function, place: &Place, into: &mut Block) -> (MemId, LocalId) {
     let (ty, span) = (f.memories[place.memory].layout.leaves[place.leaf as usize].ty, f.span);
     let local = f.locals.push(Local { name: "held".into(), ty, span });
     let value = edit::push(f, ExprKind::Load { place: place.clone(), hint: Hint::None }, ty, span);
-    let zero = edit::push(f, ExprKind::Const(0), ty, span);
+    let zero = zero(f, ty, span, into);
     into.push(Stmt { kind: StmtKind::Write { local, value: zero }, span });
     let mut then = vec![edit::let_stmt(f, value), Stmt { kind: StmtKind::Write { local, value }, span }];
     // A thread may be beyond the array, of which it then accesses no element.

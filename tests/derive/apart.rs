@@ -42,6 +42,13 @@ kernel k(x: [f32; A, B, C], p: [f32; 4], s: f32, out y: [f32; A, B, C]) threads(
     y[i, j, k] = v + p[2]
 }",
     ),
+    right(
+        "a number for vectors",
+        threads([4, 1, 1]),
+        &[Number(0.3), Floats(&[4])],
+        "
+kernel k(s: f32, inout y: [f32x3; N]) threads(i: N) { y[i] = f32x3(0.5, s, 1.0) * sin(s) }",
+    ),
 ];
 
 pub const GATHERED: &[Case] = &[

@@ -227,6 +227,11 @@ impl Maker {
             self.own.push("z[i]".into());
             self.reads(&["z[i]"]);
         }
+        if self.one_in(4) {
+            self.floats("inout f: [f64x2; N]", &[n]);
+            self.own.extend(["f[i].x".into(), "f[i].y".into()]);
+            self.reads(&["f[i].x", "f[i].y", "dot(f[i], f[i])"]);
+        }
         if self.one_in(3) {
             self.floats("inout q: [f64; N, 3]", &[n, 3]);
             self.own.extend(["q[i, 0]".into(), "q[i, abs(@ % 3)]".into()]);
