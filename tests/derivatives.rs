@@ -78,7 +78,7 @@ let backward = sum(grad(f)(x) * v)
 let (same, pulled) = vjp(f)(x, cotangent = 2.0)
 let (_, twice) = jvp(along)(x, v, tangent = v)
 [f(x), y, same, forward, backward, sum(pulled * v) / 2.0, twice, sum(grad(along)(x, v) * v),
- slope(x, v, 1e-4), slope(x, v, 5e-5), (along(x + 1e-5 * v, v) - along(x - 1e-5 * v, v)) / 2e-5]
+ slope(x, v, 1e-4), slope(x, v, 5e-5), slope(x, v, 1e-6), (along(x + 1e-5 * v, v) - along(x - 1e-5 * v, v)) / 2e-5]
 ";
 
 fn close(a: f64, b: f64, within: f64) -> bool {
@@ -96,8 +96,8 @@ fn random_functions_agree() {
             refused += 1;
             continue;
         };
-        let [f, y, same, forward, backward, pulled, twice, back_twice, wide, narrow, second] = found[..] else {
-            panic!("eleven numbers")
+        let [f, y, same, forward, backward, pulled, twice, back_twice, wide, narrow, least, second] = found[..] else {
+            panic!("twelve numbers")
         };
         let told = |what: &str| format!("{what} of function {seed}: {found:?}\n{function}");
         if f.is_nan() {
@@ -110,7 +110,9 @@ fn random_functions_agree() {
         assert!(close(twice, back_twice, 1e-8), "{}", told("the second derivatives"));
         // Where differences of two widths disagree there is a kink between the points, or a number too large for them.
         if close(wide, narrow, 1e-4) && y.abs() < 1e6 {
-            assert!(close(forward, (4.0 * narrow - wide) / 3.0, 2e-5), "{}", told("differences"));
+            // Differences may span many jumps.
+            let agrees = close(forward, (4.0 * narrow - wide) / 3.0, 2e-5) || close(forward, least, 1e-4);
+            assert!(agrees, "{}", told("differences"));
         } else {
             kinks += 1;
         }
@@ -155,6 +157,18 @@ const KNOWN: &[(&str, &str, &[f64])] = &[
     ("sum(floor(x) * x)", "[1.5f64, 2.5, 4.5]", &[1.0, 2.0, 4.0]),
     ("sum(x ** 0.0 + x ** 1.0)", "[0.0f64, 2.0, -4.0]", &[1.0, 1.0, 1.0]),
     ("select(x[0] > 0.0, x[1] * x[1], 1.0 / x[0])", "[1.0f64, 2.0, 4.0]", &[0.0, 4.0, 0.0]),
+    // Sides that are not chosen, elements that are not picked and those that are overwritten have no part in it.
+    ("sum(select(x > 1.0, sqrt(x - 1.0) * 2.0 + log(x - 1.0), 3.0 * x))", "[1.0f64, 2.0, 5.0]", &[3.0, 2.0, 0.75]),
+    ("let y = sqrt(x - 1.0)\n sum(y[x > 1.0]) + y[1]", "[1.0f64, 2.0, 5.0]", &[0.0, 1.0, 0.25]),
+    (
+        "let y = -sqrt(x - 1.0)\n var s = 0.0f64\n for i in 1..N { s += y[i] }\n s",
+        "[1.0f64, 2.0, 5.0]",
+        &[0.0, -0.5, -0.25],
+    ),
+    ("var y = sqrt(x - 1.0)\n y[0] = 7.0\n y[[0, 0]] = [x[1], x[2]]\n sum(y)", "[1.0f64, 2.0, 5.0]", &[0.0, 0.5, 1.25]),
+    ("sum(sides(x))", "[0.0f64, 1.0, 4.0]", &[-1.0, 4.5, 1.125]),
+    // What is used has the derivative that it has.
+    ("sum(select(x >= 0.0, sqrt(x), 0.0))", "[0.0f64, 1.0, 4.0]", &[f64::INFINITY, 0.5, 0.25]),
     // A branch that is not taken has no part in it, whatever it would give.
     ("if x[0] > 0.0 { x[0] * 3.0 } else { sqrt(x[0] - 1.0) }", "[1.0f64, 2.0, 4.0]", &[3.0, 0.0, 0.0]),
     // What it does not depend on, and what is taken as a constant.
@@ -258,6 +272,12 @@ kernel held(x: [f64; N], p: P, out y: [f64; N]) threads(i: N) {
     y[i] = own(x[i]) + q.a * p.b * f64(bitcast(u64, no_grad(x[i])) & 0) + f64(i32(no_grad(x[i]))) * 0.0 + p.a * q.b
 }
 fn held_twice(x: [f64; N]) -> f64 { sum(own(x)) }
+kernel sides(x: [f64; N], out y: [f64; N]) threads(i: N) {
+    let root = sqrt(x[i])
+    let ratio = select(x[i] > 0.0, root * 4.0 + log(root) * root / root, 0.0)
+    y[i] = select(x[i] < 100.0, ratio, 1.0 / (x[i] - x[i]))
+    y[i] += select(x[i] > 0.0, select(x[i] > 1.0, 0.0, x[i] ** 2.0), 1.0 / (x[i] - 1.0))
+}
 kernel gathered(x: [f64; N], at: [i32; K], out y: [f64; K]) threads(k: K) { y[k] = x[at[k]] * x[at[k]] }
 fn positive(t: f64, s: f64) -> f64 { if t > 0.0 { t * s } else { 0.0 } }
 fn cube(t: f64) -> f64 { t * t * t }

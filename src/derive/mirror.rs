@@ -252,8 +252,16 @@ impl Reverse<'_> {
     }
 
     fn back_let(&mut self, id: ExprId) -> Result<(), Lost> {
-        let f = self.f;
         let Some(adjoint) = self.take(id) else { return Ok(()) };
+        self.own_use = self.used.remove(&id);
+        let done = self.back_expr(id, adjoint);
+        self.own_use = None;
+        done
+    }
+
+    /// Gives the adjoint of an expression to its operands.
+    fn back_expr(&mut self, id: ExprId, adjoint: ExprId) -> Result<(), Lost> {
+        let f = self.f;
         self.b.set_span(f.spans[id]);
         match &f.exprs[id].kind {
             ExprKind::Read(local) => {
@@ -280,6 +288,7 @@ impl Reverse<'_> {
                     if self.activity.expr(operand)
                         && let Some(part) = times_partial(self, f, id, position, adjoint)?
                     {
+                        let part = self.if_used(part, adjoint);
                         self.add(operand, part);
                     }
                 }
@@ -287,12 +296,16 @@ impl Reverse<'_> {
             ExprKind::Select { cond, then, other } => {
                 let cond = self.value(*cond);
                 let zero = constant(&mut self.b, f.exprs[id].ty, 0.0);
+                let used = self.own_use;
                 if self.activity.expr(*then) {
                     let part = self.b.select(cond, adjoint, zero);
+                    self.own_use = self.chosen(cond, used);
                     self.add(*then, part);
                 }
                 if self.activity.expr(*other) {
                     let part = self.b.select(cond, zero, adjoint);
+                    let no = self.b.unary(UnaryOp::Not, cond);
+                    self.own_use = self.chosen(no, used);
                     self.add(*other, part);
                 }
             }
@@ -318,6 +331,22 @@ impl Reverse<'_> {
         Ok(())
     }
 
+    /// Returns whether a side of a `select` is used; none if the conditions of its components differ.
+    fn chosen(&mut self, cond: ExprId, used: Option<ExprId>) -> Option<ExprId> {
+        if self.b.ty(cond).lanes() > 1 {
+            return None;
+        }
+        Some(used.map_or(cond, |used| self.b.binary(BinOp::And, used, cond)))
+    }
+
+    /// Returns a part of an adjoint, zero where the expression is not used: the factor may be infinite there.
+    fn if_used(&mut self, part: ExprId, adjoint: ExprId) -> ExprId {
+        let Some(used) = self.own_use.filter(|_| part != adjoint) else { return part };
+        let ty = self.b.ty(part);
+        let zero = constant(&mut self.b, ty, 0.0);
+        self.b.select(used, part, zero)
+    }
+
     /// Adds to the adjoint of an expression.
     fn add(&mut self, id: ExprId, part: ExprId) {
         if !self.activity.expr(id) {
@@ -333,8 +362,16 @@ impl Reverse<'_> {
             return self.b.write(local, sum);
         }
         let sum = match self.adjoints.get(&id) {
-            Some(&before) => self.b.binary(BinOp::Add, before, part),
-            None => part,
+            Some(&before) => {
+                let uses = self.used.remove(&id).zip(self.own_use);
+                let used = uses.map(|(a, b)| self.b.binary(BinOp::Or, a, b));
+                self.used.extend(used.map(|used| (id, used)));
+                self.b.binary(BinOp::Add, before, part)
+            }
+            None => {
+                self.used.extend(self.own_use.map(|used| (id, used)));
+                part
+            }
         };
         self.adjoints.insert(id, sum);
     }

@@ -33,8 +33,9 @@
 //! of all atomics and such reads of integers (in another run the threads may come in another order), shuffles by amounts that are no
 //! constants or, but for `shuffle_xor`, among a part of a warp.
 //!
-//! An operation that a taken branch computes and nobody uses still has its derivative, zero times a partial one: a value such as
-//! `sqrt(0)` that is used only in another branch gives NaN, as in other systems.
+//! What only a side of a `select` uses that is not chosen has the derivative zero. An operation that a taken branch computes and nobody
+//! uses otherwise still has its derivative, zero times a partial one: a value such as `sqrt(0)` that is used only in another branch
+//! gives NaN, as in other systems.
 
 mod active;
 mod alone;

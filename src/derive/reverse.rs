@@ -49,7 +49,11 @@ pub(super) struct Reverse<'a> {
     pub cache: Vec<FxHashMap<ExprId, ExprId>>,
     /// Adjoints of expressions so far.
     pub adjoints: FxHashMap<ExprId, ExprId>,
-    /// The same, of those that are used in inner blocks.
+    /// Whether they are used at all, of those that only sides of `select` use.
+    pub used: FxHashMap<ExprId, ExprId>,
+    /// Whether the expression is used whose adjoint is passed on; none if it always is.
+    pub own_use: Option<ExprId>,
+    /// Adjoints of expressions that are used in inner blocks.
     pub sums: FxHashMap<ExprId, LocalId>,
     /// Of the kernel's values.
     pub params: FxHashMap<u32, LocalId>,
@@ -141,6 +145,8 @@ impl Source<'_> {
             form: kernel.form,
             cache: vec![],
             adjoints: FxHashMap::default(),
+            used: FxHashMap::default(),
+            own_use: None,
             sums: FxHashMap::default(),
             params: FxHashMap::default(),
             counters: FxHashMap::default(),

@@ -55,7 +55,7 @@ impl Judge for Finds {
                 results: std::slice::from_ref(result),
                 again: &|args| apply(deed, args).map(|result| vec![result]),
                 forward: &|tangents| tangent(deed, args, result, tangents).map(|tangent| vec![tangent]),
-                reverse: &|step, adjoints| parts(deed, step, one(adjoints)),
+                reverse: &|step, adjoints| parts(deed, step, one(adjoints), None),
             },
         )
     }
@@ -216,7 +216,7 @@ mod tests {
                 results: std::slice::from_ref(&result),
                 again: &|args| apply(deed, args).map(|result| vec![result]),
                 forward: &|tangents| Ok(vec![times(&tangent(deed, args, &result, tangents)?, forward)?]),
-                reverse: &|step, adjoints| parts(deed, step, times(&adjoints[0], reverse)?),
+                reverse: &|step, adjoints| parts(deed, step, times(&adjoints[0], reverse)?, None),
             },
         )
     }

@@ -40,6 +40,7 @@ mod slope;
 mod stated;
 mod sums;
 mod tape;
+mod used;
 mod wrap;
 
 pub(crate) use apply::{apply, spread};

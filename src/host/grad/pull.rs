@@ -18,11 +18,12 @@ pub(super) enum Part {
     At(Vec<SliceSpec>, Value),
 }
 
-/// Returns the parts for the operands that are traced, with their positions. The adjoint broadcasts to the form of the result.
-pub(super) fn parts(deed: &Deed, step: &Step, adjoint: Value) -> Outcome<Vec<(usize, Part)>> {
+/// Returns the parts for the operands that are traced, with their positions. The adjoint broadcasts to the form of the result, of which
+/// `used` elements matter, or all.
+pub(super) fn parts(deed: &Deed, step: &Step, adjoint: Value, used: Option<&Value>) -> Outcome<Vec<(usize, Part)>> {
     match deed {
         Deed::Binary(BinaryOp::MatMul) => product(step, step.form.expanded(adjoint)?),
-        Deed::Unary(_) | Deed::Binary(_) | Deed::Math(_) => elementwise(deed, step, &adjoint),
+        Deed::Unary(_) | Deed::Binary(_) | Deed::Math(_) => elementwise(deed, step, &adjoint, used),
         Deed::Select => selected(step, &adjoint),
         Deed::Convert(_) => one(step, |form| apply(&Deed::Convert(form.scalar), vec![adjoint])),
         Deed::Reduce(how, axes) => one(step, |form| reduction(deed, step, form, adjoint, *how, axes.as_deref())),
@@ -44,7 +45,7 @@ fn values(step: &Step) -> (Vec<Value>, Value) {
     (args, step.result.clone().unwrap_or(Value::Unit))
 }
 
-fn elementwise(deed: &Deed, step: &Step, adjoint: &Value) -> Outcome<Vec<(usize, Part)>> {
+fn elementwise(deed: &Deed, step: &Step, adjoint: &Value, used: Option<&Value>) -> Outcome<Vec<(usize, Part)>> {
     let (args, result) = values(step);
     let mut parts = vec![];
     for (position, operand) in step.operands.iter().enumerate() {
@@ -53,7 +54,14 @@ fn elementwise(deed: &Deed, step: &Step, adjoint: &Value) -> Outcome<Vec<(usize,
             Partial::Zero => continue,
             Partial::One => adjoint.clone(),
             Partial::MinusOne => apply(&Deed::Unary(UnaryOp::Neg), vec![adjoint.clone()])?,
-            Partial::Times(factor) => apply(&Deed::Binary(BinaryOp::Mul), vec![factor, adjoint.clone()])?,
+            Partial::Times(factor) => {
+                let product = apply(&Deed::Binary(BinaryOp::Mul), vec![factor, adjoint.clone()])?;
+                match used {
+                    // The factor may be infinite where nothing is used.
+                    Some(used) => apply(&Deed::Select, vec![used.clone(), product, step.form.number(0.0)])?,
+                    None => product,
+                }
+            }
         };
         parts.push((position, Part::Whole(form.collapsed(weighted, &step.form)?)));
     }

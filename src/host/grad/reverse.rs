@@ -8,6 +8,7 @@ use super::form::Form;
 use super::launch;
 use super::pull::{Part, parts};
 use super::tape::{Step, Tape};
+use super::used;
 use super::wrap::is_traced;
 use crate::base::stop;
 use crate::host::array::SliceSpec;
@@ -27,11 +28,12 @@ pub(crate) fn pulled(
 ) -> Outcome<Vec<Value>> {
     let steps = tape.steps.lock().unwrap_or_else(PoisonError::into_inner);
     let mut adjoints: Vec<Option<Value>> = vec![None; steps.len()];
+    let mut used: Vec<Option<Value>> = vec![None; steps.len()];
     for (node, seed) in seeds {
         add(&mut adjoints, node, &steps[node as usize].form, Part::Whole(seed))?;
     }
     for node in stop::polled((0..steps.len()).rev()) {
-        back(&steps, &mut adjoints, node, rule).map_err(|problem| located(tape, node, problem))?;
+        back(&steps, (&mut adjoints, &mut used), node, rule).map_err(|problem| located(tape, node, problem))?;
     }
     let found = wanted.iter().map(|&node| {
         let form = &steps[node as usize].form;
@@ -46,12 +48,13 @@ pub(crate) fn pulled(
 /// Gives the adjoint of a step's results to its operands.
 fn back(
     steps: &[Step],
-    adjoints: &mut [Option<Value>],
+    (adjoints, used): (&mut [Option<Value>], &mut [Option<Value>]),
     node: usize,
     rule: &mut dyn FnMut(&Ruled, Vec<Value>) -> Outcome<Vec<Value>>,
 ) -> Outcome<()> {
     let step = &steps[node];
     let Some(deed) = &step.deed else { return Ok(()) };
+    let own = used[node].take();
     let found = match deed {
         Deed::Launch(launch) => {
             let results = node + 1..=node + launch::count_of_results(launch);
@@ -74,13 +77,16 @@ fn back(
             rule(ruled, incoming)?.into_iter().map(Part::Whole).enumerate().collect()
         }
         deed => match adjoints[node].take() {
-            Some(adjoint) => parts(deed, step, adjoint)?,
+            Some(adjoint) => parts(deed, step, adjoint, own.as_ref())?,
             None => return Ok(()),
         },
     };
     for (position, part) in found {
         let operand = &step.operands[position];
         if let (Some(to), Some(form)) = (operand.node, &operand.form) {
+            let at = to as usize;
+            let (before, from) = (adjoints[at].is_some(), steps[at].deed.as_ref());
+            used::add(&mut used[at], before, (step, position), from, own.as_ref())?;
             add(adjoints, to, form, part)?;
         }
     }
