@@ -19,7 +19,7 @@ use crate::check::widen;
 use crate::compile;
 use crate::compile::trial::{Argument, Trial, Trials};
 use crate::device::both::{Difference, difference};
-use crate::device::sim::{Jit, Simulator};
+use crate::device::sim::Simulator;
 use crate::device::{Arg, Control, Device, Executable, Fault, FaultKind, fault_diagnostic};
 use crate::ir::def::KernelParam;
 use crate::ir::{Checks, Prepared};
@@ -50,8 +50,6 @@ struct Loaded {
 struct Manner {
     checks: Checks,
     counted: bool,
-    /// Machine code may run, which has an order of its own.
-    coded: bool,
     /// The twin in `f64`.
     twin: bool,
 }
@@ -119,10 +117,7 @@ impl State {
             let mut prepared = compile::kernel(program, instance, manner.checks).ok()?;
             prepared.counted = manner.counted;
             let prepared = Arc::new(prepared);
-            // Machine code has its own order.
-            let simulator = Simulator::default();
-            let simulator = if manner.coded { simulator } else { simulator.compiling(Jit::Off) };
-            Some(Loaded { executable: simulator.load(prepared.clone()), prepared })
+            Some(Loaded { executable: Simulator::default().load(prepared.clone()), prepared })
         };
         self.loaded.entry((instance.clone(), manner)).or_insert_with(load).clone()
     }
@@ -172,11 +167,10 @@ impl Trials for Contracts {
         let (id, mut state) = (trial.instance.kernel, self.state());
         let due: Vec<Expect> = state.known(program, id).due(trial.declared).iter().map(|c| c.expect).collect();
         let has = |wanted: &dyn Fn(&Expected) -> bool| due.iter().any(|expect| wanted(&expect.what));
-        let plain = Manner { checks: Checks::default(), counted: false, coded: false, twin: false };
+        let plain = Manner { checks: Checks::default(), counted: false, twin: false };
         let checked = Manner {
             checks: Checks { memory: true, arithmetic: has(&|what| *what == Expected::NoOverflow), nan: false },
             counted: has(&|what| matches!(what, Expected::BankWays(_) | Expected::Sectors(_))),
-            coded: true,
             ..plain
         };
         let (ordered, compared) = (Expected::AnyOrder, |what: &Expected| matches!(what, Expected::MaxUlp(_)));
@@ -191,9 +185,9 @@ impl Trials for Contracts {
             both_orders(kernel, state.known(program, id), &loaded, trial)?;
         }
         if has(&compared)
-            && let Some(own) = state.load(program, &trial.instance, Manner { coded: true, ..plain })
+            && let Some(own) = state.load(program, &trial.instance, plain)
         {
-            let manner = Manner { coded: true, twin: true, ..plain };
+            let manner = Manner { twin: true, ..plain };
             let wide = state.twin(program);
             let wide = state.load(&wide, &twin::instance(&trial.instance), manner);
             with_twin(kernel, state.known(program, id), (&own, wide.as_ref()), trial)?;

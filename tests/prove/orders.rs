@@ -1,10 +1,15 @@
 //! What is proved of the order of blocks and warps.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
+use clk_lang::device::Control;
+use clk_lang::device::sim::{Jit, Simulator};
+use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::prove::Property;
 
-use super::{letter, report};
+use super::random::Silent;
+use super::{compiled, letter, report};
 
 /// Each line: the verdict about the order of blocks and warps, and a kernel.
 #[test]
@@ -126,4 +131,45 @@ fn orders() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A run backward updates in the reverse order, whether there is machine code or not.
+#[test]
+fn machine_code_runs_backward() {
+    let kernels = [
+        "(x: [f32; N], inout y: [f32; 1]) threads(i: N) { if x[i] > 0.5 { atomic_exchange(y[0], x[i]) } }",
+        "(x: [f32; N], inout y: [f32; 1]) threads(i: N) { atomic_add(y[0], x[i] / 3.0) }",
+        "(x: [f32; N], inout y: [f32; 1]) grid(ceil_div(N, 64)) block(64) {
+            let i = global_idx.x
+            if i < N { atomic_exchange(y[0], x[i] + 1.0) }
+        }",
+        "(x: [f32; N], inout y: [f32; 1]) grid(ceil_div(N, 64)) block(64) {
+            shared s: [f32; 64]
+            s[thread_idx.x] = 2.0
+            barrier()
+            let i = global_idx.x
+            if i < N { atomic_exchange(y[0], x[i] + s[63 - thread_idx.x]) }
+        }",
+    ];
+    for kernel in kernels {
+        for n in [40, 200] {
+            let text = format!("kernel k{kernel}\nvar y = [0.0]\nk(linspace(0.75, 1.25, {n}), y)\nprint(y)");
+            let session = compiled("case.clk", &text).unwrap_or_else(|| panic!("{text}"));
+            let ran = |backward: bool, jit: Jit| {
+                let control = Control { workers: 1, backward, ..Control::default() };
+                let device = Arc::new(Simulator::default().compiling(jit));
+                let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+                let mut world = Silent::default();
+                for chunk in 0..session.program.chunks.len() {
+                    interpreter.run_chunk(&session, chunk, &mut world).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+                }
+                world.printed
+            };
+            let last = ran(true, Jit::Off);
+            assert!(text.contains("add") || ran(false, Jit::Off) != last, "{text}");
+            for jit in [Jit::Always, Jit::Forced] {
+                assert_eq!(ran(true, jit), last, "{text}");
+            }
+        }
+    }
 }

@@ -37,7 +37,7 @@ pub struct Tally {
 
 #[derive(Default)]
 pub struct Silent {
-    printed: String,
+    pub printed: String,
 }
 
 impl World for Silent {

@@ -258,11 +258,10 @@ impl Program {
         let watch = checked.then(|| {
             sanitizer::Watch::new(code, &geometry, extents, &bindings, workers, (manner.careful, manner.rough), control)
         });
-        // The interpreter has one order of updates, whatever the machine and whenever there is machine code.
-        let coded = manner.coded
-            && code.counted.is_none()
-            && !(control.deterministic && code.regions.iter().any(lane::Region::has_updates));
-        let coding = if coded { Launching::of(&self.tier, (isa, self.jit), code, &geometry) } else { None };
+        // The interpreter has one order of updates, whatever the machine and whenever there is machine code; and it alone reverses them.
+        let orders = (control.deterministic || backward) && code.regions.iter().any(lane::Region::has_updates);
+        let coded = manner.coded && code.counted.is_none() && !orders;
+        let coding = if coded { Launching::of(&version.tier, (isa, jit), code, &geometry) } else { None };
         let launch = frame::Launch {
             ops,
             code,

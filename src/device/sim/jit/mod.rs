@@ -126,7 +126,7 @@
 //! that others may have seen cannot be undone: a region that may leave behind an atomic is only entered where its log can undo them.
 //! A loop that may wait for what another thread does fills the log at last, and leaves: the interpreter takes turns among threads.
 //! Batches change the order in which lanes update an element, as far as threads may come in any order; floats are
-//! added up in the interpreter's order, and with `--deterministic` no region with atomics is entered. With `--check`, regions end at
+//! added up in the interpreter's order, and with `--deterministic`, or backward, no region with atomics is entered. With `--check`, regions end at
 //! those on global arrays.
 //!
 //! # Kernels that run with `--check`
