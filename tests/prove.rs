@@ -334,6 +334,40 @@ fn small_kernels() {
             if i <= N { y[i] = x[i] }
         }",
         ),
+        // Steps of a parameter, and turns.
+        (
+            "ppppp",
+            "(step: i32, x: [i32; N], inout y: [i32; M]) threads(i: N) assume step > 0, N * step <= M { y[i * step] = x[i] }",
+        ),
+        (
+            "ppppp",
+            "(w: i32, first: i32, x: [i32; N], inout y: [i32; M]) grid(ceil_div(N, 64)) block(64)
+            assume w > 0, first >= 0, first + N * w <= M {
+            let i = global_idx.x
+            if i < N { y[first + i * w] = x[i] }
+        }",
+        ),
+        (
+            "rrppp",
+            "(step: i32, inout y: [i32; M]) threads(i: 4) assume step >= -9, step < 9 { if i * step >= 0 && i * step <= M { y[i * step] = i } }",
+        ),
+        (
+            "ppppp",
+            "(k: i32, x: [i32; N], out y: [i32; N]) threads(i: N) assume k >= 0, k < N { y[(i + k) % N] = x[i] }",
+        ),
+        (
+            "ppppp",
+            "(k: i32, x: [i32; N], out y: [i32; N]) threads(i: N) assume k >= 0, k <= N { y[(i - k + N) % N] = x[i] }",
+        ),
+        ("ppppp", "(x: [i32; N], out y: [i32; N]) threads(i: N) { y[(i + 1) % N] = x[i] }"),
+        ("pprpp", "(x: [i32; N], out y: [i32; N]) threads(i: N) { if i > 0 { y[(i + 1) % N] = x[i] } }"),
+        // Where the grid rounds up, some elements are written twice.
+        (
+            "prppp",
+            "(k: i32, x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 64)) block(64) assume k >= 0, k < N {
+            y[(global_idx.x + k) % N] = global_idx.x
+        }",
+        ),
         // A return in a loop leaves elements unwritten.
         (
             "pprpp",

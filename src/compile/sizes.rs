@@ -209,7 +209,8 @@ impl Scope<'_> {
             Some(fact) => {
                 self.space.narrow(&fact);
                 let mut on = vec![];
-                each_var(&fact, &mut |var| on.push(var));
+                // A product is of interest wherever its factors are.
+                each_var(&fact, &mut |var| self.space.each_origin(var, &mut |var| on.push(var)));
                 on.sort();
                 on.dedup();
                 on.into_iter().for_each(|var| self.space.learn(var, fact.clone()));

@@ -13,8 +13,9 @@ use super::formula::{Problem, monomial, sides};
 use super::point::Scaled;
 use super::steps::StepId;
 
-/// Lemmas added for one vertex.
+/// Lemmas added for one vertex; in a second attempt, where so many lead to large numbers.
 const LEMMAS: usize = 6;
+const FEW_LEMMAS: usize = 2;
 /// Products that a search may name on top of the problem's.
 const UNNAMED: usize = 12;
 /// Beyond this depth a factor is not split by its value.
@@ -25,18 +26,26 @@ const DEEPEST_VALUE: u32 = 24;
 pub(super) struct Products {
     named: FxHashMap<(Var, Var), Var>,
     factors: Vec<bool>,
+    /// Lemmas added for one vertex.
+    lemmas: usize,
 }
 
 impl Products {
     /// The products of the problem.
     pub fn new(problem: &Problem) -> Products {
-        let mut products = Products { named: FxHashMap::default(), factors: vec![false; problem.variables.len()] };
+        let factors = vec![false; problem.variables.len()];
+        let mut products = Products { named: FxHashMap::default(), factors, lemmas: LEMMAS };
         for &(product, x, y) in &problem.products {
             products.named.entry((x.min(y), x.max(y))).or_insert(product);
             products.factors[x.index()] = true;
             products.factors[y.index()] = true;
         }
         products
+    }
+
+    /// The same, with fewer lemmas at a time.
+    pub fn hesitant(self) -> Products {
+        Products { lemmas: FEW_LEMMAS, ..self }
     }
 
     /// Whether a line can be multiplied at all.
@@ -152,7 +161,7 @@ impl Lemmas {
     }
 
     /// The simplest lemmas that the vertex violates.
-    pub fn violated(&self, point: &Scaled) -> Vec<Rc<Lemma>> {
+    pub fn violated(&self, products: &Products, point: &Scaled) -> Vec<Rc<Lemma>> {
         let violates = |lemma: &&Rc<Lemma>| {
             let value = point.eval(&lemma.form).unwrap_or(0);
             value < 0 || lemma.equal && value > 0
@@ -160,7 +169,7 @@ impl Lemmas {
         let mut violated: Vec<_> = self.lemmas.iter().filter(violates).cloned().collect();
         violated.sort_by_key(|lemma| (!lemma.equal, lemma.form.terms().len()));
         violated.dedup_by(|a, b| a.form == b.form);
-        violated.truncate(LEMMAS);
+        violated.truncate(products.lemmas);
         violated
     }
 }

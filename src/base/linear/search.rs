@@ -41,6 +41,10 @@ pub fn decide(problem: &Problem, budget: &Budget) -> Verdict {
     if !square {
         verdict = Search::new(problem, *budget).verdict(Vec::new());
     }
+    if verdict == Verdict::Unknown(Reason::Overflow) && !problem.products.is_empty() {
+        let search = Search::new(problem, *budget);
+        verdict = Search { products: search.products.hesitant(), cautious: true, ..search }.verdict(Vec::new());
+    }
     if verdict == Verdict::Unknown(Reason::Products) {
         let (extended, unnamed) = products::with_unnamed(problem);
         if square || !unnamed.is_empty() {
@@ -96,6 +100,8 @@ struct Search<'a> {
     factor_splits: u32,
     /// Points are only looked for, and not made small.
     draft: bool,
+    /// Without cuts, whose numbers grow.
+    cautious: bool,
 }
 
 impl<'a> Search<'a> {
@@ -110,6 +116,7 @@ impl<'a> Search<'a> {
             repairs: 0,
             factor_splits: FACTOR_SPLITS,
             draft: false,
+            cautious: false,
         }
     }
 
@@ -186,7 +193,7 @@ impl<'a> Search<'a> {
             return self.integral(system, &point, depth);
         }
         rounds.cuts += 1;
-        if rounds.cuts <= CUT_ROUNDS && self.cut(system) {
+        if rounds.cuts <= CUT_ROUNDS && !self.cautious && self.cut(system) {
             return Ok(Next::Again);
         }
         system.drop_cuts();

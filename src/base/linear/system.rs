@@ -149,7 +149,7 @@ impl<'a> System<'a> {
     /// Adds products of known lines that the vertex violates; whether there was one.
     pub fn multiply(&mut self, products: &Products, point: &Scaled, steps: &mut Steps) -> bool {
         self.lemmas.extend(products, &self.known);
-        let violated = self.lemmas.violated(point);
+        let violated = self.lemmas.violated(products, point);
         for lemma in &violated {
             let step = steps.product(lemma.factors[0], lemma.factors[1]);
             self.derive(lemma.form.clone(), step, lemma.equal);

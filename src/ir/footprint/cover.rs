@@ -2,7 +2,8 @@
 //!
 //! Input: the writes of a footprint. Output: questions, each of which says with the answer "no" that all elements are written.
 //! Idea: the indices of a write are read as numbers in mixed digits, which are coordinates of the thread and iterations. Any
-//! integers have such digits, so what they define exists; that this thread writes the element is then a question.
+//! integers have such digits, so what they define exists; that this thread writes the element is then a question. An index that is a
+//! remainder is read as the dividend, of one of the numbers with this remainder.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -128,7 +129,39 @@ fn position(
         goal.push(less(&element, &count));
         (index, element) = (place, position);
     }
-    (index, element)
+    // Coordinates themselves are [split](Split).
+    let remainder = space.remainder(&index).filter(|(dividend, _)| single(dividend).is_none());
+    match remainder.and_then(|(dividend, by)| turned(builder, space, &element, &dividend, &by)) {
+        Some(turned) => turned,
+        None => (index, element),
+    }
+}
+
+/// Returns the dividend of an index that is a remainder, and the number equal to the element modulo the divisor that the dividend
+/// may be: the one for which the part of it that depends on the thread is from 0 up to the divisor. There is one, if that is positive.
+fn turned(
+    builder: &mut Builder<'_>,
+    space: &Variables,
+    element: &Linear,
+    dividend: &Linear,
+    by: &Linear,
+) -> Option<(Linear, Linear)> {
+    let is_launch = |var: Var| space.get(var).role == Role::Launch;
+    let own = dividend.terms().iter().filter(|(var, _)| !is_launch(*var));
+    let sign = if own.clone().all(|(_, weight)| *weight < 0) { -1 } else { 1 };
+    let own = own.fold(number(0), |sum, &(var, weight)| sum.plus(&variable(var).times(weight)));
+    let turns = builder.integer("turns");
+    let all = match constant(by) {
+        Some(n) => turns.times(n),
+        None => builder.times(single(&turns)?, by),
+    };
+    let divisor = builder.form(by, 0);
+    let position = element.plus(&all);
+    let rest = builder.form(&dividend.minus(&own), 0);
+    let part = position.minus(&rest).times(sign);
+    let within = and([at_most(&number(0), &part), less(&part, &divisor)]);
+    builder.fact(or([within, at_most(&divisor, &number(0))]));
+    Some((dividend.clone(), position))
 }
 
 /// A coordinate of which an index has the quotient by a number, or by a dimension.

@@ -139,6 +139,14 @@ impl Space {
         }
     }
 
+    /// Calls `f` with a variable and all that it is computed from.
+    pub fn each_origin(&self, var: Var, f: &mut dyn FnMut(Var)) {
+        f(var);
+        if let Role::Derived(from) = &self.get(var).role {
+            from.iter().for_each(|&var| self.each_origin(var, f));
+        }
+    }
+
     pub fn learn(&mut self, var: Var, fact: Formula) {
         if !is_always(&fact) {
             self.variables[var.index()].facts.push(fact);
@@ -165,6 +173,21 @@ impl Space {
             Some(Definition::Quotient(a, b, _)) => Some((a, b)),
             _ => None,
         }
+    }
+
+    /// Returns dividend and divisor of a form that is a remainder.
+    pub fn remainder(&self, form: &Linear) -> Option<(Linear, Linear)> {
+        form.terms().iter().find_map(|&(var, _)| {
+            let factors = self.products.get(&var).map(|times| [times.left, times.right]);
+            let mut quotients = factors.as_ref().map_or(std::slice::from_ref(&var), |all| &all[..]).iter();
+            let (quotient, (a, b)) = quotients.find_map(|&quotient| Some((quotient, self.divided(quotient)?)))?;
+            let back = match (factors, constant(b)) {
+                (None, Some(n)) => variable(quotient).times(n),
+                (Some(factors), None) if single(b).is_some_and(|b| factors.contains(&b)) => variable(var),
+                _ => return None,
+            };
+            (a.minus(&back) == *form).then(|| (a.clone(), b.clone()))
+        })
     }
 
     /// Returns the product of two variables, if it occurs.
