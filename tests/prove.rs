@@ -21,6 +21,8 @@ mod random;
 #[allow(dead_code)]
 #[path = "common/random.rs"]
 mod stream;
+#[path = "prove/used.rs"]
+mod used;
 #[path = "prove/warps.rs"]
 mod warps;
 
@@ -286,6 +288,21 @@ fn accesses_without_guards_are_in_bounds() {
     assert!(tally.ended > count / 2, "too few runs show a guard's use: {tally:?}");
 }
 
+/// Runs that leave out what is proved report what runs that look at everything report.
+#[test]
+fn runs_without_what_is_proved_report_the_same() {
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (first, count) = (number("CLK_PROVE_SEED", 1), number("CLK_PROVE_KERNELS", 40));
+    let mut tally = used::Tally::default();
+    for seed in first..first + count {
+        used::compare(seed, &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.reports > tally.runs / 20, "too few runs are reported: {tally:?}");
+    assert!(tally.runs - tally.reports > tally.runs / 20, "nearly all runs are reported: {tally:?}");
+}
+
 /// A certificate belongs to its question: it proves nothing about another.
 #[test]
 fn certificates_come_with_their_questions() {
@@ -317,23 +334,6 @@ fn report(text: &str) -> Report {
 #[test]
 fn small_kernels() {
     let kernels = [
-        // Where the size of the grid rounds up, the last block is guarded.
-        (
-            "ppppp",
-            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
-            let i = global_idx.x
-            if i >= N { return }
-            y[i] = x[i]
-        }",
-        ),
-        // One too far.
-        (
-            "rpppp",
-            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
-            let i = global_idx.x
-            if i <= N { y[i] = x[i] }
-        }",
-        ),
         // Steps of a parameter, and turns.
         (
             "ppppp",
@@ -366,6 +366,23 @@ fn small_kernels() {
             "prppp",
             "(k: i32, x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 64)) block(64) assume k >= 0, k < N {
             y[(global_idx.x + k) % N] = global_idx.x
+        }",
+        ),
+        // Where the size of the grid rounds up, the last block is guarded.
+        (
+            "ppppp",
+            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+            let i = global_idx.x
+            if i >= N { return }
+            y[i] = x[i]
+        }",
+        ),
+        // One too far.
+        (
+            "rpppp",
+            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+            let i = global_idx.x
+            if i <= N { y[i] = x[i] }
         }",
         ),
         // A return in a loop leaves elements unwritten.

@@ -16,7 +16,7 @@ use crate::device::cuda::Isolation;
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Settings};
-use crate::device::sim::{Isa, Jit, Simulator};
+use crate::device::sim::{Isa, Jit, Proofs, Simulator};
 use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
@@ -88,6 +88,8 @@ pub(crate) struct Usage {
     pub isa: Isa,
     /// When it compiles kernels to machine code.
     pub jit: Jit,
+    /// Whether its checks look at what is proved.
+    pub proofs: Proofs,
     /// Whether profilers are told about machine code.
     pub perf: perf::Wanted,
 }
@@ -106,7 +108,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub fn new(usage: Usage) -> Arc<Machine> {
-        let simulator = Simulator::with(usage.isa).compiling(usage.jit);
+        let simulator = Simulator::with(usage.isa).compiling(usage.jit).with_proofs(usage.proofs);
         let simulator = if usage.perf.0 { simulator.telling(perf::writer()) } else { simulator };
         Arc::new(Machine {
             simulator: Arc::new(simulator),

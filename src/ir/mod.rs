@@ -16,6 +16,7 @@ pub mod verify;
 pub mod visit;
 pub(crate) mod warps;
 
+pub(crate) use footprint::apart::Apart;
 pub(crate) use footprint::inside::{Declared, MOST_ELEMENTS};
 pub(crate) use footprint::whole::Numbers;
 

@@ -72,6 +72,12 @@
 //! a proof uses how elements compare with numbers, launches test that without `--check` as well, by the least and the largest
 //! element of each version of an array; how elements compare with each other it does not use.
 //!
+//! Runs with `--check` tell the checker nothing of arrays on which no two threads race ([`crate::ir::footprint::apart`]), once such launches of a kernel have
+//! had many threads; elements that nobody has written are still found, by a mark for each, or a shared array is proved to be written in
+//! front of each read. All else that is checked is, and a run that finds something runs again with everything looked at. `--check=everything` is
+//! without proofs, and so are the runs here: the simulator leaves out nothing unless it is told to
+//! ([`with_proofs`](crate::device::sim::Simulator::with_proofs)).
+//!
 //! Arrays that the blocks of such a launch write as a whole are neither cleared nor copied to a GPU before it
 //! ([`crate::ir::footprint::whole`]). Where that is not so of all launches, each launch of new sizes asks again, with these as further facts.
 //!

@@ -15,6 +15,7 @@ use crate::app::launch::Job;
 use crate::app::perf;
 use crate::app::script::Limits;
 use crate::device::cuda::text::Options;
+use crate::device::sim::Proofs;
 
 /// A command with its arguments.
 #[derive(Debug)]
@@ -58,6 +59,10 @@ pub(crate) enum CacheAction {
     Clean,
 }
 
+/// What `--check` looks at.
+const UNPROVED: &str = "unproved";
+const EVERYTHING: &str = "everything";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Ast,
@@ -91,11 +96,13 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         ascii: matches.get_flag("ascii"),
         json: matches.get_flag("json"),
     };
+    // `clk fmt` has one of its own.
+    let check = matches.try_get_one::<String>("check").ok().flatten();
     let limits = Limits {
         max_steps: matches.get_one("max-steps").copied().unwrap_or(0),
         workers: matches.get_one("workers").copied().unwrap_or(0),
         seed: matches.get_one("seed").copied(),
-        check: match (matches.get_flag("check"), matches.get_flag("no-check")) {
+        check: match (check.is_some(), matches.get_flag("no-check")) {
             (true, _) => Some(true),
             (_, true) => Some(false),
             _ => None,
@@ -115,7 +122,8 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     // Profilers inject a library into the process; they need line information.
     let lines = matches.get_flag("line-info") || std::env::var_os("CUDA_INJECTION64_PATH").is_some();
     let (isa, jit) = (from_environment(devices::ISA)?, from_environment(devices::JIT)?);
-    let usage = Usage { timed: stats, lines, text, isa, jit, perf: from_environment(perf::VARIABLE)? };
+    let proofs = if check.is_some_and(|what| what == EVERYTHING) { Proofs::Unused } else { Proofs::Used };
+    let usage = Usage { timed: stats, lines, text, isa, jit, proofs, perf: from_environment(perf::VARIABLE)? };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
         // Options that only the simulator supports select it.
@@ -245,11 +253,21 @@ fn global_options() -> Vec<Arg> {
         Arg::new(id).long(id).action(ArgAction::SetTrue).global(true).hide_short_help(true).help(help)
     };
     vec![
-        flag(
-            "check",
-            "Look for races, reads of unwritten memory, overflow and the like [default: in `test` and sessions]",
-        )
-        .overrides_with("no-check"),
+        Arg::new("check")
+            .long("check")
+            .value_name("WHAT")
+            .global(true)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(UNPROVED)
+            .value_parser([UNPROVED, EVERYTHING])
+            .hide_possible_values(true)
+            .hide_short_help(true)
+            .overrides_with("no-check")
+            .help(
+                "Look for races, reads of unwritten memory, overflow and the like [default: in `test` and sessions]; \
+                 with `=everything` also for races that are proved not to exist",
+            ),
         flag("no-check", "Do not look for them").overrides_with("check"),
         flag("trap-nan", "Stop where the first NaN or infinity is computed"),
         flag("deterministic", "Float atomics give the same for any number of workers, at the price of running on one"),
@@ -553,6 +571,21 @@ mod tests {
             assert!(!long.contains("--fast-math"), "{long}");
         }
         assert!(help(&["run", "--help"]).contains("--fast-math"));
+    }
+
+    #[test]
+    fn checks_look_at_what_is_not_proved_or_at_everything() {
+        let parsed = |words: &[&str]| parse(words.iter().map(OsString::from).collect());
+        let found = |words: &[&str]| {
+            let cli = parsed(words).expect("a command line");
+            (cli.limits.check, cli.usage.proofs)
+        };
+        assert_eq!(found(&["clk", "run", "a.clk"]), (None, Proofs::Used));
+        assert_eq!(found(&["clk", "run", "--check", "a.clk"]), (Some(true), Proofs::Used));
+        assert_eq!(found(&["clk", "--check=everything", "run", "a.clk"]), (Some(true), Proofs::Unused));
+        assert_eq!(found(&["clk", "run", "--check=everything", "--no-check", "a.clk"]).0, Some(false));
+        assert!(matches!(parsed(&["clk", "fmt", "--check"]).expect("fmt").task, Task::Fmt { check: true, .. }));
+        assert!(parsed(&["clk", "run", "--check=nothing", "a.clk"]).is_err());
     }
 
     #[test]

@@ -103,6 +103,8 @@ pub(crate) struct Watched {
     pub whole: bool,
     /// How far elements are private to the thread that accesses them.
     pub own: crate::ir::owner::Owner,
+    /// No two threads conflict, in the launches that the code is for: it is proved.
+    pub apart: bool,
     /// The notes of its accesses, by site.
     pub sites: Vec<u32>,
 }

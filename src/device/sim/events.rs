@@ -69,7 +69,8 @@ impl Step for ReportDot {
     }
 }
 
-/// In front of a [`Tree`](super::tree::Tree): reports its three notes from `x` on, if the `Tree` can run the loop.
+/// In front of a [`Tree`](super::tree::Tree): reports its three notes from `x` on, or none of an array that is not looked at, if the
+/// `Tree` can run the loop.
 pub(crate) struct ReportTree;
 
 impl Step for ReportTree {
@@ -82,9 +83,9 @@ impl Step for ReportTree {
             let (o, tree) = (&*op, op.add(1));
             let Some(distance) = super::tree::distance(g, &*tree) else { return tree };
             let code = &*g.code;
-            let mut all = o.c == 3;
+            let mut all = o.c == 3 || o.c == 0;
             if all {
-                let notes = &code.notes[o.x as usize..o.x as usize + 3];
+                let notes = &code.notes[o.x as usize..(o.x + u32::from(o.c)) as usize];
                 report(g, op, |l, g| all = l.tree(g, notes, distance));
             }
             if all { tree } else { op.add(2) }

@@ -1,6 +1,6 @@
 //! The division of a launch into lane groups.
 
-use super::code::{AXES, Code};
+use super::code::{AXES, Code, Watched};
 use super::group::{CHUNK, MAX_LANES, MAX_ROW};
 use crate::device::Extents;
 use crate::ir::owner::Owner;
@@ -51,8 +51,12 @@ impl Geometry {
         self.extent.is_none()
     }
 
-    /// Returns whether this ownership proves that each element is accessed by one thread only.
-    pub fn tells(&self, owner: &Owner, code: &Code) -> bool {
+    /// Returns whether no two threads conflict on an array's elements: it is proved, or each element is accessed by one thread only.
+    pub fn tells(&self, watched: &Watched, code: &Code) -> bool {
+        watched.apart || self.is_own(&watched.own, code)
+    }
+
+    fn is_own(&self, owner: &Owner, code: &Code) -> bool {
         let rank = usize::from(code.threads.unwrap_or(3)).clamp(1, 3);
         let told = |bits: u8| owner.axes & bits == bits;
         let axis = |k: usize| match self.extent {

@@ -253,10 +253,10 @@ pub trait Observer {
     ) -> bool;
     /// Some lanes are about to access elements that are in bounds.
     unsafe fn places(&mut self, g: &mut Group, places: &Places<'_>) -> Told;
-    /// Returns whether the launch's indices prove that each element of a global memory is accessed by one thread only.
+    /// Returns whether no two threads conflict on the elements of a memory: so it is proved, or so the launch's indices tell.
     fn is_owned(&self, memory: u32) -> bool;
-    /// Returns the bytes that say which cells of such a memory have been written, and their value, if that matters.
-    fn marks(&self, memory: u32) -> Option<(*mut u8, u8)>;
+    /// Returns the bytes that say which cells of such a memory, of this size, have been written, and their value, if that matters.
+    fn marks(&mut self, memory: u32, size: usize) -> Option<(*mut u8, u8)>;
 }
 
 /// The machine code of a region.

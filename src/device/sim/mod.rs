@@ -22,12 +22,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::code::Code;
-use self::compile::Compiled;
-use self::group::{Coding, MAX_LANES, Op};
+use self::group::{Coding, MAX_LANES};
 use self::memory::layout::{Binding, misfit};
 use self::report::Report;
-use self::tier::{Launching, Tier};
+use self::tier::Launching;
+use self::version::{Lean, Version};
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
 use crate::base::source::Sources;
 use crate::ir::Prepared;
@@ -67,6 +66,7 @@ mod strip;
 mod tier;
 mod tree;
 mod verify;
+mod version;
 mod warp;
 mod warp_split;
 
@@ -77,12 +77,14 @@ pub(crate) use sched::machine as workers;
 pub(crate) use share::each;
 pub use tier::Jit;
 pub(crate) use tier::Obstacle;
+pub use version::Proofs;
 
 /// The simulator. By default with the best instruction set that this machine supports.
 #[derive(Clone, Debug, Default)]
 pub struct Simulator {
     isa: Isa,
     jit: Jit,
+    proofs: Proofs,
     report: Arc<Report>,
 }
 
@@ -95,6 +97,11 @@ impl Simulator {
     /// Returns the simulator with this choice of when kernels are compiled to machine code.
     pub fn compiling(self, jit: Jit) -> Simulator {
         Simulator { jit, ..self }
+    }
+
+    /// Returns the simulator with this choice of whether runs with checks look at accesses that are proved to be right.
+    pub fn with_proofs(self, proofs: Proofs) -> Simulator {
+        Simulator { proofs, ..self }
     }
 
     /// Returns a simulator that tells a listener about each piece of machine code.
@@ -118,19 +125,11 @@ impl Device for Simulator {
 
     fn load_named(&self, kernel: Arc<Prepared>, sources: &Sources) -> Arc<dyn Executable> {
         let compiled = compile::compile(&kernel, self.isa, self.jit.is_here(self.isa));
-        let Ok(Compiled { ops, code }) = compiled else { return Arc::new(Unable { kernel }) };
-        self.report.count_regions(&code);
-        let names = self.report.names(&kernel.module.kernel.name, &code, sources);
-        let tier = Arc::new(Tier::new(names, self.report.clone()));
-        Arc::new(Program {
-            ops,
-            code,
-            isa: self.isa,
-            jit: self.jit,
-            tier,
-            report: self.report.clone(),
-            doubted: AtomicBool::new(false),
-        })
+        let Ok(compiled) = compiled else { return Arc::new(Unable { kernel }) };
+        let names = self.report.names(&kernel.module.kernel.name, &compiled.code, sources);
+        let full = Version::new(compiled, names, self.report.clone());
+        let (simulator, lean, doubted) = (self.clone(), Lean::default(), AtomicBool::new(false));
+        Arc::new(Program { kernel, simulator, full, lean, doubted })
     }
 
     fn statistics(&self) -> Statistics {
@@ -161,12 +160,11 @@ const KEPT: usize = 64 << 20;
 const KEPT_FOR_NAMES: usize = 1 << 20;
 
 struct Program {
-    ops: Vec<Op>,
-    code: Code,
-    isa: Isa,
-    jit: Jit,
-    tier: Arc<Tier>,
-    report: Arc<Report>,
+    kernel: Arc<Prepared>,
+    simulator: Simulator,
+    /// The code that tells the checker of all accesses.
+    full: Version,
+    lean: Lean,
     /// A launch had to be repeated without rough records of loads.
     doubted: AtomicBool,
 }
@@ -174,13 +172,14 @@ struct Program {
 impl Executable for Program {
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         control.launches.fetch_add(1, Ordering::Relaxed);
-        self.report.count_launch();
+        self.simulator.report.count_launch();
         let args: Result<Vec<HostArg<'_>>, DeviceError> = args.iter_mut().map(HostArg::of).collect();
-        let args = &mut args.map_err(|error| FaultKind::Device(error).of_launch(self.code.place))?;
-        if self.code.checks.memory {
+        let args = &mut args.map_err(|error| FaultKind::Device(error).of_launch(self.full.code.place))?;
+        if self.full.code.checks.memory {
             return self.launch_checked(&extents, args, control);
         }
         self.run(
+            &self.full,
             &extents,
             args,
             control,
@@ -234,8 +233,15 @@ struct Ran {
 }
 
 impl Program {
-    fn run(&self, extents: &Extents, args: &mut [HostArg<'_>], control: &Control, manner: Manner) -> Ran {
-        let (ops, code) = (self.ops.as_slice(), &self.code);
+    fn run(
+        &self,
+        version: &Version,
+        extents: &Extents,
+        args: &mut [HostArg<'_>],
+        control: &Control,
+        manner: Manner,
+    ) -> Ran {
+        let (ops, code) = (version.ops.as_slice(), &version.code);
         let bindings: Vec<Binding> = args.iter_mut().map(bind).collect();
         if let Some(misfit) = misfit(&bindings, code) {
             panic!("the launch does not suit the kernel: {misfit}");
@@ -246,7 +252,7 @@ impl Program {
         }
         let geometry = geometry::Geometry::new(extents, code);
         let workers = if control.deterministic && code.ordered { 1 } else { manner.workers };
-        let (isa, backward) = (self.isa, manner.backward);
+        let (isa, jit, backward) = (self.simulator.isa, self.simulator.jit, manner.backward);
         let checked = code.checks.memory;
         // If blocks ran one after the other, a block that waits for a later one would wait forever; one worker finds that in
         // every run. And the order that fences establish is exact only if an atomic operation and its event are indivisible.
@@ -273,7 +279,7 @@ impl Program {
             backward,
             isa,
             coding: coding.as_ref().map(|coding| coding as &dyn Coding),
-            report: &self.report,
+            report: &self.simulator.report,
         };
         let mut result = sched::run(&launch, extents);
         let Some(watch) = &launch.watch else { return Ran { result, decided: false, doubtful: false } };
@@ -295,7 +301,7 @@ impl Program {
         args: &mut [HostArg<'_>],
         control: &Control,
     ) -> Result<Output, Box<Fault>> {
-        match self.code.syncs {
+        match self.full.code.syncs {
             true => self.launch_both_ways(extents, args, control),
             false => self.launch_fast(extents, args, control),
         }
@@ -312,7 +318,7 @@ impl Program {
         let before = copies(args);
         let manner = Manner { workers: 1, careful: true, backward: false, coded: false, rough: false };
         let first = unheard(control);
-        let Ran { result, decided, .. } = self.run(extents, args, &first, manner);
+        let Ran { result, decided, .. } = self.run(&self.full, extents, args, &first, manner);
         hear(control, &first, &result);
         let Ok(output) = result else { return result };
         if !decided {
@@ -320,7 +326,7 @@ impl Program {
         }
         let after = copies(args);
         restore(args, &before);
-        let other = self.run(extents, args, &unheard(control), Manner { backward: true, ..manner }).result;
+        let other = self.run(&self.full, extents, args, &unheard(control), Manner { backward: true, ..manner }).result;
         restore(args, &after);
         match other {
             Err(fault) if is_of_order(&fault.kind) => Err(Box::new(Fault { output, ..*fault })),
@@ -338,19 +344,23 @@ impl Program {
         control: &Control,
     ) -> Result<Output, Box<Fault>> {
         let workers = sched::machine(control.workers);
-        let manner = Manner { workers, careful: false, backward: false, coded: !self.code.polls, rough: false };
+        let Simulator { proofs, isa, jit, .. } = self.simulator;
+        let lean = self.lean.of(&self.kernel, &self.full, (proofs, isa, jit), threads(extents), control);
+        let version = lean.unwrap_or(&self.full);
+        let coded = !version.code.polls;
+        let manner = Manner { workers, careful: false, backward: false, coded, rough: false };
         let size = |arg: &mut HostArg<'_>| written(arg).map_or(0, |bytes| bytes.len());
         // Machine code has recorded accesses to shared arrays when it leaves for the interpreter, which then may blame others.
-        let names = sanitizer::watches_shared(&self.code);
-        let kept = if names || sanitizer::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
+        let names = sanitizer::watches_shared(&version.code);
+        let kept = if names || sanitizer::may_race(&version.code, extents) { KEPT } else { KEPT_FOR_NAMES };
         if args.iter_mut().map(size).sum::<usize>() > kept {
             let coded = manner.coded && !names;
-            return self.run(extents, args, control, Manner { coded, ..manner }).result;
+            return self.run(version, extents, args, control, Manner { coded, ..manner }).result;
         }
         let before = copies(args);
         let mut quiet = unheard(control);
         let rough = !self.doubted.load(Ordering::Relaxed);
-        let mut ran = self.run(extents, args, &quiet, Manner { rough, ..manner });
+        let mut ran = self.run(version, extents, args, &quiet, Manner { rough, ..manner });
         let is_interrupted =
             |result: &Result<Output, Box<Fault>>| matches!(result, Err(fault) if fault.kind == FaultKind::Interrupted);
         if ran.doubtful && !is_interrupted(&ran.result) {
@@ -358,7 +368,7 @@ impl Program {
             self.doubted.store(true, Ordering::Relaxed);
             restore(args, &before);
             quiet = unheard(control);
-            ran = self.run(extents, args, &quiet, manner);
+            ran = self.run(version, extents, args, &quiet, manner);
         }
         let result = ran.result;
         let silent = quiet.warnings.lock().is_ok_and(|w| w.is_empty());
@@ -371,7 +381,7 @@ impl Program {
         let few = threads(extents) <= CAREFUL;
         let second = unheard(control);
         let manner = Manner { workers: 1, careful: races || few, backward: false, coded: false, rough: false };
-        let again = self.run(extents, args, &second, manner).result;
+        let again = self.run(&self.full, extents, args, &second, manner).result;
         // Equal values written by both threads of a race may not have been in memory yet when several workers ran.
         let benign = second.warnings.lock().is_ok_and(|w| w.iter().any(is_race));
         hear(control, &second, &again);

@@ -109,19 +109,31 @@ pub(super) fn coordinates(given: &Given) -> impl Iterator<Item = &Linear> {
 
 /// Asks whether two threads may access one element at a time, one of them to write. `None`: too many pairs.
 pub(crate) fn races(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
+    races_in(function, given, found, &|_| true)
+}
+
+/// Asks the same about these memories alone.
+pub(crate) fn races_in(
+    function: &Function,
+    given: &Given,
+    found: &Footprint,
+    which: &dyn Fn(MemId) -> bool,
+) -> Option<Vec<Question>> {
     let mut asked = vec![];
-    if found.accesses.len() > MAX_PAIRED {
+    let is_asked = |touch: &&Touch| {
+        let space = function.memories[touch.memory].space;
+        which(touch.memory) && !matches!(space, Space::Local | Space::Constant)
+    };
+    let accesses: Vec<&Touch> = found.accesses.iter().filter(is_asked).collect();
+    if accesses.len() > MAX_PAIRED {
         return None;
     }
-    for (i, a) in found.accesses.iter().enumerate() {
+    for (i, a) in accesses.iter().enumerate() {
         let memory = &function.memories[a.memory];
-        if matches!(memory.space, Space::Local | Space::Constant) {
-            continue;
-        }
-        for b in &found.accesses[i..] {
+        for b in &accesses[i..] {
             if conflict(a.deed, b.deed) && may_meet(a, b) {
                 let what = format!("two threads access an element of `{}`", memory.name);
-                pair(function, given, found, [a, b], &what, &mut asked);
+                pair(function, given, found, [*a, *b], &what, &mut asked);
             }
             if asked.len() > MAX_QUESTIONS {
                 return None;

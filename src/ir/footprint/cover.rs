@@ -51,13 +51,47 @@ fn missing(function: &Function, given: &Given, found: &Footprint, id: MemId, lea
             forms.push(touch);
         }
     }
-    let name = &function.memories[id].name;
-    forms.into_iter().filter_map(|form| missed(given, &found.variables, form, &writes, name)).collect()
+    let what = format!("an element of `{}` is not written", function.memories[id].name);
+    let own = coordinates(given).filter_map(single).collect::<Vec<Var>>();
+    forms.into_iter().filter_map(|form| missed(&own, &found.variables, form, &writes, None, &what)).collect()
 }
 
-/// Asks whether an element is missed by the thread that the digits of its indices in this form make up.
-fn missed(given: &Given, space: &Variables, form: &Touch, writes: &[&Touch], name: &str) -> Option<Question> {
-    let mut coordinates: Vec<Var> = coordinates(given).filter_map(single).collect();
+/// Asks, for each read of a shared array without races, whether it is of an element that no thread of the block writes in front of it in
+/// the text, in no later iteration of loops around both: one negative answer of a list is enough. If the threads of the block reach
+/// the same barriers, what stands in front happens no later, and without races a barrier or the thread itself keeps the two apart.
+pub(super) fn unwritten_before(
+    function: &Function,
+    given: &Given,
+    found: &Footprint,
+    id: MemId,
+) -> Option<Vec<Vec<Question>>> {
+    let own: Vec<Var> = given.grid.as_ref()?.thread.iter().filter_map(single).collect();
+    let what = format!("an element of `{}` is read that is not written", function.memories[id].name);
+    let mut asked = vec![];
+    let mut writes: Vec<&Touch> = vec![];
+    for touch in found.accesses.iter().filter(|touch| touch.memory == id) {
+        if touch.deed == Deed::Writes {
+            writes.extend((touch.sure.is_some() && touch.component.is_none()).then_some(touch));
+            continue;
+        }
+        let before: Vec<&Touch> = writes.iter().copied().filter(|write| write.leaf == touch.leaf).collect();
+        let way = |form: &&Touch| missed(&own, &found.variables, form, &before, Some(touch), &what);
+        asked.push(before.iter().take(MAX_FORMS).filter_map(way).collect());
+    }
+    Some(asked)
+}
+
+/// Asks whether an element, that of an access if there is one, is missed by the thread that the digits of its indices in this form make
+/// up.
+fn missed(
+    own: &[Var],
+    space: &Variables,
+    form: &Touch,
+    writes: &[&Touch],
+    read: Option<&Touch>,
+    what: &str,
+) -> Option<Question> {
+    let mut coordinates: Vec<Var> = own.to_vec();
     for counter in writes.iter().flat_map(|touch| &touch.counters) {
         if !coordinates.contains(counter) {
             coordinates.push(*counter);
@@ -70,7 +104,14 @@ fn missed(given: &Given, space: &Variables, form: &Touch, writes: &[&Touch], nam
         let element = builder.natural(&format!("element {axis}"));
         let extent = builder.form(extent, 0);
         builder.fact(less(&element, &extent));
+        if let Some(read) = read {
+            let index = builder.form(read.indices.get(axis)?, 1);
+            builder.fact(equal(&element, &index));
+        }
         elements.push(element);
+    }
+    if let Some(read) = read {
+        builder.path(&read.path, 1);
     }
     let mut goal = vec![];
     let places = form.indices.iter().zip(&elements);
@@ -91,6 +132,11 @@ fn missed(given: &Given, space: &Variables, form: &Touch, writes: &[&Touch], nam
         let own = builder.form(&variable(var), 0);
         builder.fact(equal(&own, &value));
         goal.push(builder.limits(var, 0));
+        // Of loops around both, an iteration that is not later.
+        if read.is_some_and(|read| read.counters.contains(&var)) {
+            let reads = builder.form(&variable(var), 1);
+            goal.push(at_most(&value, &reads));
+        }
         known.insert(var, value);
     }
     let mut ways = vec![];
@@ -107,7 +153,7 @@ fn missed(given: &Given, space: &Variables, form: &Touch, writes: &[&Touch], nam
     }
     goal.push(or(ways));
     builder.fact(not(&and(goal)));
-    let question = builder.question(format!("an element of `{name}` is not written"), form.span);
+    let question = builder.question(what.to_string(), form.span);
     (!question.problem.facts.is_empty()).then_some(question)
 }
 

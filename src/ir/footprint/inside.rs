@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::apart::{self, Apart};
 use super::claim;
 use super::def::{Footprint, Given};
 use super::form::constant;
@@ -28,6 +29,9 @@ const MAX_QUESTIONS: usize = 400;
 
 /// What holds of every launch that a kernel's signature describes, up to [`MOST_ELEMENTS`].
 pub(crate) struct Declared {
+    /// With all promises about arrays.
+    all: Given,
+    /// With those about how elements compare with numbers.
     given: Given,
     /// The same, without promises about arrays.
     plain: Given,
@@ -35,6 +39,7 @@ pub(crate) struct Declared {
     found: OnceLock<Option<Footprint>>,
     inside: OnceLock<Inside>,
     whole: OnceLock<Whole>,
+    apart: OnceLock<Vec<Apart>>,
 }
 
 /// The axes along which accesses are proved to be in bounds.
@@ -47,18 +52,25 @@ pub(crate) struct Inside {
 
 impl Declared {
     pub fn new(mut given: Given) -> Declared {
+        let all = given.clone();
         given.variables.promised.retain(|_, promised| {
             (promised.ascending, promised.distinct) = (false, false);
             !promised.all.is_empty()
         });
         let mut plain = given.clone();
         plain.variables.promised.clear();
-        Declared { given, plain, found: OnceLock::new(), inside: OnceLock::new(), whole: OnceLock::new() }
+        let (inside, whole) = (OnceLock::new(), OnceLock::new());
+        Declared { all, given, plain, found: OnceLock::new(), inside, whole, apart: OnceLock::new() }
     }
 
     /// Returns the accesses of the kernel's body that are proved to be in bounds.
     pub fn inside(&self, module: &Module) -> &Inside {
         self.inside.get_or_init(|| self.examine(module))
+    }
+
+    /// Returns what is proved of each memory, in launches that keep all promises and whose threads reach the same barriers.
+    pub fn apart(&self, module: &Module) -> &[Apart] {
+        self.apart.get_or_init(|| apart::apart(module, &self.all))
     }
 
     /// Returns the arrays that launches write as a whole, as far as that depends on all of them alone.

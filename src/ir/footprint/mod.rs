@@ -45,6 +45,7 @@
 //! operation that might overflow. The first operation of a run that overflowed would contradict its obligation, since all
 //! values before it are exact.
 
+pub(crate) mod apart;
 pub(crate) mod claim;
 pub(crate) mod cover;
 pub(crate) mod def;

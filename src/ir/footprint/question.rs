@@ -30,7 +30,7 @@ pub(super) struct Builder<'a> {
     copies: FxHashMap<(Var, u8), Var>,
     waiting: VecDeque<(Var, u8)>,
     known_shared: FxHashMap<Var, bool>,
-    /// Whether coordinates of threads and blocks are arbitrary integers.
+    /// Whether coordinates of the first thread and its block are arbitrary integers.
     free: bool,
     /// A variable that stands for its value in all threads, though its facts do not define it for each.
     pub partial: bool,
@@ -102,7 +102,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Asks about integers in place of the coordinates of a thread that exists.
+    /// Asks about integers in place of the coordinates of a first thread that exists.
     pub fn free(space: &'a Variables) -> Self {
         Builder { free: true, ..Builder::new(space, Common::default()) }
     }
@@ -219,12 +219,12 @@ impl<'a> Builder<'a> {
     /// Adds the facts about all variables that were copied.
     fn settle(&mut self, unknowns: &mut Vec<(&'static str, Span)>) {
         while let Some((var, side)) = self.waiting.pop_front() {
-            let at = self.space.get(var);
+            let (at, free) = (self.space.get(var), self.free && side == 0);
             match &at.role {
                 Role::Unknown(why, span) if !unknowns.contains(&(*why, *span)) => unknowns.push((*why, *span)),
-                Role::Thread | Role::Block if self.free => continue,
-                Role::Counter if self.free && self.placed.contains(&var) => continue,
-                Role::Counter if self.free => self.partial = true,
+                Role::Thread | Role::Block if free => continue,
+                Role::Counter if free && self.placed.contains(&var) => continue,
+                Role::Counter if free => self.partial = true,
                 _ => {}
             }
             if let Some((_, span)) = self.space.elements.get(&var)
@@ -237,7 +237,7 @@ impl<'a> Builder<'a> {
                 let own = self.copy(var, side);
                 self.problem.products.push((own, left, right));
             }
-            if self.free && matches!(at.role, Role::Derived(_)) {
+            if free && matches!(at.role, Role::Derived(_)) {
                 // Its bounds follow from those of coordinates.
                 self.partial |= !at.total;
                 let facts: Vec<Formula> = at.facts.iter().map(|fact| self.formula(fact, side)).collect();

@@ -11,12 +11,12 @@ use crate::device::sim::events::{
 use crate::device::sim::sanitizer::arithmetic;
 use crate::ir::owner::{self, Owner};
 use crate::ir::visit::each_stmt;
-use crate::ir::{ends, filled};
+use crate::ir::{Apart, ends, filled};
 use crate::lang::ops::{AtomicOp, BarrierKind};
 use crate::lang::scalar::Scalar;
 
-/// Returns what checks need to know of each memory; `None` where no access can be wrong.
-pub(crate) fn watched(f: &Function) -> Vec<Option<Watched>> {
+/// Returns what checks need to know of each memory; `None` where no access can be wrong. `apart` is what is proved of them.
+pub(crate) fn watched(f: &Function, apart: &[Apart]) -> Vec<Option<Watched>> {
     let mut tables: Vec<Watched> = f.memories.iter().map(|(_, memory)| Watched::of(memory)).collect();
     each_stmt(&f.body, &mut |stmt| {
         let mut see = |place: &Place, touch: Touch| {
@@ -51,10 +51,15 @@ pub(crate) fn watched(f: &Function) -> Vec<Option<Watched>> {
     let filled = filled::filled(f);
     let of = |((table, own), (id, memory)): ((Watched, Owner), (MemId, &Memory))| {
         let mut table = Watched { own, ..table };
+        // Marks of what is written know of no updates.
+        let proved = apart.get(id.index()).copied().unwrap_or_default();
+        table.fresh &= !proved.is_filled;
+        table.apart = proved.is_free && !(table.fresh && (table.atomics || table.looks));
         if table.whole {
             table.unit = memory.layout.size.max(1);
         }
-        (table.matters(memory.space, syncs) && !filled[id.index()]).then_some(table)
+        let is_fine = filled[id.index()] || table.apart && !table.fresh;
+        (table.matters(memory.space, syncs) && !is_fine).then_some(table)
     };
     tables.into_iter().zip(owner::owners(f)).zip(f.memories.iter()).map(of).collect()
 }
@@ -77,6 +82,7 @@ impl Watched {
             unit: smallest,
             whole,
             own: Owner::default(),
+            apart: false,
             sites: vec![],
         }
     }
@@ -117,10 +123,10 @@ pub(crate) fn takes(block: &Block) -> bool {
 }
 
 impl<'a> Compiler<'a> {
-    pub(crate) fn instrument(&mut self, checks: Checks) {
+    pub(crate) fn instrument(&mut self, checks: Checks, apart: &[Apart]) {
         self.checks = checks;
         let f = self.f;
-        self.watched = if checks.memory { watched(f) } else { f.memories.iter().map(|_| None).collect() };
+        self.watched = if checks.memory { watched(f, apart) } else { f.memories.iter().map(|_| None).collect() };
         self.meets = meets(&f.body);
         self.changes = vec![false; f.memories.len()];
         each_stmt(&f.body, &mut |stmt| {

@@ -20,7 +20,7 @@ use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::unseen::Unseen;
 use crate::ir::variance::{self, Number, Variance, is_word};
-use crate::ir::{Checks, Prepared, ranges, unseen, warps};
+use crate::ir::{Apart, Checks, Prepared, ranges, unseen, warps};
 
 mod decide;
 mod events;
@@ -50,11 +50,16 @@ pub struct TooLarge;
 
 /// Compiles a kernel for an instruction set.
 pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Result<Compiled, TooLarge> {
+    compile_for(kernel, isa, jit, &[])
+}
+
+/// Compiles a kernel for launches in which threads do not race on some of its memories.
+pub(crate) fn compile_for(kernel: &Prepared, isa: Isa, jit: bool, apart: &[Apart]) -> Result<Compiled, TooLarge> {
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
     c.counted = (kernel.counted && kernel.checks.memory).then(|| warps::tile(module));
-    c.instrument(kernel.checks);
+    c.instrument(kernel.checks, apart);
     if kernel.checks.arithmetic {
         c.exact = ranges::analyze(module, ranges::Setting::default()).exact;
     }

@@ -57,7 +57,7 @@ impl<'a> Compiler<'a> {
         scanned: &mut usize,
     ) -> Option<OpenRegion<'a>> {
         let possible = self.jit && !self.in_region && !self.in_together && self.part == Section::Body;
-        if !possible || start < *scanned || self.mask != 0 || self.waits || self.is_observed() {
+        if !possible || start < *scanned || self.mask != 0 || self.waits || self.is_observed() && !self.runs_whole() {
             return None;
         }
         let open = self.open_region(block, start, true);
@@ -67,6 +67,17 @@ impl<'a> Compiler<'a> {
             None => block[start..].iter().position(has_barrier).map_or(block.len(), |at| start + at + 1),
         };
         open
+    }
+
+    /// Returns whether a region with barriers pays although there are checks: the checker need not hear of barriers, since it compares no
+    /// times of accesses, and global arrays are not read where a missing mark would have the region leave, so that it logs all stores.
+    fn runs_whole(&self) -> bool {
+        let mut guards = self.guards.memories.iter().zip(&self.watched).zip(self.f.memories.iter());
+        guards.all(|((guard, watched), (_, memory))| match guard {
+            Guard::Shared => false,
+            Guard::Marked { .. } => memory.space == Space::Shared || watched.as_ref().is_none_or(|w| !w.loads),
+            Guard::Free | Guard::Own | Guard::Refused => true,
+        })
     }
 
     /// Opens a region at a statement; one that is `together` has barriers.
@@ -198,7 +209,7 @@ impl<'a> Compiler<'a> {
         let guard = |((_, memory), watched): ((MemId, &Memory), &Option<Watched>)| match watched {
             None => Guard::Free,
             // Whether the indices of a kernel prove that elements are private also depends on the launch.
-            Some(watched) if watched.own.axes != 0 && matches!(memory.space, Space::Global { .. }) => {
+            Some(watched) if watched.apart || watched.own.axes != 0 && matches!(memory.space, Space::Global { .. }) => {
                 match watched.fresh {
                     true if memory.layout.size.is_multiple_of(watched.unit.max(1)) => {
                         Guard::Marked { unit: watched.unit }

@@ -46,10 +46,11 @@ impl<'a> Compiler<'a> {
             return;
         }
         let notes = self.touches(tree + 1);
-        if let &[a, b, c] = notes.as_slice()
-            && (b, c) == (a + 1, a + 2)
-        {
-            (self.ops[tree - 1].x, self.ops[tree - 1].c) = (a, 3);
+        match *notes.as_slice() {
+            // The array is not looked at.
+            [] => (self.ops[tree - 1].x, self.ops[tree - 1].c) = (0, 0),
+            [a, b, c] if (b, c) == (a + 1, a + 2) => (self.ops[tree - 1].x, self.ops[tree - 1].c) = (a, 3),
+            _ => {}
         }
     }
 

@@ -269,7 +269,8 @@ fn is_fixed(input: &Input, code: &Code) -> bool {
         Input::Uniform(reg, _) => code.launch.iter().any(|(set, _)| set == reg),
         Input::Lanes(reg) => !code.views.contains(reg),
         Input::Base(_) | Input::Extent(..) | Input::Pitch(..) | Input::Alone(_) | Input::Column => true,
-        Input::Marks(_) | Input::Mark(_) => true,
+        // Those of shared arrays are a block's.
+        Input::Marks(m) | Input::Mark(m) => matches!(code.memories[m.index()].kind, MemoryKind::Global(_)),
         Input::First(_) | Input::Last(_) => false,
     }
 }
@@ -781,8 +782,8 @@ impl Machine {
 
 /// Returns the marks of a memory's written elements, and their value.
 fn marks(g: &Group, memory: u32) -> Option<(*mut u8, u8)> {
-    // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs.
-    unsafe { g.observer?.as_ref() }.marks(memory)
+    // SAFETY: G5: the frame owns the observer, and nothing else uses it while an op runs. C11, G4: the code has the memory.
+    unsafe { g.observer?.as_mut().marks(memory, (*g.memories.add(memory as usize)).len) }
 }
 
 /// Returns the size of a register of lanes.

@@ -134,7 +134,8 @@
 //! the record of accesses as the interpreter would (or so that no later verdict differs); where it cannot tell, it leaves.
 //! - **Arithmetic**: operators that range analysis has not proved correct get an instruction or two that compare and leave. For linear
 //!   forms, bounds over all lanes and iterations are compared once per entry, in the setup.
-//! - **Arrays whose elements belong to one thread each** (`ir::owner`, which most outputs of kernels are) cannot race. Code stores and tests
+//! - **Arrays whose elements belong to one thread each** (`ir::owner`, which most outputs of kernels are) cannot race, nor can those of
+//!   which that is proved (`version`). Code stores and tests
 //!   the bytes that say which elements have been written, beside the elements themselves. Launches whose shape does not prove the
 //!   ownership do not enter the region.
 //! - **Arrays that threads share**: accesses that all lanes make, with linear indices, in loops with the same trip counts for all lanes,
@@ -173,7 +174,7 @@
 //! Machine code needs AVX-512, or AVX2 with FMA: on other processors all is interpreted. Regions end at barriers (but those at which all threads of blocks of
 //! whole vectors arrive), warp operations
 //! that name the lanes that take part, atomics on elements of 1 and 2 bytes, `print`, and at statements with an operation that has no LaneIR. With `--check` they also
-//! end at all barriers, at atomics on global arrays, at signed sums by atomics, and at accesses to local arrays that are not written
+//! end at all barriers if the checker compares accesses, at atomics on global arrays, at signed sums by atomics, and at accesses to local arrays that are not written
 //! as a whole in front of all reads. With `--max-steps`, no region with a loop is entered.
 
 mod ahead;

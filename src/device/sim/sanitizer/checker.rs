@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::event::Finding;
-use super::shadow::{Planes, Store};
+use super::shadow::{Planes, Store, Written};
 use super::watch::Watch;
 use super::{exact, local, locks, order, quick, split, trace};
 use crate::base::room;
@@ -20,6 +20,9 @@ pub(crate) struct Checker<'a> {
     pub(super) global: Clock,
     /// By memory: shadow words of shared arrays, which grow as blocks need them.
     pub(super) stores: Vec<Option<Store>>,
+    /// By memory: which elements of shared arrays without races have been written, and the mark of the current block.
+    marks: Vec<Vec<u8>>,
+    mark: u8,
     /// By memory: the patterns of accesses to shared arrays.
     pub(super) quick: Vec<quick::Quick>,
     /// By region: the accesses of the last entry into its machine code.
@@ -50,6 +53,8 @@ impl<'a> Checker<'a> {
             shared: Clock::of_shared(),
             global: Clock::of_global(watch.globals.start),
             stores: code.memories.iter().map(|_| None).collect(),
+            marks: code.memories.iter().map(|_| vec![]).collect(),
+            mark: 0,
             quick: code.memories.iter().map(|_| quick::Quick::default()).collect(),
             plans: vec![],
             locals: local::Locals::new(code, lanes),
@@ -77,6 +82,10 @@ impl<'a> Checker<'a> {
         }
         self.shared.begin_shared();
         self.global.begin_global(number, self.watch.globals.start);
+        if self.mark == u8::MAX {
+            self.marks.iter_mut().for_each(|marks| marks.fill(0));
+        }
+        self.mark = self.mark % u8::MAX + 1;
         self.locals.begin();
         self.splits.begin();
         self.polls = split::Polls::default();
@@ -97,12 +106,26 @@ impl<'a> Checker<'a> {
         if self.careful { self.order.time } else { self.global.time }
     }
 
+    /// Returns the marks of a memory of this size whose elements have them in place of words.
+    #[inline]
+    pub(super) fn written(&mut self, memory: usize, size: usize) -> Option<Written> {
+        if let MemoryKind::Global(_) = self.code.memories[memory].kind {
+            return self.watch.globals.written(memory);
+        }
+        let watched = self.code.watched[memory].as_ref().filter(|watched| watched.apart)?;
+        let (marks, len) = (&mut self.marks[memory], size / watched.unit.max(1));
+        if marks.len() < len {
+            marks.resize(len, 0);
+        }
+        Some(Written { bytes: marks.as_mut_ptr(), len, mark: self.mark })
+    }
+
     /// Returns the shadow planes of a memory, and whether it is global.
     pub(super) fn planes(&mut self, g: &Group, memory: usize, watched: &Watched) -> (Planes, bool) {
         if let MemoryKind::Global(_) = self.code.memories[memory].kind {
             return (self.watch.globals.planes(memory).unwrap_or(Planes::NONE), true);
         }
-        if self.careful {
+        if self.careful || watched.apart {
             return (Planes::NONE, false);
         }
         // SAFETY: G4: there is one for each memory of the code.

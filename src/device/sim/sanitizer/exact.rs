@@ -27,7 +27,7 @@ impl Exact {
         let trace = |(k, watched): (usize, &Option<Watched>)| {
             let (MemoryKind::Global(param), Some(watched)) = (code.memories[k].kind, watched) else { return None };
             let Some(Binding::Array { len, .. }) = bindings.get(param as usize) else { return None };
-            (!geometry.tells(&watched.own, code)).then(|| Box::new(watched.trace(*len)))
+            (!geometry.tells(watched, code)).then(|| Box::new(watched.trace(*len)))
         };
         let traces = code.watched.iter().enumerate().map(trace).collect();
         Exact { traces, variables: Variables::default(), ids: 0, locks: Locks::new(code), decided: false }

@@ -26,13 +26,17 @@
 //! operations ([`sched`](super::sched)), and is checked the same way; the arrays keep the contents of the first run. Two accesses
 //! that race in some interleaving mostly do so in one of these two.
 //!
+//! # Proofs
+//! Of arrays that are [proved](crate::ir::footprint::apart) to be free of races only what is written is recorded, one byte for each
+//! cell ([`written`]), or nothing at all. A run that finds something runs again with everything recorded.
+//!
 //! - [`rows`]: the race rules, per element and vectorized; [`clock`]: logical times; [`shadow`]: storage of shadow words
 //! - [`pattern`], [`quick`]: accesses to shared arrays that can be checked without words
 //! - [`checker`]: the state of a worker's checker; [`event`]: an access under examination; [`touch`]: from an access to its elements
 //! - [`race`]: which rule is violated, and by which thread; [`text`]: names and values in messages
 //! - [`judge`], [`exact`], [`trace`]: exact checking; [`order`], [`view`]: fences and atomics
 //! - [`crowd`]: what accesses cost warps, where that is counted
-//! - [`written`]: global arrays whose elements are private to a thread; [`local`]: local arrays; [`split`]: divergence and
+//! - [`written`]: arrays on which threads do not conflict; [`local`]: local arrays; [`split`]: divergence and
 //!   polling; [`locks`]: lock order; [`arithmetic`]: overflow and the like
 
 pub(crate) mod arithmetic;
@@ -79,7 +83,7 @@ pub(crate) fn may_race(code: &Code, extents: &Extents) -> bool {
     let geometry = Geometry::new(extents, code);
     let global = |k: usize| matches!(code.memories[k].kind, MemoryKind::Global(_));
     let tracked = |(k, watched): (usize, &Option<Watched>)| {
-        global(k) && watched.as_ref().is_some_and(|w| !geometry.tells(&w.own, code))
+        global(k) && watched.as_ref().is_some_and(|w| !geometry.tells(w, code))
     };
     code.watched.iter().enumerate().any(tracked)
 }
@@ -195,7 +199,7 @@ impl Observer for Checker<'_> {
         self.watch.is_owned(memory as usize)
     }
 
-    fn marks(&self, memory: u32) -> Option<(*mut u8, u8)> {
-        self.watch.globals.written(memory as usize).map(|written| (written.bytes, written.mark))
+    fn marks(&mut self, memory: u32, size: usize) -> Option<(*mut u8, u8)> {
+        self.written(memory as usize, size).map(|written| (written.bytes, written.mark))
     }
 }

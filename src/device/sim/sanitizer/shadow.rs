@@ -160,7 +160,7 @@ impl Globals {
                 let len = bytes / watched.unit.max(1);
                 // Private elements of a thread need only the initialization check, and not even that if they are initialized at
                 // the start.
-                match geometry.tells(&watched.own, code) {
+                match geometry.tells(watched, code) {
                     true => marks = watched.fresh.then(|| Own::new(take_marks(&mut pool.marks, len))),
                     false if words => store = Some(Store::new(watched, len, |len| take(&mut pool.free, len))),
                     false => {}

@@ -124,7 +124,9 @@ impl<'a> Checker<'a> {
         let number = access.memory as usize;
         let watched = code.watched[number].as_ref()?;
         let (planes, global) = self.planes(g, number, watched);
-        let own = if planes.w.is_null() && global { self.watch.globals.written(number) } else { None };
+        // SAFETY: G4: there is one for each memory of the code.
+        let size = unsafe { (*g.memories.add(number)).len };
+        let own = if planes.w.is_null() { self.written(number, size) } else { None };
         if planes.w.is_null() && own.is_none() && !self.careful {
             return None;
         }
@@ -375,12 +377,13 @@ impl<'a> Checker<'a> {
     /// # Safety
     /// The notes are of the group's code, of one array of one axis, and twice the distance fits it.
     pub(super) unsafe fn touched_by_tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
-        if self.careful || notes.iter().filter(|n| n.touch == Touch::Load && n.traits.own).count() != 1 {
+        let own = notes.iter().filter(|n| n.touch == Touch::Load && n.traits.own).count();
+        if self.careful || own != 1 && !notes.is_empty() {
             return false;
         }
         // The load of an element that is not the thread's own is the distant one.
         let first = |note: &Note| if note.touch == Touch::Load && !note.traits.own { distance } else { 0 };
-        let is_open = self.bears(notes, distance);
+        let is_open = notes.is_empty() || self.bears(notes, distance);
         // SAFETY: the elements are in the planes.
         let mut each = |note: &Note| unsafe { self.touched_by_branch(g, note, first(note), distance) };
         if !is_open && !notes.iter().all(&mut each) {
@@ -406,6 +409,9 @@ impl<'a> Checker<'a> {
         // SAFETY: C4: the note is one of the code's; the elements are in the planes.
         unsafe {
             let Some(e) = self.event(g, note) else { return false };
+            if let (Some(written), false) = (&e.written, e.global) {
+                return written.takes(&e, first, 1, count);
+            }
             if e.global || first + count > e.planes.len {
                 return false;
             }
@@ -456,12 +462,12 @@ impl<'a> Checker<'a> {
         // SAFETY: C4: the note is one of the code's; the caller's elements are inside, and so in the planes.
         unsafe {
             let Some(e) = self.event(g, note) else { return true };
-            if e.written.is_some() || e.planes.r.is_null() {
-                return false;
-            }
             let Some(mut pattern) = Pattern::over(run, e.watched.unit, iterations, iteration) else { return false };
             pattern.first = e.cell(run.addr);
-            self.noted_as(&e, &pattern)
+            match &e.written {
+                Some(written) => e.components() == 1 && pattern.rows(|cell, step, n| written.takes(&e, cell, step, n)),
+                None => !e.planes.r.is_null() && self.noted_as(&e, &pattern),
+            }
         }
     }
 

@@ -93,7 +93,7 @@ impl<'a> Watch<'a> {
     /// Returns whether each element of a global memory is accessed by one thread only.
     pub(super) fn is_owned(&self, memory: usize) -> bool {
         let watched = self.code.watched[memory].as_ref();
-        watched.is_some_and(|watched| self.geometry.tells(&watched.own, self.code))
+        watched.is_some_and(|watched| self.geometry.tells(watched, self.code))
     }
 
     /// Returns whether fences and atomics have ordered accesses that would otherwise race: another order of blocks may then have

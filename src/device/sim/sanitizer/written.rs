@@ -1,4 +1,4 @@
-//! Global arrays whose elements are private to threads: the only possible fault is a read of an unwritten element.
+//! Arrays on which threads do not conflict: the only possible fault is a read of an unwritten element.
 
 use super::checker::Checker;
 use super::event::{Event, Finding};
@@ -6,7 +6,7 @@ use super::shadow::Written;
 use super::text::place_text;
 use super::touch::pattern_of;
 use crate::device::FaultKind;
-use crate::device::sim::events::Touch;
+use crate::device::sim::events::{Form, Touch};
 use crate::device::sim::group::Group;
 use crate::device::sim::memory;
 
@@ -19,15 +19,9 @@ impl Checker<'_> {
         // SAFETY: C4: the event is of a note of the code. A pattern that is found lies within the marks, and no other thread
         // accesses its elements.
         unsafe {
-            let Some(pattern) = pattern_of(g, e) else { return self.own_by_lane(g, e, written) };
-            let clean = pattern.walk(std::ptr::null()).each(pattern.first, |row, cell| match e.note.touch {
-                Touch::Store => written.mark_row(cell, row.step, row.count),
-                _ => e.note.traits.overwrites || written.is_marked(cell, row.step, row.count),
-            });
-            if e.note.traits.overwrites {
-                pattern.rows(|cell, step, count| written.mark_row(cell, step, count));
-            }
-            if !clean {
+            let pattern = if e.note.form == Form::Lanes { None } else { pattern_of(g, e) };
+            let Some(pattern) = pattern else { return self.own_by_lane(g, e, written) };
+            if !pattern.rows(|cell, step, count| written.takes(e, cell, step, count)) {
                 self.own_by_lane(g, e, written);
             }
         }
@@ -43,18 +37,17 @@ impl Checker<'_> {
                 if cell >= written.len {
                     continue;
                 }
-                // SAFETY: the cell is in bounds, and no other thread accesses it.
-                let byte = unsafe { &mut *written.bytes.add(cell) };
-                if e.note.touch == Touch::Store || e.note.traits.overwrites {
-                    *byte = written.mark;
-                } else if *byte != written.mark {
-                    match &mut self.finding {
-                        Some(first) => first.others += 1,
-                        None => {
-                            let place = place_text(g, e, addr, component);
-                            let kind = FaultKind::Unwritten { place, space: "out" };
-                            self.finding = Some(Finding { kind, lane, others: 0, benign: false });
-                        }
+                // SAFETY: the cell is in bounds, and no other thread accesses it but to read it.
+                if unsafe { written.takes(e, cell, 1, 1) } {
+                    continue;
+                }
+                match &mut self.finding {
+                    Some(first) => first.others += 1,
+                    None => {
+                        let place = place_text(g, e, addr, component);
+                        let space = if e.global { "out" } else { "shared" };
+                        let kind = FaultKind::Unwritten { place, space };
+                        self.finding = Some(Finding { kind, lane, others: 0, benign: false });
                     }
                 }
             }
@@ -63,6 +56,22 @@ impl Checker<'_> {
 }
 
 impl Written {
+    /// Notes that an access is made to a row; returns false if an element of it may be unwritten, or is outside.
+    #[inline(always)]
+    pub(super) unsafe fn takes(&self, e: &Event<'_>, cell: usize, step: isize, count: usize) -> bool {
+        let last = cell as isize + step * (count as isize - 1);
+        if last < 0 || (last as usize).max(cell) >= self.len {
+            return false;
+        }
+        // SAFETY: the row lies within the marks, and no other thread accesses its elements but to read them.
+        unsafe {
+            match e.note.touch == Touch::Store || e.note.traits.overwrites {
+                true => self.mark_row(cell, step, count),
+                false => self.is_marked(cell, step, count),
+            }
+        }
+    }
+
     /// Marks a row as written; always returns true.
     #[inline(always)]
     unsafe fn mark_row(&self, cell: usize, step: isize, count: usize) -> bool {

@@ -1,0 +1,358 @@
+//! Runs with checks that leave out what is proved, against runs that look at everything: the same reports, and the same results.
+
+use std::sync::Arc;
+
+use clk_lang::base::diag::Diagnostic;
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::device::sim::{Jit, Proofs, Simulator};
+use clk_lang::device::{Control, Device};
+use clk_lang::host::interp::{Interpreter, Options};
+use clk_lang::ir::Checks;
+
+use super::random::Silent;
+use super::stream::Random;
+use super::{compiled, promised, random};
+
+#[derive(Debug, Default)]
+pub struct Tally {
+    kernels: u64,
+    pub runs: u64,
+    /// Runs with a report.
+    pub reports: u64,
+}
+
+/// One that looks at everything, and two that leave out what is proved: interpreted, and in machine code.
+struct Three([Interpreter; 3]);
+
+impl Three {
+    fn new() -> Three {
+        let interpreter = |proofs, jit| {
+            let checks = Checks { memory: true, arithmetic: true, nan: false };
+            let control = Control { workers: 1, checks, max_steps: 100_000, ..Control::default() };
+            let device = Arc::new(Simulator::default().compiling(jit).with_proofs(proofs));
+            Interpreter::new(Options { args: vec![], control, seed: None, device })
+        };
+        let all = [(Proofs::Unused, Jit::Off), (Proofs::Always, Jit::Off), (Proofs::Always, Jit::Always)];
+        Three(all.map(|(proofs, jit)| interpreter(proofs, jit)))
+    }
+
+    /// Runs a script in all; returns what is reported of it.
+    fn run(&mut self, session: &mut Session, serial: usize, script: &str, kernel: &str) -> Vec<Diagnostic> {
+        let outcome = session.add(&format!("<{serial}>"), script, &NoFiles);
+        assert!(!outcome.failed(), "{script}{:?}", outcome.diagnostics);
+        let mut runs = self.0.iter_mut().map(|interpreter| {
+            let mut world = Silent::default();
+            let mut found: Vec<Diagnostic> = vec![];
+            for chunk in outcome.chunks.clone() {
+                if let Err(error) = interpreter.run_chunk(session, chunk, &mut world) {
+                    found.push(*error);
+                    break;
+                }
+            }
+            found.extend(interpreter.take_warnings());
+            (found, world.printed)
+        });
+        let everything = runs.next().expect("a run");
+        for (which, other) in runs.enumerate() {
+            assert_eq!(
+                everything.0, other.0,
+                "run {which} without what is proved reports something else\n{kernel}{script}"
+            );
+            let (one, two) = (&everything.1, &other.1);
+            assert!(!everything.0.is_empty() || one == two, "run {which} gives {two}, not {one}\n{kernel}{script}");
+        }
+        everything.0
+    }
+}
+
+/// Compares runs of a kernel of each generator.
+pub fn compare(seed: u64, tally: &mut Tally) {
+    let sizes = (0..=6).flat_map(|n| (0..=6).map(move |m| (n, m))).enumerate();
+    let plain = sizes.map(|(serial, (n, m))| {
+        let fill = ["zeros", "ones"][serial % 2];
+        format!("var y{serial} = zeros({m}, type = i32)\nk({fill}({n}, type = i32), y{serial})\nprint(y{serial})\n")
+    });
+    let text = random::kernel(seed);
+    launches(&text, plain.collect(), tally);
+    // Blocks of whole vectors run at once.
+    if text.contains("block(8)") {
+        let wide = text.replace("block(8)", "block(32)").replace("(M, 8)", "(M, 32)").replace("[i32; 8]", "[i32; 32]");
+        let sizes = [(0, 31), (1, 32), (5, 5), (31, 70), (32, 32), (33, 40)];
+        let launch = |(n, m): &(i32, i32)| {
+            format!("var y{m} = zeros({m}, type = i32)\nk(ones({n}, type = i32), y{m})\nprint(y{m})\n")
+        };
+        launches(&wide, sizes.iter().map(launch).collect(), tally);
+    }
+    let text = promised::kernel(seed);
+    let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1);
+    let narrow = text.contains("b: [u8");
+    let launch = |serial| promised::launch(&mut random, serial, narrow) + &format!("print(y{serial})\n");
+    launches(&text, (0..60).map(launch).collect(), tally);
+}
+
+fn launches(text: &str, launches: Vec<String>, tally: &mut Tally) {
+    let Some(mut session) = compiled("random.clk", text) else { return };
+    tally.kernels += 1;
+    let mut three = Three::new();
+    for (serial, script) in launches.into_iter().enumerate() {
+        tally.runs += 1;
+        tally.reports += u64::from(!three.run(&mut session, serial, &script, text).is_empty());
+    }
+}
+
+/// Runs launches of kernels, each with the codes that are reported of it, joined by spaces.
+fn cases(text: &str, launches: &[(&str, &str)]) {
+    let mut session = compiled("case.clk", text).unwrap_or_else(|| panic!("{text}"));
+    let mut three = Three::new();
+    for (serial, (script, codes)) in launches.iter().enumerate() {
+        let found = three.run(&mut session, serial, script, text);
+        let found = found.iter().map(|diagnostic| diagnostic.code).collect::<Vec<_>>().join(" ");
+        assert_eq!(found, *codes, "{text}{script}");
+    }
+}
+
+/// Without races, but with reads of what nobody has written: of shared memory, and of arrays.
+#[test]
+fn unwritten_elements() {
+    cases(
+        "kernel hole(x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 32)) block(32) {
+            shared s: [i32; 33]
+            let (t, i) = (thread_idx.x, global_idx.x)
+            if i < N { s[t] = x[i] }
+            barrier()
+            if i < N { y[i] = s[t + 1] + s[t] }
+        }
+        kernel late(x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 32)) block(32) {
+            shared s: [i32; 32]
+            let (t, i) = (thread_idx.x, global_idx.x)
+            let before = s[31 - t]
+            barrier()
+            s[t] = t
+            barrier()
+            if i < N { y[i] = x[i] + before + s[31 - t] }
+        }
+        kernel loops(n: i32, out y: [i32; M]) grid(1) block(32) {
+            shared s: [i32; 32]
+            let t = thread_idx.x
+            var sum = 0
+            for k in 0..n {
+                if k > 0 { sum += s[31 - t] }
+                barrier()
+                if t < 31 - k { s[t] = k }
+                barrier()
+            }
+            if t < M { y[t] = sum }
+        }
+        kernel ahead(n: i32, out y: [i32; M]) grid(1) block(32) assume n <= 32 {
+            shared s: [i32; 32]
+            let t = thread_idx.x
+            var sum = 0
+            for k in 0..n {
+                if t == k { s[k] = 1 }
+                barrier()
+                sum += s[31 - k]
+                barrier()
+            }
+            if t < M { y[t] = sum }
+        }
+        kernel behind(n: i32, out y: [i32; M]) grid(1) block(32) assume n <= 32 {
+            shared s: [i32; 32]
+            let t = thread_idx.x
+            var sum = 0
+            for k in 0..n {
+                if t == k { s[k] = 1 }
+                barrier()
+                sum += s[k / 2]
+                barrier()
+            }
+            if t < M { y[t] = sum }
+        }
+        kernel tiles(x: [i32; N], n: i32, out y: [i32; 16, 16]) grid(1) block(16, 16) {
+            shared s: [i32; 16, 16]
+            let (i, j) = (thread_idx.y, thread_idx.x)
+            var sum = 0
+            for k in 0..n {
+                if N > 3 { s[i, j] = k }
+                barrier()
+                for c in 0..16 { sum += s[i, c] }
+                barrier()
+            }
+            y[i, j] = sum
+        }
+        kernel counts(x: [i32; N], first: i32, out y: [i32; 64]) grid(1) block(32) {
+            shared s: [i32; 64]
+            let t = thread_idx.x
+            for c in t + first..64 step 32 { s[c] = 0 }
+            barrier()
+            if t < N { atomic_add(s[x[t]], 1) }
+            barrier()
+            for c in t..64 step 32 { y[c] = s[c] }
+        }
+        kernel halo(x: [i32; N], wide: i32, out y: [i32; 32]) grid(1) block(32) {
+            shared s: [i32; 34]
+            let t = thread_idx.x
+            s[t + 1] = t
+            if t < wide { s[t * 33] = 0 }
+            barrier()
+            y[t] = s[t] + s[t + 1] + s[t + 2]
+        }
+        kernel early(x: [i32; N], out y: [i32; 32]) grid(1) block(32) {
+            shared s: [i32; 32]
+            let t = thread_idx.x
+            if t < N && x[t] > 0 { return }
+            s[t] = t
+            y[t] = 1
+            if t > 0 { y[t] = s[t - t % 2] }
+        }
+        kernel again(out y: [i32; N]) threads(i: N) { if i > 2 { y[i] = 1 } y[i] = y[i] + 1 }
+        kernel part(out y: [i32; N]) threads(i: N) { if i > 2 { y[i] = 1 } }
+        kernel back(out y: [i32; N]) grid(ceil_div(N, 32)) block(32) {
+            let i = global_idx.x
+            if i < N && i != 40 { y[i] = i }
+            barrier()
+            if i < N { y[i] = y[i / 32 * 32] }
+        }
+        struct Pair { a: i32, b: i32 }
+        kernel pairs(x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 32)) block(32) {
+            shared s: [Pair; 32]
+            let (t, i) = (thread_idx.x, global_idx.x)
+            s[t].a = t
+            if i < N && x[i] > 0 { s[t].b = 1 }
+            barrier()
+            if i < N { y[i] = s[31 - t].a + s[31 - t].b }
+        }
+        kernel halves(out y: [i32x2; N]) threads(i: N) { y[i].x = i }
+        ",
+        &[
+            ("var a = zeros(0, type = i32)\nhole(zeros(0, type = i32), a)\n", ""),
+            ("var b = zeros(40, type = i32)\nhole(ones(40, type = i32), b)\n", "E0611"),
+            ("var c = zeros(31, type = i32)\nhole(ones(31, type = i32), c)\n", "E0611"),
+            ("var d = zeros(64, type = i32)\nlate(ones(64, type = i32), d)\n", "E0611"),
+            ("var e = zeros(32, type = i32)\nloops(3, e)\n", "E0611"),
+            ("var f = zeros(32, type = i32)\nloops(1, f)\n", ""),
+            ("var n = zeros(32, type = i32)\nahead(32, n)\n", "E0611"),
+            ("var o = zeros(32, type = i32)\nahead(0, o)\n", ""),
+            ("var p = zeros(32, type = i32)\nbehind(32, p)\n", ""),
+            ("var q = zeros(16, 16, type = i32)\ntiles(ones(4, type = i32), 3, q)\nprint(q)\n", ""),
+            ("var r = zeros(16, 16, type = i32)\ntiles(ones(3, type = i32), 3, r)\n", "E0611"),
+            ("var s = zeros(16, 16, type = i32)\ntiles(ones(3, type = i32), 0, s)\n", ""),
+            ("var t = zeros(64, type = i32)\ncounts([1, 40, 1], 0, t)\nprint(t)\n", ""),
+            ("var u = zeros(64, type = i32)\ncounts([1, 40, 1], 3, u)\n", "E0611"),
+            ("var v = zeros(32, type = i32)\nhalo([1], 2, v)\nprint(v)\n", ""),
+            ("var w = zeros(32, type = i32)\nhalo([1], 1, w)\n", "E0611"),
+            ("var x = zeros(32, type = i32)\nearly(zeros(3, type = i32), x)\n", "E0610"),
+            ("var g = zeros(3, type = i32)\nagain(g)\n", "E0611"),
+            ("var h = zeros(0, type = i32)\nagain(h)\n", ""),
+            ("var i = zeros(5, type = i32)\npart(i)\n", "W0602"),
+            ("var j = zeros(70, type = i32)\nback(j)\n", "E0610"),
+            ("var k = zeros(40, type = i32)\npairs(ones(40, type = i32), k)\n", "E0611"),
+            ("var l = zeros(64, type = i32)\npairs(ones(64, type = i32), l)\n", ""),
+            ("var m = zeros(64, type = i32)\npairs(zeros(64, type = i32), m)\n", "E0611"),
+        ],
+    );
+}
+
+/// Proofs are about the geometry of the signature, kept promises, and threads that reach the same barriers.
+#[test]
+fn what_proofs_rest_on() {
+    cases(
+        "kernel own(x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 32)) block(32) {
+            shared s: [i32; 32]
+            let (t, i) = (thread_idx.x, global_idx.x)
+            s[t % 32] = t
+            barrier()
+            if i < N { y[i % N] = x[i] + s[31 - t % 32] }
+        }
+        kernel scatter(x: [i32; N], at: [i32; N], inout y: [i32; M]) threads(i: N)
+            assume all(at >= 0 && at < M), distinct(at)
+        { y[at[i]] = x[i] }
+        kernel parted(x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 32)) block(32) {
+            shared s: [i32; 32]
+            let (t, i) = (thread_idx.x, global_idx.x)
+            s[t] = t
+            if i < N { barrier() }
+            if i < N { y[i] = s[31 - t] + x[i] }
+        }
+        kernel steps(step: i32, inout y: [i32; M]) threads(i: 8) assume step > 0 { y[i * step] = i }
+        kernel any(step: i32, inout y: [i32; M]) threads(i: 8) { if i * step >= 0 && i * step < M { y[i * step] = i } }
+        kernel sums(x: [i32; N], inout y: [i32; M]) threads(i: N) { atomic_add(y[x[i]], 1) }
+        kernel fresh(x: [i32; N], out y: [i32; 8]) grid(1) block(32) {
+            let t = thread_idx.x
+            if t > 0 && t < 8 { y[t] = 0 }
+            barrier()
+            if t < N { atomic_add(y[x[t]], 1) }
+        }
+        kernel bins(x: [i32; N], out y: [i32; 8]) grid(1) block(32) {
+            shared s: [i32; 8]
+            let t = thread_idx.x
+            if t < 7 { s[t] = 0 }
+            barrier()
+            if t < N { atomic_add(s[x[t]], 1) }
+            barrier()
+            if t < 8 { y[t] = s[t] }
+        }
+        kernel overflow(k: i32, inout y: [i32; N]) threads(i: N) { y[(i * k) % N] = i }
+        kernel both(inout a: [i32; N], inout b: [i32; N]) threads(i: N) {
+            a[i] = b[N - 1 - i]
+            b[N - 1 - i] = 7
+        }
+        fn wrapper(x: [i32; N], inout y: [i32; N]) { own<<<2, 64>>>(x, y) }
+        fn plain(x: [i32; N], inout y: [i32; N]) { own(x, y) }
+        ",
+        &[
+            ("var a = zeros(40, type = i32)\nown(ones(40, type = i32), a)\n", ""),
+            ("var b = zeros(40, type = i32)\nown<<<2, 64>>>(ones(40, type = i32), b)\n", "E0610"),
+            ("var c = zeros(40, type = i32)\nwrapper(ones(40, type = i32), c)\n", "E0610"),
+            ("var d = zeros(40, type = i32)\nplain(ones(40, type = i32), d)\n", ""),
+            ("var e = zeros(4, type = i32)\nscatter([1, 2, 3], [3, 1, 2], e)\n", ""),
+            ("var f = zeros(4, type = i32)\nscatter([1, 2, 3], [3, 1, 3], f)\n", "E0525"),
+            ("var g = zeros(4, type = i32)\nscatter([1, 2, 3], [3, 1, 4], g)\n", "E0525"),
+            ("var h = zeros(40, type = i32)\nparted(ones(40, type = i32), h)\n", "E0604"),
+            ("var i = zeros(64, type = i32)\nparted(ones(64, type = i32), i)\n", ""),
+            ("var j = zeros(40, type = i32)\nsteps(3, j)\n", ""),
+            ("var k = zeros(4, type = i32)\nsteps(3, k)\n", "E0601"),
+            ("var l = zeros(40, type = i32)\nany(0, l)\n", "E0610"),
+            ("var m = zeros(40, type = i32)\nany(-3, m)\n", ""),
+            ("var n = zeros(4, type = i32)\nsums([1, 1, 3], n)\n", ""),
+            ("var o = zeros(4, type = i32)\nsums([1, 1, 4], o)\n", "E0601"),
+            ("var p = zeros(8, type = i32)\nfresh([1, 1, 3], p)\n", "W0602"),
+            ("var w = zeros(8, type = i32)\nfresh([1, 1, 0], w)\n", "E0611"),
+            ("var q = zeros(8, type = i32)\nbins([1, 1, 3], q)\n", "E0611"),
+            ("var r = zeros(8, type = i32)\nbins([1, 7, 3], r)\n", "E0611"),
+            ("var s = zeros(8, type = i32)\noverflow(2147483647, s)\n", "E0612"),
+            ("var t = zeros(8, type = i32)\noverflow(2, t)\n", "E0610"),
+            ("var u = zeros(8, type = i32)\nvar v = ones(8, type = i32)\nboth(u, v)\nprint(u, v)\n", ""),
+        ],
+    );
+}
+
+/// What is proved is left out: there is other code for it, unless everything is looked at, launches have few threads, or the geometry
+/// is another one.
+#[test]
+fn code_without_what_is_proved() {
+    let text = "kernel sums(x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 64)) block(64) {
+        shared s: [i32; 64]
+        let (t, i) = (thread_idx.x, global_idx.x)
+        s[t] = if i < N { x[i] } else { 0 }
+        barrier()
+        if i < N { y[i] = s[63 - t] }
+    }
+    var y = zeros(4000, type = i32)\n";
+    let regions = |proofs, launch: &str| {
+        let session = compiled("case.clk", &format!("{text}{launch}")).unwrap_or_else(|| panic!("{launch}"));
+        let device = Arc::new(Simulator::default().compiling(Jit::Always).with_proofs(proofs));
+        let checks = Checks { memory: true, arithmetic: true, nan: false };
+        let control = Control { workers: 1, checks, ..Control::default() };
+        let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device: device.clone() });
+        for chunk in 0..session.program.chunks.len() {
+            interpreter.run_chunk(&session, chunk, &mut Silent::default()).unwrap_or_else(|e| panic!("{e:?}"));
+        }
+        device.statistics().machine_code.map_or(0, |code| code.regions)
+    };
+    let (once, often) = ("sums(ones(4000, type = i32), y)", "for _ in 0..20 { sums(ones(4000, type = i32), y) }");
+    let all = regions(Proofs::Unused, often);
+    assert!(regions(Proofs::Always, once) > all);
+    assert_eq!(regions(Proofs::Used, once), all);
+    assert!(regions(Proofs::Used, often) > all);
+    assert_eq!(regions(Proofs::Always, "sums<<<63, 64>>>(ones(4000, type = i32), y)"), all);
+}
