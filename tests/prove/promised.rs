@@ -62,6 +62,33 @@ const CLAUSES: &[&str] = &[
     "N * 2 <= M",
 ];
 
+/// What is assumed of a step, and of sizes.
+const STEPS: &[&str] =
+    &["k > 0", "k >= 0", "k >= -1", "k > 0 && k <= M", "k >= 0, k < N", "k >= 0, k <= N", "k >= 1, k <= N"];
+const SIZES: &[&str] =
+    &["N * k <= M", "M >= N * k", "(N - 1) * k < M", "M == N", "N * k <= M + 1", "N + k <= M", "k * 2 <= M", "M >= 1"];
+/// Indices that grow by a step, or turn.
+const TURNED: &[&str] = &[
+    "i * k",
+    "i * k + k - 1",
+    "i / k * k",
+    "k - i",
+    "(i + k) % M",
+    "(i + k) % N",
+    "(k + i) % N",
+    "(i - k + N) % N",
+    "(i + N - k) % N",
+    "(k - i + N) % N",
+    "(N - 1 - i + k) % N",
+    "(i + 1) % N",
+    "(i - k) % N",
+    "(i * k) % M",
+    "(i * 3) % M",
+    "(i + k) % 4",
+    "(2 * i + k) % M",
+    "(i / 2 + k) % M",
+];
+
 struct Writer {
     random: Random,
     names: Vec<String>,
@@ -159,7 +186,14 @@ pub fn kernel(seed: u64) -> String {
         let index = ["a[i]", "a[a[i]]", "a[N - 1 - i]", "a[i / 2]", "a[0]"][w.random.below(5)];
         w.text += &format!("{guard}{{ y[{index}] = i }}\n");
     }
-    for _ in 0..if whole { 0 } else { steps } {
+    let turned = !whole && w.random.below(3) == 0;
+    if turned {
+        clauses = vec![w.random.of(STEPS), w.random.of(SIZES), w.random.of(SIZES)];
+        let index = w.random.of(TURNED);
+        let guard = ["", "", "if i > 0 ", "if i < k "][w.random.below(4)];
+        w.text += &format!("{guard}{{ y[{index}] = x[i] }}\n");
+    }
+    for _ in 0..if whole || turned { 0 } else { steps } {
         w.statement(2);
     }
     let element = if narrow { "u8" } else { "i32" };
