@@ -21,19 +21,21 @@ pub struct Tally {
     pub reports: u64,
 }
 
-/// One that looks at everything, and two that leave out what is proved: interpreted, and in machine code.
-struct Three([Interpreter; 3]);
+/// One that looks at everything, and three that leave out what is proved: interpreted, in machine code, and in machine code that leaves
+/// for no reason.
+struct Several([Interpreter; 4]);
 
-impl Three {
-    fn new() -> Three {
+impl Several {
+    fn new() -> Several {
         let interpreter = |proofs, jit| {
             let checks = Checks { memory: true, arithmetic: true, nan: false };
             let control = Control { workers: 1, checks, max_steps: 100_000, ..Control::default() };
             let device = Arc::new(Simulator::default().compiling(jit).with_proofs(proofs));
             Interpreter::new(Options { args: vec![], control, seed: None, device })
         };
-        let all = [(Proofs::Unused, Jit::Off), (Proofs::Always, Jit::Off), (Proofs::Always, Jit::Always)];
-        Three(all.map(|(proofs, jit)| interpreter(proofs, jit)))
+        let always = [Jit::Off, Jit::Always, Jit::Forced].map(|jit| (Proofs::Always, jit));
+        let all = [(Proofs::Unused, Jit::Off), always[0], always[1], always[2]];
+        Several(all.map(|(proofs, jit)| interpreter(proofs, jit)))
     }
 
     /// Runs a script in all; returns what is reported of it.
@@ -93,19 +95,19 @@ pub fn compare(seed: u64, tally: &mut Tally) {
 fn launches(text: &str, launches: Vec<String>, tally: &mut Tally) {
     let Some(mut session) = compiled("random.clk", text) else { return };
     tally.kernels += 1;
-    let mut three = Three::new();
+    let mut several = Several::new();
     for (serial, script) in launches.into_iter().enumerate() {
         tally.runs += 1;
-        tally.reports += u64::from(!three.run(&mut session, serial, &script, text).is_empty());
+        tally.reports += u64::from(!several.run(&mut session, serial, &script, text).is_empty());
     }
 }
 
 /// Runs launches of kernels, each with the codes that are reported of it, joined by spaces.
 fn cases(text: &str, launches: &[(&str, &str)]) {
     let mut session = compiled("case.clk", text).unwrap_or_else(|| panic!("{text}"));
-    let mut three = Three::new();
+    let mut several = Several::new();
     for (serial, (script, codes)) in launches.iter().enumerate() {
-        let found = three.run(&mut session, serial, script, text);
+        let found = several.run(&mut session, serial, script, text);
         let found = found.iter().map(|diagnostic| diagnostic.code).collect::<Vec<_>>().join(" ");
         assert_eq!(found, *codes, "{text}{script}");
     }
