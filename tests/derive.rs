@@ -188,7 +188,7 @@ fn what_is_refused() {
 #[test]
 fn derivatives_of_derivatives() {
     let (mut right, mut refused, mut failures) = (0, 0, vec![]);
-    let plain = cases::PLAIN.iter().chain(apart::GATHERED).chain(apart::SUMMED);
+    let plain = cases::TWICE.iter().chain(cases::PLAIN).chain(apart::GATHERED).chain(apart::SUMMED);
     for case in plain.chain(cases::LOOPS).chain(cases::BLOCKS).chain(cases::MEETING) {
         let text = case.text.replace("f32", "f64");
         let problem = harness::problem(&text, case.extents, case.arguments, case.range).expect("a kernel");

@@ -461,6 +461,56 @@ kernel k(x: [f32; N], inout y: [f32; M]) grid(2) block(8) {
     ),
 ];
 
+/// Of whose derivatives the derivatives were once wrong.
+pub const TWICE: &[Case] = &[
+    // How often a loop turns is a choice among choices, of which a thread makes one: a proof took that for granted of all threads.
+    right(
+        "turns that depend on the thread",
+        blocks(1, 4),
+        &[Floats(&[4]), Floats(&[1, 4]), Floats(&[1, 64]), Floats(&[4]), Floats(&[3]), Number(0.5)],
+        "
+fn chain(a: f32, b: f32, n: i32) -> f32 {
+    var r = a
+    return r
+}
+fn wave(a: f32, b: f32, n: i32) -> f32 {
+    return sin(a) * b
+}
+fn bent(a: f32, b: f32, n: i32) -> f32 {
+    var r = b
+    for k in 0..4 {
+        if k > n { return r * a }
+        r = tanh(r + a * b)
+    }
+    return r
+}
+kernel k(x: [f32; N], r: [f32; M, 4], inout y: [f32; M, 64], inout z: [f32; L], inout c: [f32; 3], s: f32) grid(1) block(4) {
+    shared s9: [f32; 2]
+    shared s7: [f32; 2]
+    let (t, b, g) = (thread_idx.x, block_idx.x, global_idx.x)
+    let e = if g < N { x[g] } else { 0.5 }
+    let v1 = sin((abs((s * r[b, (g) & 3]))))
+    var a2: [f32; 3] = ((v1 - 0.4f32)) / (1.0 + abs(((v1 - 0.4f32))))
+    let v3 = a2[abs((0) % 3)] * a2[0]
+    let v4 = warp_reduce_min(clamp((cos(cos(r[b, (g) & 3]))), -1.5, 1.5))
+    let v5 = tanh((((1.5 + tanh(r[b, (t + b) & 3])) ** 1.5 * bent(r[b, (3) & 3], e, 0 & 3))))
+    var v6 = ((select((z[g] - v5) < 0.4f32, e, e) - (v3 * e))) / (1.0 + abs(((select((z[g] - v5) < 0.4f32, e, e) - (v3 * e)))))
+    if t < 2 { s7[t] = 0.0 }
+    barrier()
+    barrier()
+    barrier()
+    if t < 2 { s9[t] = 0.0 }
+    barrier()
+    atomic_add(s9[(t + b) & 1], (v6) / (1.0 + abs((v6))))
+    barrier()
+    let v10 = tanh(s9[(g) & 1])
+    barrier()
+    v6 *= sin((select(sqrt(1.5 + (v5) * (v5)) < 1.5f32, (abs(1.8f32) - (1.5 + tanh(v6)) ** 1.5), tanh(bent(1.3f32, e, g & 3)))))
+    y[b, t] = hypot((v4 * v6), 1.5 + hypot(s, 1.5 + v10 * v10) * hypot(s, 1.5 + v10 * v10))
+}",
+    ),
+];
+
 /// Whose accesses threads make alone, and whose not.
 pub const MEETING: &[Case] = &[
     // A row of threads stores each element, with one value.

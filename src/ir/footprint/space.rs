@@ -437,7 +437,11 @@ impl Space {
         on.sort();
         let var = self.fresh(CHOICE, Role::Derived(on), low, high);
         let is = |(condition, value): &(Formula, Linear)| and([condition.clone(), equal(&variable(var), value)]);
-        let fact = or(cases.iter().map(is).collect::<Vec<_>>());
+        // Where the value is asked for in a formula, control may not have come there.
+        let elsewhere = and(cases.iter().map(|(condition, _)| not(condition)));
+        let is_complete = matches!(cases, [(a, _), (b, _)] if are_opposite(a, b));
+        let elsewhere = Some(elsewhere).filter(|elsewhere| !is_complete && !is_never(elsewhere));
+        let fact = or(cases.iter().map(is).chain(elsewhere).collect::<Vec<_>>());
         self.learn(var, fact);
         self.defined.insert(var, Definition::Choice(cases.to_vec()));
         variable(var)
