@@ -302,6 +302,72 @@ fn known_gradients() {
     }
 }
 
+/// Functions of a number, where they have a kink or a pole there, and the derivative that they have by convention.
+const KINKS: &[(&str, f64, f64)] = &[
+    ("max(x, 0.0)", 0.0, 0.5),
+    ("min(0.0, x)", 0.0, 0.5),
+    ("max(x, x)", 2.0, 1.0),
+    ("clamp(x, 0.0, 1.0)", 0.0, 0.5),
+    ("clamp(x, 0.0, 1.0)", 1.0, 0.5),
+    ("abs(x)", 0.0, 0.0),
+    ("copysign(x, -1.0)", 0.0, -1.0),
+    ("hypot(x, 0.0)", 0.0, 0.0),
+    ("length(f64x2(x, 0.0))", 0.0, 0.0),
+    ("length(f64x3(x, 2.0 * x, x)) * 3.0", 0.0, 0.0),
+    ("sqrt(x)", 0.0, f64::INFINITY),
+    ("cbrt(x)", 0.0, f64::INFINITY),
+    ("rsqrt(x)", 0.0, f64::NEG_INFINITY),
+    ("log(x)", 0.0, f64::INFINITY),
+    ("floor(x)", 1.0, 0.0),
+    ("ceil(x)", 1.0, 0.0),
+    ("round(x)", 0.5, 0.0),
+    ("trunc(x)", 0.0, 0.0),
+    ("sign(x)", 0.0, 0.0),
+    ("fract(x)", 1.0, 1.0),
+    ("x % 1.0", 1.0, 1.0),
+    ("x ** 0.0", 0.0, 0.0),
+    ("x ** 1.0", 0.0, 1.0),
+    ("x ** 2.0", 0.0, 0.0),
+    ("0.0f64 ** x", 2.0, 0.0),
+    ("select(x > 0.0, sqrt(x), 0.0)", 0.0, 0.0),
+];
+
+#[test]
+fn kinks_have_the_derivatives_of_the_convention() {
+    for (function, at, wanted) in KINKS {
+        let text = format!(
+            "fn f(x: f64) -> f64 {{ {function} }}\nkernel k(x: [f64; N], out y: [f64; N]) threads(i: N) {{ let x = x[i]\n y[i] = \
+             {function} }}\nfn g(x: [f64; N]) -> f64 {{ sum(k(x)) }}\nfn h(x: [f64; N]) -> f64 {{ sum(f(x)) }}\nlet x = {at}f64\n\
+             [grad(f)(x), jvp(f)(x, tangent = 1.0f64).1, grad(g)([x])[0], jvp(g)([x], tangent = [1.0]).1, grad(h)([x])[0]]"
+        );
+        let found = numbers(&text);
+        assert!(found.iter().all(|found| found == wanted), "{function} at {at}: {found:?}, not {wanted}");
+    }
+}
+
+/// Two threads store one value at `y[0]`, and any of them takes its derivative.
+#[test]
+fn gradients_through_unproved_stores_have_forward_derivatives() {
+    let text = "kernel put(x: [f64; N], at: [i32; N], inout y: [f64; N]) threads(i: N) {\n    \
+                if i < 2 { y[at[i]] = x[0] ** 3.0 * x[2] } else { y[at[i]] = x[i] ** 4.0 }\n}\n\
+                fn f(x: [f64; N], at: [i32; N]) -> f64 { var y = x\n put(x, at, y)\n sum(y * y) }\n\
+                reshape(hessian(f)([1.0, 3.0, 2.0], [0, 0, 2]), 9)";
+    let (a, c) = (1.0f64, 2.0f64);
+    let wanted = [
+        30.0 * a.powi(4) * c * c,
+        0.0,
+        12.0 * a.powi(5) * c,
+        0.0,
+        2.0,
+        0.0,
+        12.0 * a.powi(5) * c,
+        0.0,
+        2.0 * a.powi(6) + 56.0 * c.powi(6),
+    ];
+    let found = numbers(text);
+    assert!(found.iter().zip(&wanted).all(|(a, b)| close(*a, *b, 1e-12)), "{found:?}, not {wanted:?}");
+}
+
 #[test]
 fn products_beyond_the_range_of_their_type_have_derivatives() {
     let text = "fn f(x: [f32; N]) -> f32 { prod(x) }\nf64(concat(grad(f)([1e-25, 1e-25]), grad(f)([1e25, 1e25])))";

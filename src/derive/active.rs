@@ -124,6 +124,11 @@ impl Search<'_> {
             StmtKind::Store { place, value, .. } | StmtKind::Atomic { place, value, .. } if self.found.expr(*value) => {
                 Self::mark(&mut self.found.memories, place.memory.index(), &mut self.changed);
             }
+            StmtKind::Atomic { place, result: Some(result), .. }
+                if self.found.memories[place.memory.index()] && self.f.exprs[*result].ty.scalar().is_float() =>
+            {
+                Self::mark(&mut self.found.exprs, result.index(), &mut self.changed);
+            }
             StmtKind::Warp { value, result, .. }
                 if self.found.expr(*value) && self.f.exprs[*result].ty.scalar().is_float() =>
             {
@@ -134,12 +139,21 @@ impl Search<'_> {
     }
 }
 
+/// How a derivative is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Forward,
+    /// Of a derivative in reverse mode.
+    ForwardAgain,
+    Reverse,
+}
+
 /// Refuses a kernel whose derivative would not be right.
-pub(super) fn refusal(kernel: &Kernel, f: &Function, activity: &Activity, reverse: bool) -> Result<(), Lost> {
-    let mut found = ordered(kernel, f, activity, reverse);
+pub(super) fn refusal(kernel: &Kernel, f: &Function, activity: &Activity, mode: Mode) -> Result<(), Lost> {
+    let mut found = ordered(kernel, f, activity, mode);
     each_stmt(&f.body, &mut |stmt| {
         if found.is_ok() {
-            found = refused(f, activity, stmt, reverse);
+            found = refused(f, activity, stmt, mode);
         }
     });
     found
@@ -148,12 +162,13 @@ pub(super) fn refusal(kernel: &Kernel, f: &Function, activity: &Activity, revers
 const CONSTANT: &str = "`no_grad(x)` takes a value as a constant, if that is meant";
 
 /// Refuses reads of what atomic operations of other threads change meanwhile: in another run they may come in another order.
-fn ordered(kernel: &Kernel, f: &Function, activity: &Activity, reverse: bool) -> Result<(), Lost> {
+fn ordered(kernel: &Kernel, f: &Function, activity: &Activity, mode: Mode) -> Result<(), Lost> {
     let mut updated = vec![false; f.memories.len()];
     each_stmt(&f.body, &mut |stmt| {
         if let StmtKind::Atomic { op, place, .. } = &stmt.kind {
             let shared = f.memories[place.memory].space == Space::Shared;
-            let last = matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange);
+            let takes = *op == AtomicOp::Exchange && mode == Mode::ForwardAgain;
+            let last = matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange) && !takes;
             updated[place.memory.index()] |= last || !(shared || kernel.cooperative);
         }
     });
@@ -162,7 +177,7 @@ fn ordered(kernel: &Kernel, f: &Function, activity: &Activity, reverse: bool) ->
         if let StmtKind::Let(id) = stmt.kind
             && let ExprKind::Load { place, .. } = &f.exprs[id].kind
             && updated[place.memory.index()]
-            && (reverse || activity.place(f, place))
+            && (mode == Mode::Reverse || activity.place(f, place))
             && found.is_ok()
         {
             found = Err(Lost::new(
@@ -175,7 +190,7 @@ fn ordered(kernel: &Kernel, f: &Function, activity: &Activity, reverse: bool) ->
     found
 }
 
-fn refused(f: &Function, activity: &Activity, stmt: &Stmt, reverse: bool) -> Result<(), Lost> {
+fn refused(f: &Function, activity: &Activity, stmt: &Stmt, mode: Mode) -> Result<(), Lost> {
     match &stmt.kind {
         StmtKind::Let(id) => match f.exprs[*id].kind {
             ExprKind::Convert(value) if activity.expr(value) && !f.exprs[*id].ty.scalar().is_float() => {
@@ -189,19 +204,22 @@ fn refused(f: &Function, activity: &Activity, stmt: &Stmt, reverse: bool) -> Res
         },
         StmtKind::Atomic { op, place, value, result, .. } => {
             let is_active = activity.place(f, place) || activity.expr(*value);
-            atomic(*op, is_active, result.is_some(), reverse, stmt.span)
+            atomic(*op, is_active, result.is_some(), mode, stmt.span)
         }
         _ => Ok(()),
     }
 }
 
-fn atomic(op: AtomicOp, is_active: bool, result: bool, reverse: bool, span: Span) -> Result<(), Lost> {
+fn atomic(op: AtomicOp, is_active: bool, result: bool, mode: Mode, span: Span) -> Result<(), Lost> {
     let sum = matches!(op, AtomicOp::Add | AtomicOp::Sub);
+    if op == AtomicOp::Exchange && result && mode == Mode::ForwardAgain {
+        return Ok(());
+    }
     if is_active && op == AtomicOp::Exchange {
         return Err(Lost::new(
             span,
             "which thread takes the old value depends on their order",
-            "in a derivative of a derivative: let one thread store here, or promise that indices are `distinct`",
+            "in the gradient of a gradient: take `jvp` of the gradient, or promise that indices are `distinct`",
         ));
     }
     if is_active && !sum {
@@ -211,7 +229,7 @@ fn atomic(op: AtomicOp, is_active: bool, result: bool, reverse: bool, span: Span
             "reduce in another way, such as by a tree of `max` in shared memory",
         ));
     }
-    if result && (is_active || reverse) {
+    if result && (is_active || mode == Mode::Reverse) {
         return Err(Lost::new(
             span,
             "the old value depends on the order of the threads, which is another one when the kernel runs again",

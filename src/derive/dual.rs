@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::active::{Activity, activity, refusal};
+use super::active::{Activity, Mode, activity, refusal};
 use super::companion::{Companions, active_values};
 use super::def::{Derived, Role};
 use super::lost::Lost;
@@ -34,11 +34,11 @@ impl Maker for Dual<'_> {
     }
 }
 
-pub(super) fn derive(module_of: &Module, active: &[bool]) -> Result<Derived, Lost> {
+pub(super) fn derive(module_of: &Module, active: &[bool], again: bool) -> Result<Derived, Lost> {
     let kernel = &module_of.kernel;
     let f = &module_of.functions[kernel.body];
     let activity = activity(f, active);
-    refusal(kernel, f, &activity, false)?;
+    refusal(kernel, f, &activity, if again { Mode::ForwardAgain } else { Mode::Forward })?;
     let mut b = FunctionBuilder::over(kernel, f);
     let mut roles: Vec<Role> = (0..kernel.params.len()).map(Role::Primal).collect();
     let mut params = FxHashMap::default();
@@ -92,6 +92,16 @@ impl Dual<'_> {
                 if let Some(own) = self.companions.place(place, place.indices.clone()) {
                     let tangent = self.or_zero(*value);
                     self.b.store_place(own, tangent, *hint);
+                }
+            }
+            // Threads that take an adjoint have stored one value, so that any of them may take the tangent.
+            StmtKind::Atomic { op: AtomicOp::Exchange, place, value, result: Some(result), .. }
+                if self.activity.place(self.f, place) =>
+            {
+                if let Some(own) = self.companions.place(place, place.indices.clone()) {
+                    let tangent = self.or_zero(*value);
+                    let taken = self.b.atomic(AtomicOp::Exchange, own, tangent, None);
+                    self.tangents.insert(*result, taken);
                 }
             }
             StmtKind::Atomic { op, place, value, .. } if self.activity.place(self.f, place) => {

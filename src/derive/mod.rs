@@ -28,7 +28,7 @@
 //! - Values of `f16` and `bf16` have adjoints of their own type. Integers and `bool`s have none.
 //!
 //! Refused: conversion of an active float to an integer, its bits, atomics on active memory other than sums (so also second derivatives
-//! where adjoints are exchanged), sums whose old value is
+//! in reverse mode where adjoints are exchanged), sums whose old value is
 //! used, reads of what atomics of other threads change in the same kernel, `lgamma` and `tgamma`; in reverse mode also the old values
 //! of all atomics and such reads of integers (in another run the threads may come in another order), shuffles by amounts that are no
 //! constants or, but for `shuffle_xor`, among a part of a warp.
@@ -65,10 +65,11 @@ pub use text::{Head, print};
 use crate::ir::def::{KernelParam, MemId, Module};
 use crate::pass;
 
-/// Derives a kernel in forward mode. `active` says of each launch parameter whether it has a tangent.
-pub fn forward(module: &Module, active: &[bool]) -> Result<Derived, Lost> {
+/// Derives a kernel in forward mode. `active` says of each launch parameter whether it has a tangent, `again` that the kernel is a
+/// derivative in reverse mode: then several threads may take an adjoint, and the tangent of it may be another one's.
+pub fn forward(module: &Module, active: &[bool], again: bool) -> Result<Derived, Lost> {
     let module = pass::for_derivative(module).map_err(Lost::internal)?;
-    dual::derive(&module, active)
+    dual::derive(&module, active, again)
 }
 
 /// Derives a kernel in reverse mode. `active` says of each launch parameter whether its derivative is wanted, or given if it is an

@@ -5,7 +5,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::active::{Activity, activity, refusal};
+use super::active::{Activity, Mode, activity, refusal};
 use super::alone::{self, Alone};
 use super::apart;
 use super::companion::{Companions, active_values};
@@ -93,7 +93,7 @@ pub(super) fn derive(mut module: Module, active: &[bool], launches: &Launches) -
     plan::hoist_reads(f);
     let f = &module.functions[body];
     let activity = activity(f, active);
-    refusal(&module.kernel, f, &activity, true)?;
+    refusal(&module.kernel, f, &activity, Mode::Reverse)?;
     let plan = plan::plan(f, &activity);
     alone::narrow(&module.kernel, f, active, &activity, &alone)?;
     let source = Source { kernel: &module.kernel, f, active, activity, plan, ends, alone };

@@ -85,7 +85,32 @@ pub(super) fn times_partial<M: Maker>(
         Some(Partial::MinusOne) => Ok(Some(maker.builder().unary(UnaryOp::Neg, factor))),
         Some(Partial::Times(partial)) => {
             let partial = maker.here(partial);
+            let partial = if is_length(f, id) { unless_zero(maker, id, partial) } else { partial };
             Ok(Some(maker.builder().binary(BinOp::Mul, factor, partial)))
         }
     }
+}
+
+/// Returns whether an expression is the root of a sum of squares, which has the derivative 0 where it is 0, as `abs` and `hypot` have.
+fn is_length(f: &Function, id: ExprId) -> bool {
+    matches!(&f.exprs[id].kind, ExprKind::Math { function: MathFn::Sqrt, args } if is_sum_of_squares(f, args[0]))
+}
+
+fn is_sum_of_squares(f: &Function, id: ExprId) -> bool {
+    match &f.exprs[id].kind {
+        ExprKind::Binary { op: BinOp::Mul, left, right } => left == right,
+        ExprKind::Binary { op: BinOp::Add, left, right } => is_sum_of_squares(f, *left) && is_sum_of_squares(f, *right),
+        ExprKind::Const(bits) => Value { ty: f.exprs[id].ty.scalar(), bits: *bits }.as_f64() >= 0.0,
+        ExprKind::Math { function: MathFn::Fma, args } => args[0] == args[1] && is_sum_of_squares(f, args[2]),
+        _ => false,
+    }
+}
+
+fn unless_zero<M: Maker>(maker: &mut M, id: ExprId, partial: ExprId) -> ExprId {
+    let result = maker.here(id);
+    let b = maker.builder();
+    let ty = b.ty(partial);
+    let zero = constant(b, ty, 0.0);
+    let is_zero = b.binary(BinOp::Eq, result, zero);
+    b.select(is_zero, zero, partial)
 }

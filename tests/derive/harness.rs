@@ -36,6 +36,8 @@ pub struct Problem {
     /// The source of the kernel, if it has one.
     pub text: Option<String>,
     pub smooth: Smooth,
+    /// It is a derivative in reverse mode.
+    pub again: bool,
 }
 
 /// Whether a kernel has kinks and jumps, where differences tell nothing.
@@ -113,6 +115,7 @@ pub fn problem(text: &str, extents: Extents, specs: &[Spec], range: (f64, f64)) 
         session: Arc::new(session),
         text: Some(text.into()),
         smooth: Smooth::Everywhere,
+        again: false,
     })
 }
 
@@ -405,7 +408,7 @@ pub fn derived(problem: &Problem) -> Result<Vec<Problem>, String> {
     let launch = |part: Part| {
         let arguments = arguments(problem, (part.module, part.roles), &adjoint, &slots);
         let (module, extents) = (part.module.clone(), part.extents);
-        Problem { module, extents, arguments, text: None, ..problem.clone() }
+        Problem { module, extents, arguments, text: None, again: true, ..problem.clone() }
     };
     Ok(parts(problem, &reverse).into_iter().map(launch).collect())
 }
@@ -541,14 +544,14 @@ pub fn check(problem: &Problem) -> Verdict {
 
 fn checked(problem: &Problem) -> Result<Verdict, String> {
     let setting = setting(problem);
-    let forward = match derive::forward(&problem.module, &setting.active) {
+    let forward = match derive::forward(&problem.module, &setting.active, problem.again) {
         Ok(forward) => forward,
         Err(lost) => return Ok(refused(problem, &lost)),
     };
-    let reverse = match derive::reverse(&problem.module, &setting.active, &launches(problem)) {
-        Ok(reverse) => reverse,
-        Err(lost) => return Ok(refused(problem, &lost)),
-    };
+    let reverse = derive::reverse(&problem.module, &setting.active, &launches(problem));
+    if let (Err(lost), false) = (&reverse, problem.again) {
+        return Ok(refused(problem, lost));
+    }
     let before = match outputs_at(problem, &setting, 0.0) {
         Ok(before) => before,
         Err(_) => return Ok(Verdict::Left("it faults".into())),
@@ -557,7 +560,12 @@ fn checked(problem: &Problem) -> Result<Verdict, String> {
         return Ok(Verdict::Left("large results".into()));
     }
     let tangents = run_derived(problem, &forward, &|i| setting.v[i].clone())?.0;
-    let mut quotients = vec![(slopes(problem, &setting, 5e-5)?, slopes(problem, &setting, 1e-4)?)];
+    let mut quotients = match (slopes(problem, &setting, 5e-5), slopes(problem, &setting, 1e-4)) {
+        (Ok(fine), Ok(coarse)) => vec![(fine, coarse)],
+        // A tape that is as long as this point needs, in the derivative of a derivative.
+        _ if problem.again => return Ok(Verdict::Left("nearby, other numbers are recorded".into())),
+        (fine, coarse) => vec![(fine?, coarse?)],
+    };
     let mut found = Found::default();
     for i in (0..problem.arguments.len()).filter(|&i| setting.outputs[i]) {
         let Some(tangent) = &tangents[i] else { return Err(format!("no tangent of {i}")) };
@@ -589,6 +597,10 @@ fn checked(problem: &Problem) -> Result<Verdict, String> {
             found.size += (tangent * u).abs();
         }
     }
+    let reverse = match reverse {
+        Ok(reverse) => reverse,
+        Err(lost) => return Ok(refused(problem, &lost)),
+    };
     let (adjoints, slots) = run_derived(problem, &reverse, &|i| setting.u[i].clone())?;
     let (mut other, mut size) = (0.0, found.size);
     for i in (0..problem.arguments.len()).filter(|&i| setting.inputs[i]) {

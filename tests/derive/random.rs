@@ -110,6 +110,7 @@ fn twin(program: &generate::Program) -> Option<Problem> {
         session: Arc::default(),
         text: None,
         smooth: Smooth::No,
+        again: false,
     })
 }
 

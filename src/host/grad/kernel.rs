@@ -18,6 +18,8 @@ use crate::pass;
 pub(crate) struct Kernel {
     pub module: Module,
     launches: Launches,
+    /// It is a derivative in reverse mode, or one of such a derivative.
+    takes_adjoints: bool,
     device: Arc<dyn Device>,
     checks: Checks,
     loaded: OnceLock<Arc<dyn Executable>>,
@@ -92,13 +94,18 @@ impl std::fmt::Debug for Launch {
 impl Kernel {
     /// Creates a kernel of a module that is lowered for no checks, to be launched in this way.
     pub fn new(module: Module, launches: Launches, device: Arc<dyn Device>, checks: Checks) -> Arc<Kernel> {
-        let (loaded, derived, keeping) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Arc::new(Kernel { module, launches, device, checks, loaded, derived, keeping })
+        Arc::new(Kernel::made(module, launches, device, checks))
     }
 
-    fn derivative(&self, module: Module, params: &[Role]) -> Arc<Kernel> {
+    fn made(module: Module, launches: Launches, device: Arc<dyn Device>, checks: Checks) -> Kernel {
+        let (loaded, derived, keeping) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Kernel { module, launches, takes_adjoints: false, device, checks, loaded, derived, keeping }
+    }
+
+    fn derivative(&self, module: Module, params: &[Role], direction: Direction) -> Arc<Kernel> {
         let launches = self.launches.of_derivative(&module, params);
-        Kernel::new(module, launches, self.device.clone(), self.checks)
+        let takes_adjoints = self.takes_adjoints || direction == Direction::Reverse;
+        Arc::new(Kernel { takes_adjoints, ..Kernel::made(module, launches, self.device.clone(), self.checks) })
     }
 
     /// Returns the access to a parameter that is an array.
@@ -142,14 +149,15 @@ impl Kernel {
                     *access = Access::InOut;
                 }
             }
-            Ok(Kernel::new(module, self.launches.clone(), self.device.clone(), self.checks))
+            let kernel = Kernel::made(module, self.launches.clone(), self.device.clone(), self.checks);
+            Ok(Arc::new(Kernel { takes_adjoints: self.takes_adjoints, ..kernel }))
         })
     }
 
     pub(super) fn derived(&self, direction: Direction, active: &[bool]) -> Outcome<Arc<Derivative>> {
         found_or(&self.derived, (direction, active.to_vec()), |_| {
             let made = match direction {
-                Direction::Forward => derive::forward(&self.module, active),
+                Direction::Forward => derive::forward(&self.module, active, self.takes_adjoints),
                 Direction::Reverse => derive::reverse(&self.module, active, &self.launches),
             };
             let made = made.map_err(|lost| refused(&self.module.kernel.name, &lost))?;
@@ -162,8 +170,9 @@ impl Kernel {
             let gathers = gathers.into_iter().map(gather).collect();
             let sums = |Totals { module, params, sums }| Sums { kernel: apart(module), params, of: sums };
             let totals = totals.map(sums);
-            let counting = counting.map(|Counting { module, params }| (self.derivative(module, &params), params));
-            let kernel = self.derivative(module, &params);
+            let counting =
+                counting.map(|Counting { module, params }| (self.derivative(module, &params, direction), params));
+            let kernel = self.derivative(module, &params, direction);
             Ok(Arc::new(Derivative { kernel, params, counting, recorders, gathers, totals, has_effect }))
         })
     }

@@ -109,7 +109,15 @@ pub(crate) fn dot_to(a: &Value, b: &Value, to: Option<Scalar>) -> Outcome<Value>
 }
 
 pub(crate) fn length(v: &Value) -> Outcome<Value> {
-    if is_traced(v) { math(MathFn::Sqrt, &[dot_to(v, v, None)?]) } else { ops::length(v) }
+    if !is_traced(v) {
+        return ops::length(v);
+    }
+    let square = dot_to(v, v, None)?;
+    let root = math(MathFn::Sqrt, std::slice::from_ref(&square))?;
+    // The derivative of a length of 0 is 0.
+    let zero = Form::of(&square).ok_or_else(|| ops::operand::undefined("`length`", &[&primal(v)]))?.number(0.0);
+    let is_zero = binary(BinaryOp::Eq, &square, &zero)?;
+    apply(&Deed::Select, vec![is_zero, zero, root])
 }
 
 pub(crate) fn normalize(v: &Value) -> Outcome<Value> {

@@ -92,8 +92,8 @@ pub(crate) static PAGES: &[Page] = &[
                does not pass through a conversion to an integer, the bits of a float, atomic operations other than sums, the \
                old value of an atomic operation or a read of what other threads' atomic operations change (both depend on the \
                order of the threads), and functions such as `lgamma` whose derivative Clk does not compute. Where several \
-               threads may store at one place, one takes the derivative by an atomic exchange, so that there is no second \
-               one: let one thread store, or promise that indices are `distinct`.\n\n\
+               threads may store at one place, one takes the derivative by an atomic exchange, so that there is no gradient of \
+               a gradient: take `jvp` of it, let one thread store, or promise that indices are `distinct`.\n\n\
                `no_grad(x)` takes a value as a constant, if that is meant. Steps such as `floor` and `sign` have the derivative 0 \
                by convention, so `i32(floor(x))` needs no such word.
 
