@@ -6,12 +6,12 @@
 
 use super::def::{Gather, Role};
 use super::lost::Lost;
-use super::repeat::{Copies, additions};
+use super::repeat::{Copies, additions, moved};
 use super::rules::constant;
 use crate::base::arena::Arena;
 use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
-use crate::pass::{edit, trip_count};
+use crate::pass::trip_count;
 
 /// The most additions to an array that are gathered, and the most statements that a thread then does: each addition is computed with all
 /// that it needs. An atomic addition costs a GPU as much as some 50 simple operations.
@@ -58,25 +58,6 @@ fn site(body: &Function, place: &Place, rank: u8) -> Option<Site> {
     (0..rank).all(|k| site.iter().any(|(own, _)| *own == k)).then_some(site)
 }
 
-/// Returns the axis of an index of the thread, and what is added to it.
-fn moved(f: &Function, id: ExprId) -> Option<(u8, i32)> {
-    match &f.exprs[id].kind {
-        ExprKind::Index(k) => Some((*k, 0)),
-        ExprKind::Binary { op: BinOp::Add, left, right } => {
-            let (own, by) = match edit::integer_of(f, *right) {
-                Some(by) => (moved(f, *left)?, by),
-                None => (moved(f, *right)?, edit::integer_of(f, *left)?),
-            };
-            Some((own.0, own.1.checked_add(i32::try_from(by).ok()?)?))
-        }
-        ExprKind::Binary { op: BinOp::Sub, left, right } => {
-            let (own, by) = (moved(f, *left)?, edit::integer_of(f, *right)?);
-            Some((own.0, own.1.checked_sub(i32::try_from(by).ok()?)?))
-        }
-        _ => None,
-    }
-}
-
 /// Makes the kernel that gathers an adjoint, that of a parameter.
 pub(super) fn gather(
     (made, roles, held): (&Module, &[Role], &[Place]),
@@ -91,6 +72,7 @@ pub(super) fn gather(
     let ty = original.memories[memory].layout.leaves[0].ty;
     let zero = constant(&mut b, ty, 0.0);
     let sum = b.variable("sum", zero);
+    let limits = copies.limits(&mut b);
     let mut functions = Arena::default();
     for (number, site) in sites.iter().enumerate() {
         let copy = functions.push(copies.copy(format!("part{number}"), &[((memory, number), ty)]));
@@ -99,7 +81,7 @@ pub(super) fn gather(
             let by = b.i32(by);
             thread[usize::from(k)] = b.binary(BinOp::Sub, own[axis], by);
         }
-        let inside = is_inside(&mut b, &thread, &copies.space);
+        let inside = is_inside(&mut b, &thread, &limits);
         b.if_then(inside, |b| {
             for part in copies.call(b, copy, &[ty], &thread) {
                 let before = b.read(sum);
@@ -118,9 +100,9 @@ pub(super) fn gather(
 }
 
 /// Returns whether there is a thread with these indices.
-fn is_inside(b: &mut FunctionBuilder, thread: &[ExprId], space: &[ExprId]) -> ExprId {
+fn is_inside(b: &mut FunctionBuilder, thread: &[ExprId], limits: &[ExprId]) -> ExprId {
     let mut inside = b.bool(true);
-    for (&index, &extent) in thread.iter().zip(space) {
+    for (&index, &extent) in thread.iter().zip(limits) {
         let zero = b.i32(0);
         for (op, limit) in [(BinOp::Ge, zero), (BinOp::Lt, extent)] {
             let fits = b.binary(op, index, limit);

@@ -3,6 +3,8 @@
 //! Input: a reverse derivative over an index space. Output: a function of a thread's indices, which returns the sums of some of its
 //! additions. Other threads, and fewer or more of them, can so do what the threads of the launch would have done, in another order.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use super::def::{Role, loaded, role_of};
@@ -13,7 +15,7 @@ use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;
 use crate::ir::typing::{BOOL, I32};
 use crate::ir::visit::each_stmt;
-use crate::lang::ops::AtomicOp;
+use crate::lang::ops::{AtomicOp, MathFn};
 use crate::pass::{self, edit};
 
 /// An addition: the adjoint, and how many additions to it stand in front.
@@ -131,6 +133,25 @@ fn is_loaded(f: &Function, memory: MemId) -> bool {
     found
 }
 
+/// Returns the axis of an index of the thread, and what is added to it.
+pub(super) fn moved(f: &Function, id: ExprId) -> Option<(u8, i32)> {
+    match &f.exprs[id].kind {
+        ExprKind::Index(k) => Some((*k, 0)),
+        ExprKind::Binary { op: BinOp::Add, left, right } => {
+            let (own, by) = match edit::integer_of(f, *right) {
+                Some(by) => (moved(f, *left)?, by),
+                None => (moved(f, *right)?, edit::integer_of(f, *left)?),
+            };
+            Some((own.0, own.1.checked_add(i32::try_from(by).ok()?)?))
+        }
+        ExprKind::Binary { op: BinOp::Sub, left, right } => {
+            let (own, by) = (moved(f, *left)?, edit::integer_of(f, *right)?);
+            Some((own.0, own.1.checked_sub(i32::try_from(by).ok()?)?))
+        }
+        _ => None,
+    }
+}
+
 /// A kernel that calls copies of the body of another one.
 pub(super) struct Copies<'a> {
     original: &'a Function,
@@ -179,6 +200,34 @@ impl<'a> Copies<'a> {
     /// Returns what a memory of the original is in the new kernel.
     pub fn memory(&self, original: MemId) -> Option<MemId> {
         self.memories.iter().find(|(old, _)| *old == original).map(|(_, new)| *new)
+    }
+
+    /// Returns the extents of the index space once more, each as the least of itself and of what the loads that every thread does leave
+    /// room for: the launch was without a fault, so these are the same numbers, but from them it follows that copies load in bounds.
+    pub fn limits(&self, b: &mut FunctionBuilder) -> Vec<ExprId> {
+        let mut limits = self.space.clone();
+        for ((own, memory, axis), by) in self.reach() {
+            let (extent, by) = (b.extent(memory, axis), b.i32(by));
+            let room = b.binary(BinOp::Sub, extent, by);
+            let limit = &mut limits[usize::from(own)];
+            *limit = b.math(MathFn::Min, &[*limit, room]);
+        }
+        limits
+    }
+
+    /// Returns how far beyond the thread's index on an axis every thread loads from an axis of a memory.
+    fn reach(&self) -> BTreeMap<(u8, MemId, u8), i32> {
+        let mut reach = BTreeMap::new();
+        for place in self.original.body.iter().filter_map(|stmt| loaded(self.original, stmt)) {
+            let Some(memory) = self.memory(place.memory) else { continue };
+            for (axis, &index) in place.indices.iter().enumerate() {
+                if let Some((own, by @ 0..)) = moved(self.original, index) {
+                    let most = reach.entry((own, memory, axis as u8)).or_insert(by);
+                    *most = by.max(*most);
+                }
+            }
+        }
+        reach
     }
 
     /// Calls a copy for the thread with these indices; returns its sums.

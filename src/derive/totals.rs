@@ -68,7 +68,8 @@ pub(super) fn totals(
         })
         .collect();
     let types: Vec<Ty> = wanted.iter().map(|(_, ty)| *ty).collect();
-    nest(&mut b, &copies.space, sums, &mut vec![], &mut |b, thread| {
+    let limits = copies.limits(&mut b);
+    nest(&mut b, &limits, sums, &mut vec![], &mut |b, thread| {
         for (part, &local) in copies.call(b, copy, &types, thread).into_iter().zip(&locals) {
             let (before, part) = (b.read(local), b.convert(part, Scalar::F64));
             let next = b.binary(BinOp::Add, before, part);

@@ -102,7 +102,9 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
     let near = !site.device().is_remote();
     let few =
         near && (inner < TILED || columns < BLOCK * 3 / 4 || batch * (rows / BLOCK) * (columns / BLOCK) < WORKERS);
-    let (executable, extents, parts) = if few || rows.min(columns) < TILED {
+    // A GPU reads what it multiplies faster in tiles, even if most of each is empty, than once for each product.
+    let narrow = rows.min(columns) < TILED && (near || rows.max(columns) < LARGE || inner < TILED);
+    let (executable, extents, parts) = if few || narrow {
         let strip = if near && rows >= STRIP && columns >= TILED { STRIP } else { 1 };
         let parts = if near || batch * rows * columns >= MANY_THREADS { 1 } else { parts_of(inner) };
         let own = [Given::Number(strip as i32), Given::Number((parts > 1).into())];

@@ -69,7 +69,7 @@ pub(crate) fn added(array: &Array, lists: &[&Array], rows: &Array) -> Outcome<Op
     let Some(scalar) = own.scalar() else { return Ok(None) };
     let Some((writer, width)) = Writer::new(&site, array, lists, own.lanes())? else { return Ok(None) };
     let (count, places) = (writer.count, writer.rows);
-    let Some(order) = sort::order_of(&site, &writer.at, Scalar::I32)? else { return Ok(None) };
+    let Some(order) = sort::order_of(&site, &writer.at, Scalar::I32, Some(places))? else { return Ok(None) };
     let mut sums = Storage::zeros(places * width * scalar.size());
     let mut args = vec![writer.at()?, Arg::Array { storage: order.storage()?, shape: extents(&[count]) }];
     args.push(Arg::Array { storage: rows.storage()?, shape: extents(&[count, width]) });

@@ -85,11 +85,12 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
 pub(crate) fn order(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
     let count = array.count();
     let site = if row == count && count > 1 && is_there(array) { Site::current() } else { return Ok(None) };
-    if site.device().is_remote() { order_of(&site, array, scalar) } else { Ok(None) }
+    if site.device().is_remote() { order_of(&site, array, scalar, None) } else { Ok(None) }
 }
 
-/// As [`order`], of any array, on the GPU of a site; `None` if there are too many elements.
-pub(super) fn order_of(site: &Site, array: &Array, scalar: Scalar) -> Outcome<Option<Array>> {
+/// As [`order`], of any array, on the GPU of a site; `None` if there are too many elements. Fewer digits are looked at if all elements are
+/// integers in `0..below`.
+pub(super) fn order_of(site: &Site, array: &Array, scalar: Scalar, below: Option<usize>) -> Outcome<Option<Array>> {
     let (count, form) = (array.count(), Form::of(scalar));
     if count >= MAX_EXTENT - KEYS {
         return Ok(None);
@@ -98,7 +99,8 @@ pub(super) fn order_of(site: &Site, array: &Array, scalar: Scalar) -> Outcome<Op
     let own = || extents(&[count]);
     let input = || Ok::<_, Problem>(Arg::Array { storage: array.storage()?, shape: own() });
     // The key lies in the upper half, of 64 bits the lower part first.
-    let upper = 32..32 + 8 * scalar.size().min(4);
+    let bits = below.map_or(usize::MAX, |below| (below.max(2) - 1).ilog2() as usize + 1);
+    let upper = 32..32 + bits.min(8 * scalar.size().min(4));
     let keys = sort.each("order_keys", form, (input()?, &[count]), Scalar::U64)?;
     let mut keys = sort.by_digits(keys, Scalar::U64, upper.clone())?;
     if scalar.size() == 8 {

@@ -541,7 +541,8 @@ impl<'a> Walk<'a> {
         let scalar = self.scalar(*start).unwrap_or(Scalar::I32);
         let (first, last, by) = (self.fact(*start), self.fact(*end), self.fact(*step));
         let inside = i128::from(!*inclusive);
-        let counter = if by.low > 0 {
+        // A step of zero is a fault, so the body runs with none.
+        let counter = if by.low >= 0 {
             // Upper bounds of the end are upper bounds of the counter.
             let limited = Fact { low: first.low, high: i128::MAX, below: vec![], nonzero: false };
             Some(limited.limited_by(&last, -inside))
