@@ -327,7 +327,7 @@ impl Cx<'_> {
         let rank = a.dims.len();
         let sliced = args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) || args.len() < rank;
         let row = sliced && self.is_row(a, args);
-        if args.len() > rank || args.is_empty() || (sliced && !row && self.in_kernel()) {
+        if args.len() > rank || args.is_empty() || (sliced && !row && self.in_kernel() && !self.in_blocks()) {
             return self.wrong_rank(&base, a, args, span);
         }
         let mut dims = Vec::new();
@@ -352,7 +352,7 @@ impl Cx<'_> {
             return make(ExprKind::Index { base: Box::new(base), indices }, a.element.clone(), span);
         }
         if !row {
-            self.need_host(span, "a slice of an array");
+            self.need_arrays(span, "a slice of an array");
         }
         dims.extend(a.dims.iter().skip(args.len()).cloned());
         let ty = array(a.element.clone(), dims);
@@ -663,6 +663,10 @@ impl Cx<'_> {
         let whole = matches!(place.kind, ExprKind::Local(_));
         let lent = kind == LocalKind::Param(Access::InOut) && self.home == Home::Fn;
         let own = (kind == LocalKind::Var || lent) && self.is_device_array(&ty);
+        if is_array && whole && kind == LocalKind::Shared && self.in_blocks() {
+            self.need_arrays(span, "assigning an array as a whole");
+            return true;
+        }
         if is_array && whole && !own && (self.in_kernel() || matches!(kind, LocalKind::Param(_))) {
             let d = Diagnostic::error("E0319", format!("the array `{name}` can't be assigned as a whole here"))
                 .at(span, "only a thread's own array of constant extents is")

@@ -24,7 +24,7 @@ impl Cx<'_> {
         let value = self.expr(value, hint.as_ref());
         let place = self.place(place, op.is_some());
         if matches!(place.kind, ExprKind::Slice { .. }) {
-            self.need_host(place.span, "assigning to a part of an array");
+            self.need_arrays(place.span, "assigning to a part of an array");
         }
         let varying = self.varying_reads != before;
         if let (ExprKind::Local(id), true) =
@@ -33,6 +33,10 @@ impl Cx<'_> {
         {
             info.varying = true;
         }
+        let is_tile = self.is_tile(&place);
+        if is_tile && varying {
+            self.differs(&value);
+        }
         let result = match op {
             Some((op, op_span)) => {
                 let ty = self.binary_type(op, op_span, &place, &value);
@@ -40,7 +44,7 @@ impl Cx<'_> {
             }
             None => make(ExprKind::Error, value.ty.clone(), value.span),
         };
-        self.check_assigned(&place, &result);
+        self.check_assigned(&place, &result, is_tile || place.is_part());
         StmtKind::Assign { place: Box::new(place), op: op.map(|o| o.0), value }
     }
 
@@ -55,7 +59,7 @@ impl Cx<'_> {
         Some(self.vars.shallow(ty))
     }
 
-    fn check_assigned(&mut self, place: &Expr, value: &Expr) {
+    fn check_assigned(&mut self, place: &Expr, value: &Expr, broadcasts: bool) {
         let (want, found) = (self.vars.shallow(&place.ty), self.vars.shallow(&value.ty));
         if matches!(want, Type::Error) || matches!(found, Type::Error) {
             return;
@@ -63,7 +67,7 @@ impl Cx<'_> {
         let why = Some((place.span, format!("this is `{}`", self.ty_text(&want))));
         match (&want, &found) {
             // A scalar or a smaller shape broadcasts to a slice or a column.
-            (Type::Array(a), Type::Array(b)) if place.is_part() => {
+            (Type::Array(a), Type::Array(b)) if broadcasts => {
                 let element = make(ExprKind::Error, b.element.clone(), value.span);
                 self.coerce(&element, &a.element, why);
                 if b.dims.len() == a.dims.len() {
@@ -84,7 +88,7 @@ impl Cx<'_> {
                     }
                 }
             }
-            (Type::Array(a), _) if place.is_part() => {
+            (Type::Array(a), _) if broadcasts => {
                 self.coerce(value, &a.element.clone(), why);
             }
             _ => {

@@ -46,7 +46,8 @@ impl Cx<'_> {
         want: Option<&Type>,
     ) -> Expr {
         let call = BuiltinCall { entry, args, at: name.span, span };
-        if entry.worlds == Worlds::Host && !self.need_host(name.span, &format!("`{}`", entry.name)) {
+        let of_tiles = self.in_blocks() && matches!(entry.builtin, Builtin::Sum | Builtin::Transpose | Builtin::Reshape | Builtin::Arange);
+        if entry.worlds == Worlds::Host && !of_tiles && !self.need_host(name.span, &format!("`{}`", entry.name)) {
             return self.after_error(args, span);
         }
         match entry.builtin {
@@ -69,6 +70,7 @@ impl Cx<'_> {
             Builtin::Barrier(kind) => self.barrier(call, kind),
             Builtin::Atomic(_) | Builtin::AtomicLoad | Builtin::AtomicStore => self.atomic(call),
             Builtin::Warp(op) => self.warp(call, op),
+            Builtin::Mma => self.mma(call),
             Builtin::Fence | Builtin::FenceBlock => {
                 self.need_device(call.at, &format!("`{}`", entry.name), false);
                 match self.take(call, 0, 0) {
@@ -166,7 +168,7 @@ impl Cx<'_> {
         let (arity, kind, gives_bool) = math_shape(call.entry);
         let reduces = matches!(f, MathFn::Min | MathFn::Max);
         if reduces && (call.positional().count() == 1 || call.named("axis").is_some()) {
-            self.need_host(call.at, &format!("`{name}` of a whole array"));
+            self.need_arrays(call.at, &format!("`{name}` of a whole array"));
             return self.reduce(call, Some(kind));
         }
         let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
@@ -498,18 +500,20 @@ impl Cx<'_> {
 
     // Device operations
 
-    fn divergence(&mut self, call: BuiltinCall<'_>) {
-        let name = call.entry.name;
+    /// Warns if some threads of a block may not get to something that all of them do together.
+    pub fn divergence(&mut self, at: Span, what: &str) {
         let none = Span::default();
+        let said = |d: &Diagnostic| d.code == "W0008" && d.primary() == Some(at);
+        if self.diagnostics.iter().any(said) {
+            return;
+        }
+        let warning = Diagnostic::warning("W0008", format!("some threads may not reach this {what}"))
+            .at(at, "every thread of the block has to get here");
         if let Some(cond) = self.divergent.iter().copied().find(|s| *s != none) {
-            let d = Diagnostic::warning("W0008", format!("some threads may not reach this `{name}`"))
-                .at(call.at, "every thread of the block has to get here")
-                .because(cond, "this condition differs between threads");
+            let d = warning.because(cond, "this condition differs between threads");
             self.report(d.help("move it out of the `if`: threads with nothing to do still have to wait"));
-        } else if let Some(at) = self.divergent_return {
-            let d = Diagnostic::warning("W0008", format!("some threads may not reach this `{name}`"))
-                .at(call.at, "every thread of the block has to get here")
-                .because(at, "some threads return here");
+        } else if let Some(returns) = self.divergent_return {
+            let d = warning.because(returns, "some threads return here");
             self.report(d.help("put the work of the others into an `if`, and let all threads go on to here"));
         }
     }
@@ -522,7 +526,7 @@ impl Cx<'_> {
             self.needs.grid_barrier = true;
         }
         if kind != BarrierKind::Warp {
-            self.divergence(call);
+            self.divergence(call.at, &format!("`{}`", call.entry.name));
         }
         let (arity, ty) = match kind {
             BarrierKind::Block | BarrierKind::Warp | BarrierKind::Grid => (0, Type::Unit),

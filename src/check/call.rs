@@ -213,7 +213,7 @@ impl Cx<'_> {
             }
         };
         if matches!(ty, Type::Array(_)) {
-            self.need_host(span, "a conversion of a whole array");
+            self.need_arrays(span, "a conversion of a whole array");
         }
         make(ExprKind::Convert { to, expr: Box::new(e) }, result, span)
     }
@@ -399,7 +399,7 @@ impl Cx<'_> {
         result: Type,
         span: Span,
     ) -> Expr {
-        if !self.need_host(span, "a function applied to whole arrays") {
+        if !self.need_arrays(span, "a function applied to whole arrays") {
             return self.bad(span);
         }
         if let (FnRef::Fn { id, generics }, false) = (&callee, lift.is_empty()) {

@@ -430,6 +430,20 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// Records that something is done with whole arrays: by the host, or by the threads of a block together.
+    pub fn need_arrays(&mut self, span: Span, what: &str) -> bool {
+        if !self.in_blocks() {
+            return self.need_host(span, what);
+        }
+        self.divergence(span, what);
+        true
+    }
+
+    /// Whether this is a kernel whose geometry gives the blocks, which have tiles.
+    pub fn in_blocks(&self) -> bool {
+        matches!(self.home, Home::Kernel { threads: false })
+    }
+
     /// Notes that something is printed, which a constant does not.
     pub fn need_print(&mut self, span: Span) {
         match self.home {

@@ -49,6 +49,7 @@ mod stated;
 mod stmt;
 mod suggest;
 mod text;
+mod tiles;
 pub mod typed;
 mod types;
 pub(crate) mod walk;

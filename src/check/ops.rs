@@ -78,7 +78,7 @@ impl Cx<'_> {
             return self.bad(span);
         }
         if matches!(ty, Type::Array(_)) {
-            self.need_host(op_span, "an operator on whole arrays");
+            self.need_arrays(op_span, "an operator on whole arrays");
         }
         make(ExprKind::Unary { op, expr: Box::new(value) }, ty, span)
     }
@@ -225,7 +225,7 @@ impl Cx<'_> {
         }
         match (&lt, &rt) {
             (Type::Array(_), _) | (_, Type::Array(_)) => {
-                self.need_host(op_span, "an operator on whole arrays");
+                self.need_arrays(op_span, "an operator on whole arrays");
                 match self.shape_together(&[l, r], op_span, op.symbol(), &scalar_of(&lt)) {
                     Some(ty) => ty,
                     None => Type::Error,
@@ -314,7 +314,7 @@ impl Cx<'_> {
         };
         match dims {
             None => Some(element),
-            Some((dims, _)) => self.need_host(at, "an operator on whole arrays").then(|| array(element, dims)),
+            Some((dims, _)) => self.need_arrays(at, "an operator on whole arrays").then(|| array(element, dims)),
         }
     }
 

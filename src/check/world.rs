@@ -390,5 +390,6 @@ fn needs_block(b: Builtin) -> bool {
             | Builtin::WarpIdx
             | Builtin::Barrier(_)
             | Builtin::Warp(_)
+            | Builtin::Mma
     )
 }

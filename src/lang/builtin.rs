@@ -36,6 +36,7 @@ pub enum Builtin {
     AtomicLoad,
     AtomicStore,
     Warp(WarpOp),
+    Mma,
     Fence,
     FenceBlock,
     Cached,
@@ -122,6 +123,7 @@ pub(crate) enum Group {
     Barrier,
     Atomic,
     Warp,
+    Tiles,
     Memory,
     Create,
     Reduce,
@@ -271,6 +273,8 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Warp(WarpOp::ReduceOr), "warp_reduce_or", Warp, Device, REDUCE_INT, "Bitwise or over the warp."),
     item(Builtin::Warp(WarpOp::ReduceXor), "warp_reduce_xor", Warp, Device, REDUCE_INT, "Bitwise exclusive or over the warp."),
     item(Builtin::Warp(WarpOp::MatchAny), "match_any", Warp, Device, "<T: Any>(v: T, among: u32 = all) -> u32", "The bits of the lanes whose `v` is the same as this one's, bit for bit: the group that the lane belongs to, for the `among` of other warp operations."),
+    // Tiles
+    item(Builtin::Mma, "mma", Tiles, Device, "<T: Float>(acc: [f32; M, N], a: [T; M, K], b: [T; K, N]) -> [f32; M, N]", "The sum of a tile and the product of two, as tensor cores compute it. `T` is `f16` or `bf16`. For each element, groups of 16 terms, in the order of `k`: the terms of a group and the sum so far are cut to 25 bits below the largest of them, added exactly, and cut to an `f32`."),
     // Memory hints
     item(Builtin::Cached, "cached", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores, on the left of `=`) with the hint that the value will be used again soon."),
     item(Builtin::Streaming, "streaming", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores) with the hint that the value will not be used again soon."),

@@ -44,6 +44,11 @@ impl Body<'_, '_> {
             | Builtin::LaneIdx
             | Builtin::WarpIdx
             | Builtin::WarpSize => Ok(vec![self.variable_builtin(builtin, span)?]),
+            Builtin::Sum | Builtin::Math(MathFn::Min | MathFn::Max)
+                if args.first().is_some_and(|arg| matches!(arg.ty, Type::Array(_))) =>
+            {
+                Ok(vec![self.tile_scalar(expr)?])
+            }
             _ => {
                 let mut values = Vec::with_capacity(args.len());
                 for arg in args {

@@ -9,11 +9,11 @@ use crate::check::typed::{Block, Expr, ExprKind, LocalId, Type, Unroll};
 use crate::ir::def::{self, ExprId, Label, LocalId as IrLocal, MemId, Scalar, StmtKind, Ty};
 
 /// The operands of a counted loop, evaluated once before it.
-struct Bounds {
-    start: ExprId,
-    end: ExprId,
-    step: ExprId,
-    inclusive: bool,
+pub(super) struct Bounds {
+    pub start: ExprId,
+    pub end: ExprId,
+    pub step: ExprId,
+    pub inclusive: bool,
 }
 
 impl Body<'_, '_> {
@@ -99,7 +99,7 @@ impl Body<'_, '_> {
         })
     }
 
-    fn counted(
+    pub(super) fn counted(
         &mut self,
         local: IrLocal,
         bounds: Bounds,

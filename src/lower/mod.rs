@@ -29,6 +29,8 @@ mod purity;
 mod size;
 mod steady;
 mod stmt;
+mod tensor;
+mod tiles;
 mod types;
 mod unit;
 

@@ -184,6 +184,9 @@ impl Body<'_, '_> {
     // Assignment
 
     fn assign(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
+        if self.is_tile(place)? {
+            return self.assign_tile(place, op, value, span);
+        }
         let Some(op) = op else {
             if self.is_array(place) && matches!(place.kind, ExprKind::Local(_)) {
                 let to = self.array(place)?;

@@ -125,6 +125,7 @@ fn group_title(group: Group) -> &'static str {
         Group::Barrier => "Barriers",
         Group::Atomic => "Atomics",
         Group::Warp => "Warps",
+        Group::Tiles => "Tiles",
         Group::Memory => "Memory",
         Group::Create => "Making arrays",
         Group::Reduce => "Reducing arrays",

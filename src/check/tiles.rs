@@ -1,0 +1,71 @@
+//! Tiles: whole arrays in kernels that give their blocks, where the threads of a block compute an expression together.
+//!
+//! In: calls of what tiles alone have. Out: typed calls. Shapes are known when the kernel is lowered, and compared there
+//! (`lower::tiles`); here are the types of elements and the number of axes.
+
+use crate::base::diag::Diagnostic;
+use crate::check::builtin_call::BuiltinCall;
+use crate::check::cx::Cx;
+use crate::check::infer::array;
+use crate::check::typed::*;
+use crate::lang::scalar::Scalar;
+
+impl Cx<'_> {
+    /// Whether an assignment to this place is one of all threads of a block together: to a whole shared array, or to a part of an array.
+    pub fn is_tile(&self, place: &Expr) -> bool {
+        self.in_blocks()
+            && match (&place.kind, self.vars.shallow(&place.ty)) {
+                (ExprKind::Local(id), Type::Array(a)) => {
+                    !a.dims.is_empty() && self.locals.get(*id).is_some_and(|local| local.kind == LocalKind::Shared)
+                }
+                (ExprKind::Slice { .. }, Type::Array(a)) => a.dims.contains(&Dim::Unknown),
+                _ => false,
+            }
+    }
+
+    /// Reports a value that differs between the threads which are to compute one tile of it.
+    pub fn differs(&mut self, value: &Expr) {
+        let d = Diagnostic::error("E0335", "the threads of a block compute one tile, but each has a value of its own")
+            .at(value.span, "something in this depends on the thread")
+            .help("`arange` counts along an axis; or let each thread write its elements: `t[i, j] = …`");
+        self.report(d);
+    }
+
+    /// Checks `mma(acc, a, b)`.
+    pub fn mma(&mut self, call: BuiltinCall<'_>) -> Expr {
+        if !self.need_device(call.at, "`mma`", true) {
+            return self.after_error(call.args, call.span);
+        }
+        self.divergence(call.at, "`mma`");
+        let Some(given) = self.take(call, 3, 3) else { return self.after_error(call.args, call.span) };
+        let parts: Vec<Expr> = given.iter().map(|e| self.expr(e, None)).collect();
+        let types: Vec<Type> = parts.iter().map(|part| self.vars.shallow(&part.ty)).collect();
+        if types.contains(&Type::Error) {
+            return self.bad(call.span);
+        }
+        let matrix = |ty: &Type| match ty {
+            Type::Array(a) if a.dims.len() == 2 => Some(a.clone()),
+            _ => None,
+        };
+        let float = |ty: &Type| matches!(ty, Type::Scalar(Scalar::F16 | Scalar::Bf16) | Type::Param(_));
+        let [acc, a, b] = [0, 1, 2].map(|at| types.get(at).and_then(matrix));
+        let fits = match (&acc, &a, &b) {
+            (Some(acc), Some(a), Some(b)) => {
+                acc.element == Type::Scalar(Scalar::F32) && float(&a.element) && a.element == b.element
+            }
+            _ => false,
+        };
+        let (Some(acc), true) = (acc, fits) else {
+            let mut d = Diagnostic::error("E0334", "`mma` takes a matrix of `f32`, and two of `f16` or of `bf16`")
+                .at(call.at, "the sum of the first, and of the product of the others");
+            for (part, ty) in parts.iter().zip(&types) {
+                d = d.because(part.span, format!("this is `{}`", self.ty_text(ty)));
+            }
+            let d = d.help("for other types write a loop over the terms, or `@` in a script");
+            self.report(d);
+            return self.bad(call.span);
+        };
+        let ty = array(acc.element.clone(), acc.dims.clone());
+        call.make(parts, ty)
+    }
+}

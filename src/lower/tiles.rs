@@ -1,0 +1,733 @@
+//! Tiles: expressions of whole arrays in kernels that give their blocks, which the threads of a block compute together.
+//!
+//! In: an assignment to a shared array or to a part of an array, or a reduction. Out: loops in which each thread computes the elements
+//! whose numbers are its own modulo the number of threads, between barriers. An expression is not stored element by element, but
+//! followed from the elements that are stored back to what is loaded; only what needs other threads' elements (sums, factors of
+//! products, an array that is read where it is written) is kept in shared memory of its own.
+//!
+//! Beyond the edge of an array a part of it is zero, and what is assigned there is dropped.
+
+use super::arrays::elements;
+use super::error::{Fallible, internal};
+use super::instance::Function;
+use super::loops::Bounds;
+use super::tensor;
+use super::unit::{Body, Slot};
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Dim, Expr, ExprKind, FnRef, SliceIndex, SmolStr, Type};
+use crate::ir::def::{
+    self, Axis, BinOp, ExprId, Extent, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Ty,
+};
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BarrierKind, BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::Value;
+use crate::syntax::ast;
+
+const I32: Ty = Ty::Scalar(Scalar::I32);
+
+/// An array-valued expression, with what it takes to compute one element.
+#[derive(Clone, Debug)]
+pub(super) struct Tile {
+    pub shape: Vec<u32>,
+    pub scalar: Scalar,
+    node: Node,
+    span: Span,
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    /// The same for all elements.
+    Same(ExprId),
+    Part(Part),
+    Each(Step, Vec<Tile>),
+    /// With the axes in reverse order.
+    Transposed(Box<Tile>),
+    /// The same elements in the order of memory.
+    Reshaped(Box<Tile>),
+    /// The index along the only axis.
+    Count,
+}
+
+/// A part of an array: along each of its axes one index, or indices from a start on.
+#[derive(Clone, Debug)]
+struct Part {
+    memory: MemId,
+    along: Vec<Along>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Along {
+    At(ExprId),
+    /// All, or from an index on.
+    From(Option<ExprId>),
+}
+
+/// What is computed of the elements of operands.
+#[derive(Clone, Debug)]
+enum Step {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Convert(Scalar),
+    Builtin(Builtin),
+    Call(def::FunctionId, Ty),
+}
+
+impl Body<'_, '_> {
+    /// Whether an assignment to this place is one of all threads of a block together.
+    pub(super) fn is_tile(&mut self, place: &Expr) -> Fallible<bool> {
+        Ok(match &place.kind {
+            ExprKind::Local(id) => match self.slot(*id, place.span)? {
+                Slot::Array(memory) => {
+                    let memory = &self.out.function().memories[memory];
+                    memory.space == Space::Shared && !memory.extents.is_empty()
+                }
+                _ => false,
+            },
+            ExprKind::Slice { .. } => matches!(&place.ty, Type::Array(a) if a.dims.contains(&Dim::Unknown)),
+            _ => false,
+        })
+    }
+
+    /// Lowers `place = value` and `place op= value` of a tile.
+    pub(super) fn assign_tile(
+        &mut self,
+        place: &Expr,
+        op: Option<BinaryOp>,
+        value: &Expr,
+        span: Span,
+    ) -> Fallible<()> {
+        let to = self.tile(place)?;
+        let Node::Part(target) = to.node.clone() else { return Err(internal(span, "an assignment to a value")) };
+        if let (None, ExprKind::Builtin { builtin: Builtin::Mma, args, .. }) = (op, &value.kind) {
+            return self.product_into(&to, &target, args, value.span);
+        }
+        let mut from = self.tile(value)?;
+        if let Some(op) = op {
+            let parts = vec![to.clone(), from];
+            from = self.each(Step::Binary(op), parts, to.scalar, span)?;
+        }
+        self.tile_fits(&from, &to)?;
+        if from.reads_elsewhere(target.memory, &to.shape) {
+            from = self.kept(&from)?;
+        }
+        self.barrier_here(span);
+        self.own_elements(&to.shape.clone(), span, &mut |this, at| {
+            let value = this.tile_element(&from, at)?;
+            this.put(&target, at, value, span)
+        })?;
+        self.barrier_here(span);
+        Ok(())
+    }
+
+    /// Lowers a reduction of a whole array to one number.
+    pub(super) fn tile_scalar(&mut self, expr: &Expr) -> Fallible<ExprId> {
+        let tile = self.tile(expr)?;
+        if !tile.shape.is_empty() {
+            return Err(internal(expr.span, "an array is used as a number"));
+        }
+        self.tile_element(&tile, &[])
+    }
+
+    // Expressions
+
+    fn tile(&mut self, expr: &Expr) -> Fallible<Tile> {
+        let span = expr.span;
+        let whole = matches!(expr.ty, Type::Array(_));
+        match &expr.kind {
+            ExprKind::Builtin { builtin: Builtin::Sum, args, named } => self.reduced(BinaryOp::Add.into(), args, named, span),
+            ExprKind::Builtin { builtin: Builtin::Math(f @ (MathFn::Min | MathFn::Max)), args, named }
+                if args.len() == 1 || !named.is_empty() =>
+            {
+                self.reduced(Fold::Math(*f), args, named, span)
+            }
+            _ if !whole => {
+                let value = self.scalar(expr)?;
+                Ok(Tile { shape: vec![], scalar: self.out.ty(value).scalar(), node: Node::Same(value), span })
+            }
+            ExprKind::Local(_) | ExprKind::Const(_) => {
+                let memory = self.array(expr)?;
+                self.part(memory, None, span)
+            }
+            ExprKind::Slice { base, indices } => {
+                let memory = match base.kind {
+                    ExprKind::Local(_) | ExprKind::Const(_) => self.array(base)?,
+                    _ => return Err(not_of_tiles(base.span, "a part of this")),
+                };
+                self.part(memory, Some(indices), span)
+            }
+            ExprKind::Unary { op, expr: of } => {
+                let of = self.tile(of)?;
+                let scalar = of.scalar;
+                self.each(Step::Unary(*op), vec![of], scalar, span)
+            }
+            ExprKind::Binary { op, left, right } => {
+                let parts = vec![self.tile(left)?, self.tile(right)?];
+                let scalar = if op.is_comparison() { Scalar::Bool } else { parts[0].scalar };
+                self.each(Step::Binary(*op), parts, scalar, span)
+            }
+            ExprKind::Convert { to, expr: of } => {
+                let of = self.tile(of)?;
+                self.each(Step::Convert(*to), vec![of], *to, span)
+            }
+            ExprKind::ConvertParam { to, expr: of } => {
+                let (to, of) = (self.mono.scalar_param(*to, span)?, self.tile(of)?);
+                self.each(Step::Convert(to), vec![of], to, span)
+            }
+            ExprKind::Lift { callee, args } => self.lifted(callee, args, span),
+            ExprKind::Builtin { builtin: Builtin::Transpose, args, .. } if args.len() == 1 => {
+                let of = self.tile(&args[0])?;
+                let shape = of.shape.iter().rev().copied().collect();
+                Ok(Tile { shape, scalar: of.scalar, node: Node::Transposed(Box::new(of)), span })
+            }
+            ExprKind::Builtin { builtin: Builtin::Reshape, args, .. } => self.reshaped(args, span),
+            ExprKind::Builtin { builtin: Builtin::Arange, args, .. } if args.len() == 1 => {
+                let count = self.known_number(&args[0])?;
+                let scalar = self.element_of(expr)?;
+                let count = Tile { shape: vec![count], scalar: Scalar::I32, node: Node::Count, span };
+                self.each(Step::Convert(scalar), vec![count], scalar, span)
+            }
+            ExprKind::Builtin { builtin: Builtin::Mma, args, .. } => {
+                let to = self.fresh_tile(&expr.ty, args, span)?;
+                let Node::Part(target) = to.node.clone() else { return Err(internal(span, "a tile without memory")) };
+                self.product_into(&to, &target, args, span)?;
+                Ok(to)
+            }
+            ExprKind::Builtin { builtin: builtin @ (Builtin::Math(_) | Builtin::Select), args, .. } => {
+                let parts = args.iter().map(|arg| self.tile(arg)).collect::<Fallible<Vec<Tile>>>()?;
+                let scalar = self.element_of(expr)?;
+                self.each(Step::Builtin(*builtin), parts, scalar, span)
+            }
+            _ => Err(not_of_tiles(span, "this")),
+        }
+    }
+
+    fn element_of(&self, expr: &Expr) -> Fallible<Scalar> {
+        match self.type_of(expr)? {
+            Type::Array(array) => match self.mono.ty(&array.element, expr.span)? {
+                Type::Scalar(scalar) => Ok(scalar),
+                _ => Err(not_of_tiles(expr.span, "an array of vectors or structs")),
+            },
+            _ => Err(internal(expr.span, "a tile that is no array")),
+        }
+    }
+
+    /// Returns a whole memory, or the part at these indices.
+    fn part(&mut self, memory: MemId, indices: Option<&[SliceIndex]>, span: Span) -> Fallible<Tile> {
+        let own = &self.out.function().memories[memory];
+        let [leaf] = own.layout.leaves.as_slice() else { return Err(not_of_tiles(span, "an array of structs")) };
+        let (Ty::Scalar(scalar), rank) = (leaf.ty, own.extents.len()) else {
+            return Err(not_of_tiles(span, "an array of vectors"));
+        };
+        if own.space == Space::Local {
+            return Err(not_of_tiles(span, "an array that each thread has for itself"));
+        }
+        let (mut shape, mut along) = (vec![], vec![]);
+        for axis in 0..rank {
+            let index = indices.and_then(|indices| indices.get(axis));
+            let (which, extent) = match index {
+                Some(SliceIndex::At(index)) => (Along::At(self.scalar(index)?), None),
+                Some(SliceIndex::Range { start, end, inclusive: false, step: None }) if start.is_some() || end.is_some() => {
+                    let extent = self.extent_between(start.as_ref(), end.as_ref(), span)?;
+                    (Along::From(start.as_ref().map(|start| self.scalar(start)).transpose()?), Some(extent))
+                }
+                None | Some(SliceIndex::Range { start: None, end: None, step: None, .. }) => {
+                    let known = self.known_extent(memory, axis as u8);
+                    (Along::From(None), Some(known.ok_or_else(|| of_unknown_extent(span))?))
+                }
+                _ => return Err(not_of_tiles(span, "a part with steps or lists of positions")),
+            };
+            along.push(which);
+            shape.extend(extent);
+        }
+        Ok(Tile { shape, scalar, node: Node::Part(Part { memory, along }), span })
+    }
+
+    /// Returns how many indices a range has: `i..i + 64` has 64.
+    fn extent_between(&mut self, start: Option<&Expr>, end: Option<&Expr>, span: Span) -> Fallible<u32> {
+        let end = end.ok_or_else(|| of_unknown_extent(span))?;
+        let count = match (start, &end.kind) {
+            (Some(start), ExprKind::Binary { op: BinaryOp::Add, left, right }) if same(left, start) => self.number(right)?,
+            (Some(start), ExprKind::Binary { op: BinaryOp::Add, left, right }) if same(right, start) => self.number(left)?,
+            (start, _) => {
+                let from = start.map_or(Ok(Some(0)), |start| self.number(start))?;
+                self.number(end)?.zip(from).map(|(end, from)| end - from)
+            }
+        };
+        let count = count.ok_or_else(|| of_unknown_extent(span))?;
+        super::arrays::size(count, "a part", span)
+    }
+
+    fn number(&mut self, expr: &Expr) -> Fallible<Option<i128>> {
+        let value = self.scalar(expr)?;
+        Ok(self.out.known(value).and_then(Value::as_integer))
+    }
+
+    fn known_number(&mut self, expr: &Expr) -> Fallible<u32> {
+        let count = self.number(expr)?.ok_or_else(|| of_unknown_extent(expr.span))?;
+        super::arrays::size(count, "a tile", expr.span)
+    }
+
+    fn each(&mut self, step: Step, parts: Vec<Tile>, scalar: Scalar, span: Span) -> Fallible<Tile> {
+        let mut shape: Vec<u32> = vec![];
+        for part in &parts {
+            shape = broadcast(&shape, &part.shape).ok_or_else(|| other_shapes(&parts, span))?;
+        }
+        Ok(Tile { shape, scalar, node: Node::Each(step, parts), span })
+    }
+
+    fn lifted(&mut self, callee: &FnRef, args: &[Expr], span: Span) -> Fallible<Tile> {
+        let parts = args.iter().map(|arg| self.tile(arg)).collect::<Fallible<Vec<Tile>>>()?;
+        match self.mono.function(callee, span)? {
+            Function::Builtin(builtin) => {
+                let scalar = parts.first().map_or(Scalar::F32, |part| part.scalar);
+                self.each(Step::Builtin(builtin), parts, scalar, span)
+            }
+            Function::Fn { id, arguments } => {
+                let function = self.unit.instance(id, &arguments, span)?;
+                let of = &self.unit.functions[function];
+                let (&[ty @ Ty::Scalar(scalar)], true) = (of.results.as_slice(), of.memories.is_empty()) else {
+                    return Err(not_of_tiles(span, "a function that does not give one number"));
+                };
+                self.each(Step::Call(function, ty), parts, scalar, span)
+            }
+        }
+    }
+
+    fn reshaped(&mut self, args: &[Expr], span: Span) -> Fallible<Tile> {
+        let [of, dims @ ..] = args else { return Err(internal(span, "`reshape` of nothing")) };
+        let of = self.tile(of)?;
+        let shape = dims.iter().map(|dim| self.known_number(dim)).collect::<Fallible<Vec<u32>>>()?;
+        if elements(&shape) != elements(&of.shape) {
+            return Err(other_shapes(&[of, Tile { shape, scalar: Scalar::I32, node: Node::Count, span }], span));
+        }
+        Ok(Tile { shape, scalar: of.scalar, node: Node::Reshaped(Box::new(of)), span })
+    }
+
+    // What needs memory of its own
+
+    /// Declares shared memory for a tile.
+    fn memory_for(&mut self, shape: &[u32], scalar: Scalar, span: Span) -> Tile {
+        let extents = shape.iter().map(|&n| Extent::Known(n)).collect();
+        let layout = Layout::plain(Ty::Scalar(scalar));
+        let memory = self.out.at(span).memory("tile", Space::Shared, layout, extents);
+        let along = vec![Along::From(None); shape.len()];
+        Tile { shape: shape.to_vec(), scalar, node: Node::Part(Part { memory, along }), span }
+    }
+
+    /// Computes a tile into shared memory.
+    fn kept(&mut self, tile: &Tile) -> Fallible<Tile> {
+        let kept = self.memory_for(&tile.shape, tile.scalar, tile.span);
+        let Node::Part(target) = &kept.node else { return Err(internal(tile.span, "a tile without memory")) };
+        self.barrier_here(tile.span);
+        self.own_elements(&tile.shape, tile.span, &mut |this, at| {
+            let value = this.tile_element(tile, at)?;
+            this.put(target, at, value, tile.span)
+        })?;
+        self.barrier_here(tile.span);
+        Ok(kept)
+    }
+
+    /// Reduces along an axis, or all: the upper half is combined with the lower half until one is left.
+    fn reduced(&mut self, fold: Fold, args: &[Expr], named: &[(SmolStr, Expr)], span: Span) -> Fallible<Tile> {
+        let of = args.first().ok_or_else(|| internal(span, "a reduction of nothing"))?;
+        let of = self.tile(of)?;
+        let axis = args.get(1).or(named.first().map(|(_, axis)| axis));
+        let (of, axis) = match axis {
+            None => {
+                let flat = vec![elements(&of.shape) as u32];
+                (Tile { shape: flat, scalar: of.scalar, span, node: Node::Reshaped(Box::new(of)) }, 0)
+            }
+            Some(axis) => {
+                let number = self.number(axis)?.and_then(|n| usize::try_from(n).ok());
+                let number = number.filter(|&n| n < of.shape.len());
+                (of, number.ok_or_else(|| not_of_tiles(axis.span, "a reduction along this axis"))?)
+            }
+        };
+        let kept = self.kept(&of)?;
+        let Node::Part(target) = &kept.node else { return Err(internal(span, "a tile without memory")) };
+        let mut left = of.shape[axis];
+        while left > 1 {
+            let half = left.next_power_of_two() / 2;
+            let mut shape = of.shape.clone();
+            shape[axis] = left - half;
+            self.own_elements(&shape, span, &mut |this, at| {
+                let mut upper = at.to_vec();
+                let half = this.out.i32(half as i32, span);
+                upper[axis] = this.out.binary(BinOp::Add, upper[axis], half, span);
+                let (low, high) = (this.tile_element(&kept, at)?, this.tile_element(&kept, &upper)?);
+                let value = match fold {
+                    Fold::Operator(op) => this.apply(op, low, high, span, span)?,
+                    Fold::Math(function) => this.math(function, &[low, high], span),
+                };
+                this.put(target, at, value, span)
+            })?;
+            self.barrier_here(span);
+            left = half;
+        }
+        let zero = self.out.i32(0, span);
+        let mut along = target.along.clone();
+        along[axis] = Along::At(zero);
+        let mut shape = of.shape.clone();
+        shape.remove(axis);
+        Ok(Tile { shape, scalar: of.scalar, node: Node::Part(Part { memory: target.memory, along }), span })
+    }
+
+    /// Memory for the result of `mma`.
+    fn fresh_tile(&mut self, _ty: &Type, args: &[Expr], span: Span) -> Fallible<Tile> {
+        let acc = args.first().ok_or_else(|| internal(span, "`mma` of nothing"))?;
+        let shape = self.tile(acc)?.shape;
+        Ok(self.memory_for(&shape, Scalar::F32, span))
+    }
+
+    /// Lowers `to = mma(acc, a, b)`.
+    fn product_into(&mut self, to: &Tile, target: &Part, args: &[Expr], span: Span) -> Fallible<()> {
+        let [acc, a, b] = args else { return Err(internal(span, "`mma` takes three tiles")) };
+        let (mut acc, a, b) = (self.tile(acc)?, self.tile(a)?, self.tile(b)?);
+        let (&[rows, columns], &[m, k], &[l, n]) = (acc.shape.as_slice(), a.shape.as_slice(), b.shape.as_slice()) else {
+            return Err(other_shapes(&[acc, a, b], span));
+        };
+        let format = tensor::Format::of(a.scalar).filter(|_| a.scalar == b.scalar && acc.scalar == Scalar::F32);
+        let format = format.ok_or_else(|| not_of_tiles(span, "a product of these types"))?;
+        if (rows, columns, k) != (m, n, l) {
+            return Err(other_shapes(&[acc, a, b], span));
+        }
+        self.tile_fits(&acc, to)?;
+        if acc.reads_elsewhere(target.memory, &to.shape) {
+            acc = self.kept(&acc)?;
+        }
+        let (a, b) = (self.kept(&a)?, self.kept(&b)?);
+        self.barrier_here(span);
+        self.own_elements(&to.shape.clone(), span, &mut |this, at| {
+            let first = this.tile_element(&acc, at)?;
+            let sum = this.out.local("sum", Ty::Scalar(Scalar::F32), span);
+            this.out.stmt(StmtKind::Write { local: sum, value: first }, span);
+            let steps = k.div_ceil(tensor::GROUP);
+            this.for_all(&[steps], span, &mut |this, step| {
+                let mut terms = Vec::with_capacity(tensor::GROUP as usize);
+                let group = this.out.i32(tensor::GROUP as i32, span);
+                let from = this.out.binary(BinOp::Mul, step[0], group, span);
+                for term in 0..tensor::GROUP.min(k) {
+                    let by = this.out.i32(term as i32, span);
+                    let index = this.out.binary(BinOp::Add, from, by, span);
+                    let left = this.element_within(&a, &[at[0], index], k % tensor::GROUP != 0)?;
+                    let right = this.element_within(&b, &[index, at[1]], k % tensor::GROUP != 0)?;
+                    terms.push((left, right));
+                }
+                let before = this.out.read(sum, span);
+                let after = this.tensor_step(format, before, &terms, span);
+                this.out.stmt(StmtKind::Write { local: sum, value: after }, span);
+                Ok(())
+            })?;
+            let value = this.out.read(sum, span);
+            this.put(target, at, value, span)
+        })?;
+        self.barrier_here(span);
+        Ok(())
+    }
+
+    // Elements
+
+    /// Computes an element of a tile.
+    fn tile_element(&mut self, tile: &Tile, at: &[ExprId]) -> Fallible<ExprId> {
+        let span = tile.span;
+        match &tile.node {
+            Node::Same(value) => Ok(*value),
+            Node::Count => Ok(at[0]),
+            Node::Part(part) => self.get(part, at, tile, false),
+            Node::Transposed(of) => {
+                let at: Vec<ExprId> = at.iter().rev().copied().collect();
+                self.tile_element(of, &at)
+            }
+            Node::Reshaped(of) => {
+                let position = self.position_of(at, &tile.shape, span);
+                let at = self.indices_of(position, &of.shape, span);
+                self.tile_element(of, &at)
+            }
+            Node::Each(step, parts) => {
+                let mut values = Vec::with_capacity(parts.len());
+                for part in parts {
+                    let own = self.broadcast_index(at, &part.shape, span);
+                    values.push(self.tile_element(part, &own)?);
+                }
+                self.step(step, &values, span)
+            }
+        }
+    }
+
+    /// As [`tile_element`](Self::tile_element), of a tile in memory whose index may be beyond it.
+    fn element_within(&mut self, tile: &Tile, at: &[ExprId], guarded: bool) -> Fallible<ExprId> {
+        match &tile.node {
+            Node::Part(part) => self.get(part, at, tile, guarded),
+            _ => Err(internal(tile.span, "a tile without memory")),
+        }
+    }
+
+    fn step(&mut self, step: &Step, values: &[ExprId], span: Span) -> Fallible<ExprId> {
+        match (step, values) {
+            (Step::Unary(op), &[value]) => Ok(self.unary_value(*op, value, span)),
+            (Step::Binary(op), &[left, right]) => self.apply(*op, left, right, span, span),
+            (Step::Convert(to), &[value]) => Ok(self.convert(value, *to, span)),
+            (Step::Builtin(builtin), values) => {
+                let args: Vec<Vec<ExprId>> = values.iter().map(|&value| vec![value]).collect();
+                let found = self.pure_builtin(*builtin, &args, span)?;
+                found.first().copied().ok_or_else(|| internal(span, "a builtin without a result"))
+            }
+            (Step::Call(function, ty), values) => {
+                let result = self.out.result(*ty, span);
+                let kind = StmtKind::Call {
+                    function: *function,
+                    args: values.to_vec(),
+                    memories: vec![],
+                    results: vec![result],
+                };
+                self.out.stmt(kind, span);
+                Ok(result)
+            }
+            _ => Err(internal(span, "an operation on another number of tiles")),
+        }
+    }
+
+    /// Returns the place of an element, and the condition that it is inside of the array; none if it always is.
+    fn place_in(&mut self, part: &Part, at: &[ExprId], guarded: bool, span: Span) -> (Place, Option<ExprId>) {
+        let (mut indices, mut inside) = (vec![], None);
+        let mut rest = at.iter();
+        for (axis, along) in part.along.iter().enumerate() {
+            let (index, tested) = match along {
+                Along::At(index) => (*index, false),
+                Along::From(start) => {
+                    let own = rest.next().copied().unwrap_or_else(|| self.out.i32(0, span));
+                    match start {
+                        Some(start) => {
+                            let start = self.out.convert(*start, Scalar::I32, span);
+                            (self.out.binary(BinOp::Add, start, own, span), true)
+                        }
+                        None => (own, guarded),
+                    }
+                }
+            };
+            indices.push(index);
+            if tested {
+                let extent = self.extent(part.memory, axis as u8, span);
+                let zero = self.out.i32(0, span);
+                for (op, limit) in [(BinOp::Ge, zero), (BinOp::Lt, extent)] {
+                    let fits = self.out.binary(op, index, limit, span);
+                    inside = Some(match inside {
+                        Some(before) => self.out.binary(BinOp::And, before, fits, span),
+                        None => fits,
+                    });
+                }
+            }
+        }
+        (Place { memory: part.memory, indices, leaf: 0, component: None }, inside)
+    }
+
+    fn get(&mut self, part: &Part, at: &[ExprId], tile: &Tile, guarded: bool) -> Fallible<ExprId> {
+        let (span, ty) = (tile.span, Ty::Scalar(tile.scalar));
+        let (place, inside) = self.place_in(part, at, guarded, span);
+        let Some(cond) = inside else {
+            return Ok(self.out.value(def::ExprKind::Load { place, hint: Hint::None }, ty, span));
+        };
+        let local = self.out.local("element", ty, span);
+        let zero = self.out.zero(ty, span);
+        self.out.stmt(StmtKind::Write { local, value: zero }, span);
+        self.out.open();
+        let value = self.out.value(def::ExprKind::Load { place, hint: Hint::None }, ty, span);
+        self.out.stmt(StmtKind::Write { local, value }, span);
+        let (then, _) = self.out.close();
+        self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
+        Ok(self.out.read(local, span))
+    }
+
+    fn put(&mut self, part: &Part, at: &[ExprId], value: ExprId, span: Span) -> Fallible<()> {
+        let (place, inside) = self.place_in(part, at, false, span);
+        let store = StmtKind::Store { place, value, hint: Hint::None };
+        let Some(cond) = inside else {
+            self.out.stmt(store, span);
+            return Ok(());
+        };
+        self.out.open();
+        self.out.stmt(store, span);
+        let (then, _) = self.out.close();
+        self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
+        Ok(())
+    }
+
+    /// Returns the index into a tile of this shape that is broadcast.
+    fn broadcast_index(&mut self, at: &[ExprId], shape: &[u32], span: Span) -> Vec<ExprId> {
+        let own = &at[at.len().saturating_sub(shape.len())..];
+        own.iter().zip(shape).map(|(&index, &n)| if n == 1 { self.out.i32(0, span) } else { index }).collect()
+    }
+
+    fn position_of(&mut self, at: &[ExprId], shape: &[u32], span: Span) -> ExprId {
+        let mut position = self.out.i32(0, span);
+        for (&index, &n) in at.iter().zip(shape) {
+            let n = self.out.i32(n as i32, span);
+            let scaled = self.out.binary(BinOp::Mul, position, n, span);
+            position = self.out.binary(BinOp::Add, scaled, index, span);
+        }
+        position
+    }
+
+    fn indices_of(&mut self, position: ExprId, shape: &[u32], span: Span) -> Vec<ExprId> {
+        let (mut rest, mut at) = (position, vec![]);
+        for (axis, &n) in shape.iter().enumerate().rev() {
+            let n = self.out.i32(n as i32, span);
+            at.push(if axis == 0 { rest } else { self.out.binary(BinOp::Rem, rest, n, span) });
+            if axis > 0 {
+                rest = self.out.binary(BinOp::Div, rest, n, span);
+            }
+        }
+        at.reverse();
+        at
+    }
+
+    // Loops and barriers
+
+    /// Waits for the block, unless the last statement does.
+    fn barrier_here(&mut self, span: Span) {
+        self.out.stmt(StmtKind::Barrier { kind: BarrierKind::Block, value: None, result: None }, span);
+    }
+
+    /// Loops over the elements of a tile that are the thread's own.
+    fn own_elements(
+        &mut self,
+        shape: &[u32],
+        span: Span,
+        fill: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
+    ) -> Fallible<()> {
+        let mut id = |id: Id3, axis: Axis| self.out.value(def::ExprKind::Id(id, axis), I32, span);
+        let (threads, own) = [Axis::Z, Axis::Y, Axis::X].map(|axis| (id(Id3::BlockDim, axis), id(Id3::Thread, axis))).into_iter().fold(
+            (None, None),
+            |(threads, own): (Option<ExprId>, Option<ExprId>), (dim, at)| {
+                let own = match own {
+                    Some(own) => {
+                        let scaled = self.out.binary(BinOp::Mul, own, dim, span);
+                        self.out.binary(BinOp::Add, scaled, at, span)
+                    }
+                    None => at,
+                };
+                let threads = threads.map_or(dim, |threads| self.out.binary(BinOp::Mul, threads, dim, span));
+                (Some(threads), Some(own))
+            },
+        );
+        let (Some(step), Some(start)) = (threads, own) else { return Err(internal(span, "a block without threads")) };
+        let end = self.out.i32(elements(shape) as i32, span);
+        let shape = shape.to_vec();
+        let number = self.out.local("number", I32, span);
+        let bounds = Bounds { start, end, step, inclusive: false };
+        self.counted(number, bounds, ast::Unroll::Auto, span, |this| {
+            let position = this.out.read(number, span);
+            let at = this.indices_of(position, &shape, span);
+            fill(this, &at)
+        })
+    }
+
+    fn tile_fits(&self, from: &Tile, to: &Tile) -> Fallible<()> {
+        match broadcast(&from.shape, &to.shape) {
+            Some(shape) if shape == to.shape => Ok(()),
+            _ => Err(other_shapes(&[from.clone(), to.clone()], from.span)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fold {
+    Operator(BinaryOp),
+    Math(MathFn),
+}
+
+impl From<BinaryOp> for Fold {
+    fn from(op: BinaryOp) -> Fold {
+        Fold::Operator(op)
+    }
+}
+
+impl Tile {
+    /// Whether it reads a memory at other elements than the ones that are written: of a tile of this shape, each thread its own.
+    fn reads_elsewhere(&self, memory: MemId, shape: &[u32]) -> bool {
+        match &self.node {
+            Node::Same(_) | Node::Count => false,
+            Node::Part(part) => {
+                let whole = part.along.iter().all(|along| matches!(along, Along::From(None)));
+                part.memory == memory && !(whole && self.shape == shape)
+            }
+            Node::Transposed(of) | Node::Reshaped(of) => of.reads(memory),
+            Node::Each(_, parts) => parts.iter().any(|part| part.reads_elsewhere(memory, shape)),
+        }
+    }
+
+    fn reads(&self, memory: MemId) -> bool {
+        match &self.node {
+            Node::Same(_) | Node::Count => false,
+            Node::Part(part) => part.memory == memory,
+            Node::Transposed(of) | Node::Reshaped(of) => of.reads(memory),
+            Node::Each(_, parts) => parts.iter().any(|part| part.reads(memory)),
+        }
+    }
+}
+
+/// Whether two expressions are the same text of variables and numbers.
+fn same(a: &Expr, b: &Expr) -> bool {
+    match (&a.kind, &b.kind) {
+        (ExprKind::Local(x), ExprKind::Local(y)) => x == y,
+        (ExprKind::Int(x), ExprKind::Int(y)) => x == y,
+        (ExprKind::ConstParam(x), ExprKind::ConstParam(y)) | (ExprKind::Dim(x), ExprKind::Dim(y)) => x == y,
+        (ExprKind::Const(x), ExprKind::Const(y)) => x == y,
+        (ExprKind::Variable(x), ExprKind::Variable(y)) => x == y,
+        (ExprKind::Swizzle { base, lanes }, ExprKind::Swizzle { base: other, lanes: of }) => {
+            lanes == of && same(base, other)
+        }
+        (ExprKind::Unary { op, expr }, ExprKind::Unary { op: other, expr: of }) => op == other && same(expr, of),
+        (ExprKind::Binary { op, left, right }, ExprKind::Binary { op: other, left: l, right: r }) => {
+            op == other && same(left, l) && same(right, r)
+        }
+        _ => false,
+    }
+}
+
+fn broadcast(a: &[u32], b: &[u32]) -> Option<Vec<u32>> {
+    let rank = a.len().max(b.len());
+    let at = |shape: &[u32], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |own| shape[own]);
+    (0..rank)
+        .map(|axis| match (at(a, axis), at(b, axis)) {
+            (x, y) if x == y => Some(x),
+            (1, n) | (n, 1) => Some(n),
+            _ => None,
+        })
+        .collect()
+}
+
+fn shape_text(shape: &[u32]) -> String {
+    match shape {
+        [] => "one number".into(),
+        _ => format!("[{}]", shape.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn other_shapes(tiles: &[Tile], span: Span) -> Box<Diagnostic> {
+    let mut d = Diagnostic::error("E0305", "these shapes do not fit together").at(span, "here");
+    for tile in tiles {
+        d = d.because(tile.span, format!("this is {}", shape_text(&tile.shape)));
+    }
+    Box::new(d)
+}
+
+fn of_unknown_extent(span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0492", "the extents of a tile are not known when the kernel is compiled")
+            .at(span, "how many elements has this?")
+            .help("take a part of constant extents: `a[i..i + 64, k..k + 32]`"),
+    )
+}
+
+fn not_of_tiles(span: Span, what: &str) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0493", format!("{what} cannot be computed with tiles"))
+            .at(span, "the threads of a block compute this together")
+            .help(
+                "tiles have operators, conversions, mathematical functions, `select`, functions of numbers, `sum`, `min`, `max`, \
+                 `transpose`, `reshape`, `arange` and `mma`",
+            ),
+    )
+}
