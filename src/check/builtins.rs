@@ -46,7 +46,8 @@ impl Cx<'_> {
         want: Option<&Type>,
     ) -> Expr {
         let call = BuiltinCall { entry, args, at: name.span, span };
-        let of_tiles = self.in_blocks() && matches!(entry.builtin, Builtin::Sum | Builtin::Transpose | Builtin::Reshape | Builtin::Arange);
+        let of_tiles = self.in_blocks()
+            && matches!(entry.builtin, Builtin::Sum | Builtin::Transpose | Builtin::Reshape | Builtin::Arange);
         if entry.worlds == Worlds::Host && !of_tiles && !self.need_host(name.span, &format!("`{}`", entry.name)) {
             return self.after_error(args, span);
         }

@@ -125,7 +125,33 @@ pub struct Kernel {
     pub params: Vec<KernelParam>,
     /// Contains a grid barrier, so that launches have to be cooperative.
     pub cooperative: bool,
+    /// What the body is, if it is that.
+    pub product: Option<Arc<Product>>,
     pub span: Span,
+}
+
+/// A product of two matrices with `f32` sums, as [`crate::lower`] finds it in a kernel of tiles: tensor cores compute it in place of the
+/// body, with the same bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Product {
+    pub a: Factor,
+    pub b: Factor,
+    /// The rows and columns of the result that a block of the launch computes. The blocks along y and x together compute as many times
+    /// these; what is beyond the factors is zero.
+    pub tile: [u32; 2],
+    /// What is done with an element of the product: a kernel `threads(row, column)`, with the parameters of this one and behind them
+    /// the element, an `f32` value.
+    pub epilogue: Module,
+}
+
+/// A factor: an array of `f16` or `bf16` with two axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor {
+    /// The position of the parameter.
+    pub param: u32,
+    /// The first factor is given by its columns, or the second one by its rows: the axis of the sum is the first one of `a`, or the
+    /// second one of `b`.
+    pub transposed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

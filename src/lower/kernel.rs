@@ -1,5 +1,7 @@
 //! Lowers a kernel: its parameters in launch order, its geometry and its body.
 
+use std::sync::Arc;
+
 use super::call::access;
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
@@ -25,22 +27,31 @@ pub(crate) fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instanc
         return Err(Box::new(d));
     }
     let mut body = Body::new(&mut *unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
-    body.parameters(
-        &kernel.sig,
-        |out, name, ty, span| out.at(span).value(name, ty),
-        |out, param, layout, rank| out.at(param.span).array(param.name.as_str(), access(param.access), layout, rank),
-    )?;
-    body.hidden(kernel, instance);
+    body.launch_parameters(kernel, instance)?;
     let form = body.geometry(kernel);
     body.function_body(typed)?;
     let builder = body.out.into_builder();
     let mut module = module(std::mem::take(&mut unit.functions), builder, form);
     module.kernel.cooperative |= kernel.cooperative || unit.cooperative;
     module.kernel.span = kernel.name_span;
+    module.kernel.product = super::product::product(unit.program, kernel, instance).map(Arc::new);
     Ok(module)
 }
 
 impl Body<'_, '_> {
+    /// Declares the launch parameters: those of the signature, and the dimensions that no array has.
+    pub(super) fn launch_parameters(&mut self, kernel: &typed::Kernel, instance: &Instance) -> Fallible<()> {
+        self.parameters(
+            &kernel.sig,
+            |out, name, ty, span| out.at(span).value(name, ty),
+            |out, param, layout, rank| {
+                out.at(param.span).array(param.name.as_str(), access(param.access), layout, rank)
+            },
+        )?;
+        self.hidden(kernel, instance);
+        Ok(())
+    }
+
     /// Adds a value parameter, after those of the signature, for each dimension that no array parameter provides.
     fn hidden(&mut self, kernel: &typed::Kernel, instance: &Instance) {
         for dim in hidden_params(self.program, instance.kernel) {

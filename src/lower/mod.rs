@@ -25,6 +25,7 @@ mod message;
 mod mono;
 mod operator;
 mod place;
+mod product;
 mod purity;
 mod size;
 mod steady;

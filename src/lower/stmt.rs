@@ -44,7 +44,7 @@ impl Body<'_, '_> {
         }
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> Fallible<()> {
+    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Fallible<()> {
         stop::poll();
         let span = stmt.span;
         match &stmt.kind {

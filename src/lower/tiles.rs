@@ -16,9 +16,7 @@ use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Dim, Expr, ExprKind, FnRef, SliceIndex, SmolStr, Type};
-use crate::ir::def::{
-    self, Axis, BinOp, ExprId, Extent, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Ty,
-};
+use crate::ir::def::{self, Axis, BinOp, ExprId, Extent, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BarrierKind, BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::Value;
@@ -28,15 +26,15 @@ const I32: Ty = Ty::Scalar(Scalar::I32);
 
 /// An array-valued expression, with what it takes to compute one element.
 #[derive(Clone, Debug)]
-pub(super) struct Tile {
+pub(crate) struct Tile {
     pub shape: Vec<u32>,
     pub scalar: Scalar,
-    node: Node,
-    span: Span,
+    pub(super) node: Node,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug)]
-enum Node {
+pub(super) enum Node {
     /// The same for all elements.
     Same(ExprId),
     Part(Part),
@@ -51,13 +49,13 @@ enum Node {
 
 /// A part of an array: along each of its axes one index, or indices from a start on.
 #[derive(Clone, Debug)]
-struct Part {
-    memory: MemId,
-    along: Vec<Along>,
+pub(super) struct Part {
+    pub memory: MemId,
+    pub along: Vec<Along>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Along {
+pub(super) enum Along {
     At(ExprId),
     /// All, or from an index on.
     From(Option<ExprId>),
@@ -65,7 +63,7 @@ enum Along {
 
 /// What is computed of the elements of operands.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Unary(UnaryOp),
     Binary(BinaryOp),
     Convert(Scalar),
@@ -90,13 +88,7 @@ impl Body<'_, '_> {
     }
 
     /// Lowers `place = value` and `place op= value` of a tile.
-    pub(super) fn assign_tile(
-        &mut self,
-        place: &Expr,
-        op: Option<BinaryOp>,
-        value: &Expr,
-        span: Span,
-    ) -> Fallible<()> {
+    pub(super) fn assign_tile(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
         let to = self.tile(place)?;
         let Node::Part(target) = to.node.clone() else { return Err(internal(span, "an assignment to a value")) };
         if let (None, ExprKind::Builtin { builtin: Builtin::Mma, args, .. }) = (op, &value.kind) {
@@ -131,11 +123,13 @@ impl Body<'_, '_> {
 
     // Expressions
 
-    fn tile(&mut self, expr: &Expr) -> Fallible<Tile> {
+    pub(super) fn tile(&mut self, expr: &Expr) -> Fallible<Tile> {
         let span = expr.span;
         let whole = matches!(expr.ty, Type::Array(_));
         match &expr.kind {
-            ExprKind::Builtin { builtin: Builtin::Sum, args, named } => self.reduced(BinaryOp::Add.into(), args, named, span),
+            ExprKind::Builtin { builtin: Builtin::Sum, args, named } => {
+                self.reduced(BinaryOp::Add.into(), args, named, span)
+            }
             ExprKind::Builtin { builtin: Builtin::Math(f @ (MathFn::Min | MathFn::Max)), args, named }
                 if args.len() == 1 || !named.is_empty() =>
             {
@@ -145,6 +139,7 @@ impl Body<'_, '_> {
                 let value = self.scalar(expr)?;
                 Ok(Tile { shape: vec![], scalar: self.out.ty(value).scalar(), node: Node::Same(value), span })
             }
+            ExprKind::Local(id) if self.tiles.contains_key(id) => Ok(self.tiles[id].clone()),
             ExprKind::Local(_) | ExprKind::Const(_) => {
                 let memory = self.array(expr)?;
                 self.part(memory, None, span)
@@ -227,7 +222,9 @@ impl Body<'_, '_> {
             let index = indices.and_then(|indices| indices.get(axis));
             let (which, extent) = match index {
                 Some(SliceIndex::At(index)) => (Along::At(self.scalar(index)?), None),
-                Some(SliceIndex::Range { start, end, inclusive: false, step: None }) if start.is_some() || end.is_some() => {
+                Some(SliceIndex::Range { start, end, inclusive: false, step: None })
+                    if start.is_some() || end.is_some() =>
+                {
                     let extent = self.extent_between(start.as_ref(), end.as_ref(), span)?;
                     (Along::From(start.as_ref().map(|start| self.scalar(start)).transpose()?), Some(extent))
                 }
@@ -244,11 +241,15 @@ impl Body<'_, '_> {
     }
 
     /// Returns how many indices a range has: `i..i + 64` has 64.
-    fn extent_between(&mut self, start: Option<&Expr>, end: Option<&Expr>, span: Span) -> Fallible<u32> {
+    pub(super) fn extent_between(&mut self, start: Option<&Expr>, end: Option<&Expr>, span: Span) -> Fallible<u32> {
         let end = end.ok_or_else(|| of_unknown_extent(span))?;
         let count = match (start, &end.kind) {
-            (Some(start), ExprKind::Binary { op: BinaryOp::Add, left, right }) if same(left, start) => self.number(right)?,
-            (Some(start), ExprKind::Binary { op: BinaryOp::Add, left, right }) if same(right, start) => self.number(left)?,
+            (Some(start), ExprKind::Binary { op: BinaryOp::Add, left, right }) if same(left, start) => {
+                self.number(right)?
+            }
+            (Some(start), ExprKind::Binary { op: BinaryOp::Add, left, right }) if same(right, start) => {
+                self.number(left)?
+            }
             (start, _) => {
                 let from = start.map_or(Ok(Some(0)), |start| self.number(start))?;
                 self.number(end)?.zip(from).map(|(end, from)| end - from)
@@ -258,7 +259,7 @@ impl Body<'_, '_> {
         super::arrays::size(count, "a part", span)
     }
 
-    fn number(&mut self, expr: &Expr) -> Fallible<Option<i128>> {
+    pub(super) fn number(&mut self, expr: &Expr) -> Fallible<Option<i128>> {
         let value = self.scalar(expr)?;
         Ok(self.out.known(value).and_then(Value::as_integer))
     }
@@ -268,7 +269,7 @@ impl Body<'_, '_> {
         super::arrays::size(count, "a tile", expr.span)
     }
 
-    fn each(&mut self, step: Step, parts: Vec<Tile>, scalar: Scalar, span: Span) -> Fallible<Tile> {
+    pub(super) fn each(&mut self, step: Step, parts: Vec<Tile>, scalar: Scalar, span: Span) -> Fallible<Tile> {
         let mut shape: Vec<u32> = vec![];
         for part in &parts {
             shape = broadcast(&shape, &part.shape).ok_or_else(|| other_shapes(&parts, span))?;
@@ -384,7 +385,8 @@ impl Body<'_, '_> {
     fn product_into(&mut self, to: &Tile, target: &Part, args: &[Expr], span: Span) -> Fallible<()> {
         let [acc, a, b] = args else { return Err(internal(span, "`mma` takes three tiles")) };
         let (mut acc, a, b) = (self.tile(acc)?, self.tile(a)?, self.tile(b)?);
-        let (&[rows, columns], &[m, k], &[l, n]) = (acc.shape.as_slice(), a.shape.as_slice(), b.shape.as_slice()) else {
+        let (&[rows, columns], &[m, k], &[l, n]) = (acc.shape.as_slice(), a.shape.as_slice(), b.shape.as_slice())
+        else {
             return Err(other_shapes(&[acc, a, b], span));
         };
         let format = tensor::Format::of(a.scalar).filter(|_| a.scalar == b.scalar && acc.scalar == Scalar::F32);
@@ -429,7 +431,7 @@ impl Body<'_, '_> {
     // Elements
 
     /// Computes an element of a tile.
-    fn tile_element(&mut self, tile: &Tile, at: &[ExprId]) -> Fallible<ExprId> {
+    pub(super) fn tile_element(&mut self, tile: &Tile, at: &[ExprId]) -> Fallible<ExprId> {
         let span = tile.span;
         match &tile.node {
             Node::Same(value) => Ok(*value),
@@ -539,7 +541,7 @@ impl Body<'_, '_> {
         Ok(self.out.read(local, span))
     }
 
-    fn put(&mut self, part: &Part, at: &[ExprId], value: ExprId, span: Span) -> Fallible<()> {
+    pub(super) fn put(&mut self, part: &Part, at: &[ExprId], value: ExprId, span: Span) -> Fallible<()> {
         let (place, inside) = self.place_in(part, at, false, span);
         let store = StmtKind::Store { place, value, hint: Hint::None };
         let Some(cond) = inside else {
@@ -554,7 +556,7 @@ impl Body<'_, '_> {
     }
 
     /// Returns the index into a tile of this shape that is broadcast.
-    fn broadcast_index(&mut self, at: &[ExprId], shape: &[u32], span: Span) -> Vec<ExprId> {
+    pub(super) fn broadcast_index(&mut self, at: &[ExprId], shape: &[u32], span: Span) -> Vec<ExprId> {
         let own = &at[at.len().saturating_sub(shape.len())..];
         own.iter().zip(shape).map(|(&index, &n)| if n == 1 { self.out.i32(0, span) } else { index }).collect()
     }
@@ -597,9 +599,10 @@ impl Body<'_, '_> {
         fill: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
     ) -> Fallible<()> {
         let mut id = |id: Id3, axis: Axis| self.out.value(def::ExprKind::Id(id, axis), I32, span);
-        let (threads, own) = [Axis::Z, Axis::Y, Axis::X].map(|axis| (id(Id3::BlockDim, axis), id(Id3::Thread, axis))).into_iter().fold(
-            (None, None),
-            |(threads, own): (Option<ExprId>, Option<ExprId>), (dim, at)| {
+        let (threads, own) = [Axis::Z, Axis::Y, Axis::X]
+            .map(|axis| (id(Id3::BlockDim, axis), id(Id3::Thread, axis)))
+            .into_iter()
+            .fold((None, None), |(threads, own): (Option<ExprId>, Option<ExprId>), (dim, at)| {
                 let own = match own {
                     Some(own) => {
                         let scaled = self.out.binary(BinOp::Mul, own, dim, span);
@@ -609,8 +612,7 @@ impl Body<'_, '_> {
                 };
                 let threads = threads.map_or(dim, |threads| self.out.binary(BinOp::Mul, threads, dim, span));
                 (Some(threads), Some(own))
-            },
-        );
+            });
         let (Some(step), Some(start)) = (threads, own) else { return Err(internal(span, "a block without threads")) };
         let end = self.out.i32(elements(shape) as i32, span);
         let shape = shape.to_vec();
@@ -623,7 +625,7 @@ impl Body<'_, '_> {
         })
     }
 
-    fn tile_fits(&self, from: &Tile, to: &Tile) -> Fallible<()> {
+    pub(super) fn tile_fits(&self, from: &Tile, to: &Tile) -> Fallible<()> {
         match broadcast(&from.shape, &to.shape) {
             Some(shape) if shape == to.shape => Ok(()),
             _ => Err(other_shapes(&[from.clone(), to.clone()], from.span)),
@@ -657,6 +659,25 @@ impl Tile {
         }
     }
 
+    /// Whether an element depends on elements at the same place, and on parts that are no memory of the block.
+    pub(super) fn is_of_element(&self) -> bool {
+        match &self.node {
+            Node::Same(_) | Node::Count | Node::Part(_) => true,
+            Node::Transposed(of) | Node::Reshaped(of) => of.is_of_element() && !of.is_held(),
+            Node::Each(_, parts) => parts.iter().all(Tile::is_of_element),
+        }
+    }
+
+    /// Whether it is, or has in it, an element that was computed before.
+    fn is_held(&self) -> bool {
+        match &self.node {
+            Node::Same(_) => !self.shape.is_empty(),
+            Node::Count | Node::Part(_) => false,
+            Node::Transposed(of) | Node::Reshaped(of) => of.is_held(),
+            Node::Each(_, parts) => parts.iter().any(Tile::is_held),
+        }
+    }
+
     fn reads(&self, memory: MemId) -> bool {
         match &self.node {
             Node::Same(_) | Node::Count => false,
@@ -668,7 +689,7 @@ impl Tile {
 }
 
 /// Whether two expressions are the same text of variables and numbers.
-fn same(a: &Expr, b: &Expr) -> bool {
+pub(super) fn same(a: &Expr, b: &Expr) -> bool {
     match (&a.kind, &b.kind) {
         (ExprKind::Local(x), ExprKind::Local(y)) => x == y,
         (ExprKind::Int(x), ExprKind::Int(y)) => x == y,

@@ -6,6 +6,7 @@ use super::emit::Emitter;
 use super::error::{Fallible, internal, is_internal};
 use super::instance::{Argument, Instance};
 use super::mono::Mono;
+use super::tiles::Tile;
 use super::{describe, types};
 use crate::base::arena::Arena;
 use crate::base::diag::Diagnostic;
@@ -131,6 +132,9 @@ pub struct Body<'a, 'u> {
     pub fixed: HashMap<(MemId, u8), u32>,
     /// Memories of constant arrays.
     pub tables: HashMap<ConstId, MemId>,
+    /// Where tiles are, and the block, if it is not one of a launch: see [`super::product`].
+    pub(super) tiles: HashMap<LocalId, Tile>,
+    pub(super) block: Option<[ExprId; 3]>,
     /// `inout` value parameters: their final values are returned after the function's result.
     pub handed_back: Vec<LocalId>,
 }
@@ -157,6 +161,8 @@ impl<'a, 'u> Body<'a, 'u> {
             result_array: None,
             tables: HashMap::new(),
             handed_back: vec![],
+            tiles: HashMap::new(),
+            block: None,
             fixed: HashMap::new(),
         }
     }

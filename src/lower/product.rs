@@ -1,0 +1,289 @@
+//! Products of matrices, found in kernels of tiles: what tensor cores compute in one piece.
+//!
+//! In: a typed kernel. Out: its factors, and what it does with each element of the product, if it is nothing but a product: a tile of
+//! zeros, a loop that adds products of parts of two arrays, and assignments of expressions of that tile, element by element. Since an
+//! element depends on its row and column alone, hardware may divide the work otherwise than the kernel does.
+
+use super::emit::Emitter;
+use super::error::{Fallible, internal};
+use super::instance::Instance;
+use super::tiles::{Node, Step, Tile};
+use super::unit::{Body, Unit};
+use crate::check::literal::Literal;
+use crate::check::typed::{
+    self, Block, Dim, Expr, ExprKind, LocalId, Pattern, Program, SliceIndex, Stmt, StmtKind, Type,
+};
+use crate::check::walk;
+use crate::ir::build::module;
+use crate::ir::def::{BinOp, ExprId, Factor, Form, Product, Scalar, Ty};
+use crate::lang::builtin::Builtin;
+use crate::lang::scalar::Value;
+
+/// The terms that are added at once: a part of the sum has to be whole groups of them.
+const GROUP: i128 = super::tensor::GROUP as i128;
+
+const I32: Ty = Ty::Scalar(Scalar::I32);
+
+/// Returns the product that a kernel is.
+pub(super) fn product(program: &Program, kernel: &typed::Kernel, instance: &Instance) -> Option<Product> {
+    let body = kernel.body.as_deref()?;
+    let at = body.root.stmts.iter().position(|stmt| matches!(stmt.kind, StmtKind::For { .. }))?;
+    if body.root.tail.is_some() {
+        return None;
+    }
+    let (before, after) = (&body.root.stmts[..at], &body.root.stmts[at + 1..]);
+    let sum = Sum::of(kernel, &body.root.stmts[at])?;
+    let mut reads_written = false;
+    for stmt in before.iter().chain(after) {
+        if let StmtKind::Assign { value, .. } | StmtKind::Let { value: Some(value), .. } = &stmt.kind {
+            walk::expr(value, &mut |expr| reads_written |= is_written(kernel, expr));
+        }
+    }
+    if reads_written {
+        return None;
+    }
+    let zero = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::Assign { place, op: None, value } => {
+            let number = match value.kind {
+                ExprKind::Float(number) => Literal::Float(number).to(Scalar::F32),
+                _ => None,
+            };
+            is_local(place, sum.acc) && number.is_some_and(|number| number.bits == 0)
+        }
+        _ => false,
+    };
+    let plain = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::Shared { .. } => true,
+        StmtKind::Let { pattern: Pattern::Local(id), value: Some(value), .. } => {
+            !body.locals[*id].mutable && matches!(value.ty, Type::Scalar(_))
+        }
+        _ => zero(stmt),
+    };
+    if !before.iter().all(plain) || before.iter().filter(|stmt| zero(stmt)).count() != 1 {
+        return None;
+    }
+    sum.lowered(program, kernel, instance, (before, after)).ok().flatten()
+}
+
+/// The loop of a product: `for k in 0..K step S { acc = mma(acc, a[i..i + R, k..k + S], b[k..k + S, j..j + C]) }`.
+struct Sum<'e> {
+    acc: LocalId,
+    a: Factor,
+    b: Factor,
+    /// The parts of the factors, and the range along the sum.
+    rows: &'e SliceIndex,
+    columns: &'e SliceIndex,
+    terms: [&'e SliceIndex; 2],
+    step: Option<&'e Expr>,
+}
+
+impl<'e> Sum<'e> {
+    fn of(kernel: &typed::Kernel, stmt: &'e Stmt) -> Option<Sum<'e>> {
+        let StmtKind::For { var, iter, body, .. } = &stmt.kind else { return None };
+        let ExprKind::Range { start: Some(start), end: Some(end), inclusive: false, step } = &iter.kind else {
+            return None;
+        };
+        let Block { stmts, tail: None, .. } = &**body else { return None };
+        let ([Stmt { kind: StmtKind::Assign { place, op: None, value }, .. }], ExprKind::Int(0)) =
+            (stmts.as_slice(), &start.kind)
+        else {
+            return None;
+        };
+        let ExprKind::Builtin { builtin: Builtin::Mma, args, .. } = &value.kind else { return None };
+        let (ExprKind::Local(acc), [sum, a, b]) = (&place.kind, args.as_slice()) else { return None };
+        let ExprKind::Dim(terms) = end.kind else { return None };
+        let (a, rows, along_a) = factor(kernel, a, terms, *var, 1)?;
+        let (b, columns, along_b) = factor(kernel, b, terms, *var, 0)?;
+        let found = Sum { acc: *acc, a, b, rows, columns, terms: [along_a, along_b], step: step.as_deref() };
+        is_local(sum, *acc).then_some(found)
+    }
+
+    /// Compiles what is done with an element.
+    fn lowered(
+        &self,
+        program: &Program,
+        kernel: &typed::Kernel,
+        instance: &Instance,
+        (before, after): (&[Stmt], &[Stmt]),
+    ) -> Fallible<Option<Product>> {
+        let typed = kernel.body.as_deref().ok_or_else(|| internal(kernel.span, "no body"))?;
+        let span = kernel.span;
+        let mut unit = Unit::of_kernel(program, instance);
+        let out = Emitter::new(kernel.name.as_str(), span);
+        let mut body = Body::new(&mut unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
+        body.launch_parameters(kernel, instance)?;
+        let Some(tile) = self.tile(&mut body, before)? else { return Ok(None) };
+        let mut unit = Unit::of_kernel(program, instance);
+        let out = Emitter::new(format!("{}_epilogue", kernel.name), span);
+        let mut body = Body::new(&mut unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
+        body.launch_parameters(kernel, instance)?;
+        let element = body.out.at(span).value("element", Ty::Scalar(Scalar::F32));
+        let [row, column] = [0, 1].map(|k| body.out.at(span).index(k));
+        let [rows, columns] = tile.map(|n| body.out.i32(n as i32, span));
+        let [down, across] = [(row, rows), (column, columns)].map(|(at, n)| body.out.binary(BinOp::Div, at, n, span));
+        let inside = [(row, rows), (column, columns)].map(|(at, n)| body.out.binary(BinOp::Rem, at, n, span));
+        let zero = body.out.i32(0, span);
+        body.block = Some([across, down, zero]);
+        body.plain(before)?;
+        body.tiles
+            .insert(self.acc, Tile { shape: tile.to_vec(), scalar: Scalar::F32, node: Node::Same(element), span });
+        for stmt in after {
+            if !body.epilogue(stmt, &tile, &inside)? {
+                return Ok(None);
+            }
+        }
+        let builder = body.out.into_builder();
+        if unit.has_errors() {
+            return Ok(None);
+        }
+        let functions = std::mem::take(&mut unit.functions);
+        let epilogue = module(functions, builder, Form::Threads { rank: 2 });
+        Ok(Some(Product { a: self.a, b: self.b, tile, epilogue }))
+    }
+
+    /// Returns the extents of a block's tile, if the parts of the factors are those of the blocks.
+    fn tile(&self, body: &mut Body<'_, '_>, before: &[Stmt]) -> Fallible<Option<[u32; 2]>> {
+        // What the block is known by while the parts are compared: numbers that nothing else is.
+        let span = Default::default();
+        let names = ["across", "down"].map(|name| {
+            let local = body.out.local(name, I32, span);
+            body.out.read(local, span)
+        });
+        let zero = body.out.i32(0, span);
+        body.block = Some([names[0], names[1], zero]);
+        body.plain(before)?;
+        let mut extents = [0; 2];
+        for (at, (part, block)) in [(self.rows, names[1]), (self.columns, names[0])].into_iter().enumerate() {
+            let SliceIndex::Range { start: Some(start), end: Some(end), .. } = part else { return Ok(None) };
+            let Some(extent) = body.extent_between(Some(start), Some(end), start.span).ok() else { return Ok(None) };
+            let from = body.scalar(start)?;
+            if !body.is_times(from, block, extent) {
+                return Ok(None);
+            }
+            extents[at] = extent;
+        }
+        let step = match self.step {
+            Some(step) => body.number(step)?,
+            None => Some(1),
+        };
+        for part in self.terms {
+            let SliceIndex::Range { start: Some(start), end: Some(end), .. } = part else { return Ok(None) };
+            let extent = body.extent_between(Some(start), Some(end), start.span).ok().map(i128::from);
+            if extent != step || step.is_none_or(|step| step % GROUP != 0) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(extents))
+    }
+}
+
+/// Reads a factor: the parameter, the part along its own axis, and that along the axis of the sum, which is the `inner` one.
+fn factor<'e>(
+    kernel: &typed::Kernel,
+    part: &'e Expr,
+    terms: u32,
+    var: LocalId,
+    inner: usize,
+) -> Option<(Factor, &'e SliceIndex, &'e SliceIndex)> {
+    let (part, transposed) = match &part.kind {
+        ExprKind::Builtin { builtin: Builtin::Transpose, args, .. } => (args.first()?, true),
+        _ => (part, false),
+    };
+    let ExprKind::Slice { base, indices } = &part.kind else { return None };
+    let ExprKind::Local(param) = base.kind else { return None };
+    let declared = kernel.sig.params.get(param.index()).filter(|declared| declared.access == typed::Access::In)?;
+    let Type::Array(array) = &declared.ty else { return None };
+    let axis = if transposed { 1 - inner } else { inner };
+    let along = indices.get(axis)?;
+    let SliceIndex::Range { start: Some(start), step: None, inclusive: false, .. } = along else { return None };
+    let fits = indices.len() == 2 && array.dims.get(axis) == Some(&Dim::Name(terms)) && is_local(start, var);
+    let own = indices.get(1 - axis)?;
+    fits.then_some((Factor { param: param.index() as u32, transposed }, own, along))
+}
+
+/// Whether an expression is an array that the kernel writes: what one element reads of it, another one may have written.
+fn is_written(kernel: &typed::Kernel, expr: &Expr) -> bool {
+    let ExprKind::Local(id) = expr.kind else { return false };
+    kernel.sig.params.get(id.index()).is_some_and(|param| param.access != typed::Access::In)
+}
+
+fn is_local(expr: &Expr, id: LocalId) -> bool {
+    matches!(expr.kind, ExprKind::Local(own) if own == id)
+}
+
+impl Body<'_, '_> {
+    /// Lowers statements in front of the loop that are no work of the block.
+    fn plain(&mut self, stmts: &[Stmt]) -> Fallible<()> {
+        for stmt in stmts {
+            if let StmtKind::Let { .. } = &stmt.kind {
+                self.stmt(stmt)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a value is a block's number times an extent.
+    fn is_times(&self, value: ExprId, block: ExprId, extent: u32) -> bool {
+        use crate::ir::def::ExprKind::Binary;
+        let number = |id: ExprId| self.out.known(id).and_then(Value::as_integer);
+        match self.out.function().exprs[value].kind {
+            Binary { op: BinOp::Mul, left, right } => {
+                let extent = Some(i128::from(extent));
+                left == block && number(right) == extent || right == block && number(left) == extent
+            }
+            _ => value == block && extent == 1,
+        }
+    }
+
+    /// Lowers a statement behind the loop for one element; returns whether it is one of elements.
+    fn epilogue(&mut self, stmt: &Stmt, tile: &[u32; 2], inside: &[ExprId; 2]) -> Fallible<bool> {
+        let StmtKind::Assign { place, op, value } = &stmt.kind else {
+            return match &stmt.kind {
+                StmtKind::Shared { .. } => Ok(true),
+                StmtKind::Let { value: Some(value), .. } if matches!(value.ty, Type::Scalar(_)) => {
+                    self.stmt(stmt).map(|()| true)
+                }
+                _ => Ok(false),
+            };
+        };
+        let mut from = self.tile(value)?;
+        match &place.kind {
+            ExprKind::Local(id) => {
+                if let Some(op) = op {
+                    let Some(before) = self.tiles.get(id).cloned() else { return Ok(false) };
+                    let scalar = before.scalar;
+                    from = self.each(Step::Binary(*op), vec![before, from], scalar, stmt.span)?;
+                }
+                if from.shape.as_slice() != tile && !from.shape.is_empty() || !from.is_of_element() {
+                    return Ok(false);
+                }
+                let own = self.own_index(&from, inside);
+                let value = self.tile_element(&from, &own)?;
+                let kept = Tile { shape: tile.to_vec(), scalar: from.scalar, node: Node::Same(value), span: from.span };
+                self.tiles.insert(*id, kept);
+                Ok(true)
+            }
+            ExprKind::Slice { .. } => {
+                let to = self.tile(place)?;
+                if let Some(op) = op {
+                    let scalar = to.scalar;
+                    from = self.each(Step::Binary(*op), vec![to.clone(), from], scalar, stmt.span)?;
+                }
+                let Node::Part(target) = to.node.clone() else { return Ok(false) };
+                if to.shape.as_slice() != tile || !from.is_of_element() {
+                    return Ok(false);
+                }
+                self.tile_fits(&from, &to)?;
+                let own = self.own_index(&from, inside);
+                let value = self.tile_element(&from, &own)?;
+                self.put(&target, inside, value, stmt.span)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn own_index(&mut self, tile: &Tile, inside: &[ExprId; 2]) -> Vec<ExprId> {
+        self.broadcast_index(inside, &tile.shape, tile.span)
+    }
+}
