@@ -6,6 +6,8 @@
 mod programs;
 #[path = "machine_code/races.rs"]
 mod races;
+#[path = "machine_code/tensor.rs"]
+mod tensor;
 #[path = "common/random.rs"]
 mod random;
 #[path = "common/world.rs"]

@@ -664,7 +664,6 @@ impl Cx<'_> {
         let lent = kind == LocalKind::Param(Access::InOut) && self.home == Home::Fn;
         let own = (kind == LocalKind::Var || lent) && self.is_device_array(&ty);
         if is_array && whole && kind == LocalKind::Shared && self.in_blocks() {
-            self.need_arrays(span, "assigning an array as a whole");
             return true;
         }
         if is_array && whole && !own && (self.in_kernel() || matches!(kind, LocalKind::Param(_))) {

@@ -23,8 +23,12 @@ impl Cx<'_> {
         let hint = self.place_hint(place);
         let value = self.expr(value, hint.as_ref());
         let place = self.place(place, op.is_some());
-        if matches!(place.kind, ExprKind::Slice { .. }) {
-            self.need_arrays(place.span, "assigning to a part of an array");
+        let is_tile = self.is_tile(&place);
+        if matches!(place.kind, ExprKind::Slice { .. }) && !is_tile {
+            self.need_host(place.span, "assigning to a part of an array");
+        }
+        if is_tile {
+            self.need_arrays(place.span, "assignment");
         }
         let varying = self.varying_reads != before;
         if let (ExprKind::Local(id), true) =
@@ -33,7 +37,6 @@ impl Cx<'_> {
         {
             info.varying = true;
         }
-        let is_tile = self.is_tile(&place);
         if is_tile && varying {
             self.differs(&value);
         }

@@ -18,7 +18,11 @@ impl Cx<'_> {
                 (ExprKind::Local(id), Type::Array(a)) => {
                     !a.dims.is_empty() && self.locals.get(*id).is_some_and(|local| local.kind == LocalKind::Shared)
                 }
-                (ExprKind::Slice { .. }, Type::Array(a)) => a.dims.contains(&Dim::Unknown),
+                (ExprKind::Slice { base, .. }, _) => {
+                    let ExprKind::Local(id) = base.kind else { return false };
+                    let own = |local: &Local| matches!(local.kind, LocalKind::Shared | LocalKind::Param(_));
+                    self.locals.get(id).is_some_and(own)
+                }
                 _ => false,
             }
     }

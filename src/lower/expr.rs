@@ -78,11 +78,10 @@ impl Body<'_, '_> {
             ExprKind::Builtin { builtin, args, .. } => self.builtin(*builtin, args, expr),
             ExprKind::If { cond, then, other } => self.if_value(cond, then, other.as_deref(), expr),
             ExprKind::Block(block) => self.block(block),
+            ExprKind::Slice { .. } | ExprKind::Lift { .. } => Err(super::tiles::not_of_threads(span)),
             ExprKind::Str(_)
             | ExprKind::Global(_)
             | ExprKind::DynField { .. }
-            | ExprKind::Slice { .. }
-            | ExprKind::Lift { .. }
             | ExprKind::Derive(_)
             | ExprKind::Stated(_)
             | ExprKind::Launch(_)

@@ -15,7 +15,7 @@ use super::tensor;
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Dim, Expr, ExprKind, FnRef, SliceIndex, SmolStr, Type};
+use crate::check::typed::{Expr, ExprKind, FnRef, SliceIndex, SmolStr, Type};
 use crate::ir::def::{self, Axis, BinOp, ExprId, Extent, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BarrierKind, BinaryOp, MathFn, UnaryOp};
@@ -82,7 +82,17 @@ impl Body<'_, '_> {
                 }
                 _ => false,
             },
-            ExprKind::Slice { .. } => matches!(&place.ty, Type::Array(a) if a.dims.contains(&Dim::Unknown)),
+            ExprKind::Slice { base, .. } => {
+                let memory = match base.kind {
+                    ExprKind::Local(id) => match self.slot(id, place.span)? {
+                        Slot::Array(memory) => memory,
+                        _ => return Ok(false),
+                    },
+                    _ => return Ok(false),
+                };
+                let space = self.out.function().memories[memory].space;
+                matches!(space, Space::Shared | Space::Global { .. })
+            }
             _ => false,
         })
     }
@@ -739,6 +749,16 @@ fn of_unknown_extent(span: Span) -> Box<Diagnostic> {
         Diagnostic::error("E0492", "the extents of a tile are not known when the kernel is compiled")
             .at(span, "how many elements has this?")
             .help("take a part of constant extents: `a[i..i + 64, k..k + 32]`"),
+    )
+}
+
+/// The error for an array that is computed where no tile is assigned.
+pub(super) fn not_of_threads(span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0493", "a whole array is computed here, where each thread is on its own")
+            .at(span, "the threads of a block compute arrays together, and into shared memory")
+            .help("assign it to a shared array: `shared t: [f32; 16, 16]`, then `t = …`")
+            .help("one element is `a[i, j]`"),
     )
 }
 

@@ -111,6 +111,56 @@ assert(grad(f)([1.5, 2.5]) == [1.0, 2.0])
 ",
     },
     Page {
+        code: "E0492",
+        title: "a tile whose size is not known",
+        text: "A tile has constant extents. A part of an array has them if its ends say so: `a[i..i + 64, k..k + 32]` has 64 rows and 32 \
+               columns, wherever it begins. Beyond the edge of the array it is zero.
+
+```clk fails
+kernel twice(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    let i = 64 * block_idx.x
+    y[i..N] = 2.0 * x[i..N]
+}
+let y = twice([1.0, 2.0])
+```
+
+```clk
+kernel twice(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    let i = 64 * block_idx.x
+    y[i..i + 64] = 2.0 * x[i..i + 64]
+}
+assert(twice([1.0, 2.0]) == [2.0, 4.0])
+```
+",
+    },
+    Page {
+        code: "E0493",
+        title: "an array that a kernel cannot compute as a whole",
+        text: "The threads of a block compute expressions of whole arrays together, and only as the value of an assignment to a shared \
+               array or to a part of an array. Such expressions have operators, conversions, mathematical functions, `select`, functions \
+               of numbers, `sum`, `min`, `max`, `transpose`, `reshape`, `arange` and `mma`.
+
+```clk fails
+kernel first(x: [f32; N, 8], out y: [f32; N]) grid(N) block(8) {
+    let row = block_idx.x
+    let total = x[row..row + 1, ..] + 1.0
+    y[row] = total[0, 0]
+}
+let y = first(zeros(2, 8))
+```
+
+```clk
+kernel first(x: [f32; N, 8], out y: [f32; N]) grid(N) block(8) {
+    let row = block_idx.x
+    shared total: [f32; 1, 8]
+    total = x[row..row + 1, ..] + 1.0
+    if thread_idx.x == 0 { y[row] = total[0, 0] }
+}
+assert(first(zeros(2, 8)) == [1.0, 1.0])
+```
+",
+    },
+    Page {
         code: "E0999",
         title: "an internal error of Clk",
         text: "Something that should be impossible happened inside the compiler. It is not an error in your program; please \

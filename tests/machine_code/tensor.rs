@@ -1,0 +1,150 @@
+//! `mma` against integers: the published model of the tensor cores of sm_90, in exact arithmetic of its own.
+//!
+//! In: random bits. Out: the same bits of the results from the interpreter and from machine code. A group of products and the sum so far
+//! are cut to 25 bits below the largest exponent, added, and cut to an `f32`.
+
+use clk_lang::device::Control;
+use clk_lang::device::sim::Jit;
+
+use crate::random::Random;
+use crate::{run, sets};
+
+const CASES: usize = 48;
+const ROWS: usize = 4;
+const TERMS: usize = 40;
+const GROUP: usize = 16;
+
+/// A format of factors: bits of the fraction and of the exponent.
+type Format = (u32, u32);
+
+/// A finite float as an integer times a power of two, with the exponent as it is written; or what it is else.
+enum Parts {
+    Finite { significand: i128, exponent: i32 },
+    Infinite { negative: bool },
+    Nan,
+}
+
+fn parts(bits: u32, (fraction, exponent): Format) -> Parts {
+    let negative = bits >> (fraction + exponent) & 1 == 1;
+    let (field, rest) = (bits >> fraction & ((1 << exponent) - 1), bits & ((1 << fraction) - 1));
+    let bias = (1 << (exponent - 1)) - 1;
+    match (field, rest) {
+        (field, 0) if field == (1 << exponent) - 1 => Parts::Infinite { negative },
+        (field, _) if field == (1 << exponent) - 1 => Parts::Nan,
+        (field, rest) => {
+            let size = i128::from(rest) + if field > 0 { 1 << fraction } else { 0 };
+            let significand = if negative { -size } else { size };
+            Parts::Finite { significand, exponent: field.max(1) as i32 - bias }
+        }
+    }
+}
+
+/// A term: an integer times 2 to the power of `exponent - fraction`.
+struct Term {
+    significand: i128,
+    exponent: i32,
+    fraction: u32,
+}
+
+/// Cuts the terms to a common grid, adds them, and cuts the sum to an `f32`.
+fn sum(terms: &[Term]) -> u32 {
+    let nonzero = || terms.iter().filter(|term| term.significand != 0);
+    let Some(largest) = nonzero().map(|term| term.exponent).max() else { return 0 };
+    let cut = |term: &Term| {
+        let by = 25 - term.fraction as i32 + term.exponent - largest;
+        let size = term.significand.abs();
+        let size = if by >= 0 { size << by } else { size.checked_shr(-by as u32).unwrap_or(0) };
+        if term.significand < 0 { -size } else { size }
+    };
+    let total: i128 = nonzero().map(cut).sum();
+    let (size, unit) = (total.unsigned_abs(), largest - 25);
+    if size == 0 {
+        return 0;
+    }
+    let top = 127 - size.leading_zeros() as i32 + unit;
+    let sign = u32::from(total < 0) << 31;
+    if top > 127 {
+        return sign | 0x7f80_0000;
+    }
+    // The distance of neighbors, as a power of two.
+    let step = (top - 23).max(-149);
+    let kept = if step >= unit { size.checked_shr((step - unit) as u32).unwrap_or(0) } else { size << (unit - step) };
+    sign | if top < -126 { kept as u32 } else { ((top + 127) as u32) << 23 | (kept as u32 & 0x7f_ffff) }
+}
+
+fn step(before: u32, factors: &[(u32, u32)], format: Format) -> u32 {
+    let (mut terms, mut infinite, mut nan) = (vec![], [false; 2], false);
+    match parts(before, (23, 8)) {
+        Parts::Finite { significand, exponent } => terms.push(Term { significand, exponent, fraction: 23 }),
+        Parts::Infinite { negative } => infinite[usize::from(negative)] = true,
+        Parts::Nan => nan = true,
+    }
+    for &(a, b) in factors {
+        let negative = (a ^ b) >> (format.0 + format.1) & 1 == 1;
+        match (parts(a, format), parts(b, format)) {
+            (Parts::Finite { significand: x, exponent: e }, Parts::Finite { significand: y, exponent: f }) => {
+                terms.push(Term { significand: x * y, exponent: e + f, fraction: 2 * format.0 });
+            }
+            (Parts::Nan, _) | (_, Parts::Nan) => nan = true,
+            (Parts::Finite { significand: 0, .. }, _) | (_, Parts::Finite { significand: 0, .. }) => nan = true,
+            _ => infinite[usize::from(negative)] = true,
+        }
+    }
+    match infinite {
+        _ if nan => 0x7fff_ffff,
+        [true, true] => 0x7fff_ffff,
+        [true, false] => 0x7f80_0000,
+        [false, true] => 0xff80_0000,
+        [false, false] => sum(&terms),
+    }
+}
+
+/// Returns bits of all kinds: any, moderate numbers, and tiny ones whose sums cancel.
+fn bits(random: &mut Random, kind: usize, (fraction, exponent): Format) -> u32 {
+    let width = fraction + exponent + 1;
+    let any = random.next() as u32 & ((1u64 << width) - 1) as u32;
+    let bias = (1 << (exponent - 1)) - 1;
+    let near = |field: u32| any & !(((1 << exponent) - 1) << fraction) | field << fraction;
+    match kind {
+        0 => any,
+        1 => near(bias - 2 + random.below(5) as u32),
+        2 => near(random.below(3) as u32),
+        _ => [0, 1 << (width - 1), near(bias)][random.below(3)],
+    }
+}
+
+#[test]
+fn mma_has_the_bits_of_tensor_cores() {
+    let mut random = Random(17);
+    for (name, format) in [("bf16", (7, 8)), ("f16", (10, 5))] {
+        let mut of = |count: usize, format: Format| -> Vec<u32> {
+            let each = count / CASES;
+            (0..count).map(|at| bits(&mut random, at / each % 4, format)).collect()
+        };
+        let (a, b) = (of(CASES * ROWS * TERMS, format), of(CASES * TERMS * ROWS, format));
+        let c = of(CASES * ROWS * ROWS, (23, 8));
+        let mut want = vec![];
+        for at in 0..CASES * ROWS * ROWS {
+            let (case, row, column) = (at / (ROWS * ROWS), at / ROWS % ROWS, at % ROWS);
+            let factor = |k: usize| (a[(case * ROWS + row) * TERMS + k], b[(case * TERMS + k) * ROWS + column]);
+            let factors: Vec<(u32, u32)> = (0..TERMS).map(factor).collect();
+            want.push(factors.chunks(GROUP).fold(c[at], |before, group| step(before, group, format)));
+        }
+        let wide = |bits: &[u32]| bits.iter().map(|bits| format!("{bits}u32, ")).collect::<String>();
+        let (first, wanted) = (wide(&c), wide(&want));
+        let text = format!(
+            "kernel k(a: [{name}; R, 40], b: [{name}; S, 4], c: [f32; R, 4], out d: [f32; R, 4]) grid(ceil_div(R, 4)) block(16) {{\n    \
+             let i = 4 * block_idx.x\n    let j = 40 * block_idx.x\n    shared acc: [f32; 4, 4]\n    acc = c[i..i + 4, ..]\n    \
+             acc = mma(acc, a[i..i + 4, ..], b[j..j + 40, ..])\n    d[i..i + 4, ..] = acc\n}}\n\
+             let a = bitcast({name}, reshape(u16({a:?}), -1, 40))\nlet b = bitcast({name}, reshape(u16({b:?}), -1, 4))\n\
+             let c = bitcast(f32, reshape([{first}], -1, 4))\nlet d = reshape(bitcast(u32, k(a, b, c)), -1)\n\
+             let want = [{wanted}]\nfor i in 0..len(d) {{ if d[i] != want[i] {{ print(\"{{i}}: {{d[i]:x}} {{want[i]:x}}\") }} }}\n"
+        );
+        for isa in sets() {
+            for jit in [Jit::Off, Jit::Always] {
+                let found = run(&text, isa, jit, Control::default());
+                assert!(found.is_empty(), "{name} ({isa}, {jit}):\n{found}");
+            }
+        }
+    }
+}
