@@ -6,10 +6,10 @@
 mod programs;
 #[path = "machine_code/races.rs"]
 mod races;
-#[path = "machine_code/tensor.rs"]
-mod tensor;
 #[path = "common/random.rs"]
 mod random;
+#[path = "machine_code/tensor.rs"]
+mod tensor;
 #[path = "common/world.rs"]
 mod world;
 

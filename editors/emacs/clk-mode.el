@@ -70,12 +70,13 @@
     "atomic_and" "atomic_or" "atomic_xor" "atomic_exchange" "atomic_compare_exchange" "atomic_load"
     "atomic_store" "shuffle" "shuffle_up" "shuffle_down" "shuffle_xor" "ballot" "warp_any"
     "warp_all" "warp_reduce_add" "warp_reduce_min" "warp_reduce_max" "warp_reduce_and"
-    "warp_reduce_or" "warp_reduce_xor" "match_any" "mma" "cached" "streaming" "linspace" "arange" "zeros"
-    "ones" "full" "eye" "random" "random_normal" "random_int" "sum" "prod" "mean" "argmin" "argmax"
-    "all" "any" "close" "cumsum" "reshape" "transpose" "concat" "stack" "sort" "argsort" "flip"
-    "split" "lines" "join" "trim" "find" "contains" "starts_with" "ends_with" "replace" "upper"
-    "lower" "parse" "load" "save" "keys" "read_text" "write_text" "image" "plot" "heat" "exit"
-    "grad" "value_and_grad" "vjp" "jvp" "jacobian" "hessian" "gradcheck" "no_grad" "with_grad")
+    "warp_reduce_or" "warp_reduce_xor" "match_any" "mma" "cached" "streaming" "linspace" "arange"
+    "zeros" "ones" "full" "eye" "random" "random_normal" "random_int" "sum" "prod" "mean" "argmin"
+    "argmax" "all" "any" "close" "cumsum" "reshape" "transpose" "concat" "stack" "sort" "argsort"
+    "flip" "split" "lines" "join" "trim" "find" "contains" "starts_with" "ends_with" "replace"
+    "upper" "lower" "parse" "load" "save" "keys" "read_text" "write_text" "image" "plot" "heat"
+    "exit" "grad" "value_and_grad" "vjp" "jvp" "jacobian" "hessian" "gradcheck" "no_grad"
+    "with_grad")
   "Words of Clk: functions.")
 ;; generated end
 

@@ -47,7 +47,8 @@ impl Cx<'_> {
     ) -> Expr {
         let call = BuiltinCall { entry, args, at: name.span, span };
         let of_tiles = self.in_blocks()
-            && matches!(entry.builtin, Builtin::Sum | Builtin::Transpose | Builtin::Reshape | Builtin::Arange);
+            && (matches!(entry.builtin, Builtin::Sum | Builtin::Transpose | Builtin::Reshape)
+                || entry.builtin == Builtin::Arange && args.len() == 1);
         if entry.worlds == Worlds::Host && !of_tiles && !self.need_host(name.span, &format!("`{}`", entry.name)) {
             return self.after_error(args, span);
         }

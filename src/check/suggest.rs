@@ -210,7 +210,9 @@ pub(crate) fn foreign_value(name: &str) -> Option<Foreign> {
 /// Returns help for a host-only operation used in a kernel (a builtin is in backticks).
 pub(crate) fn in_kernels(what: &str) -> &'static str {
     match what.trim_end_matches(" of a whole array").trim_matches('`') {
-        "arange" | "linspace" => "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`",
+        "arange" | "linspace" | "indexing by an array" => {
+            "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`"
+        }
         "load" => "`x[i]` reads an element; a mask is an `if`: `if i < N { x[i] } else { 0.0 }`",
         "save" | "image" | "plot" | "heat" => {
             "what a kernel computes it writes to an `out` array: `out r: [f32; N]`; the script does the rest"

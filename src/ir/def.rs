@@ -130,7 +130,7 @@ pub struct Kernel {
     pub span: Span,
 }
 
-/// A product of two matrices with `f32` sums, as [`crate::lower`] finds it in a kernel of tiles: tensor cores compute it in place of the
+/// A product of two matrices with `f32` sums, as it is found in a kernel of tiles: tensor cores compute it in place of the
 /// body, with the same bits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product {

@@ -31,6 +31,7 @@ mod size;
 mod steady;
 mod stmt;
 mod tensor;
+mod tile;
 mod tiles;
 mod types;
 mod unit;

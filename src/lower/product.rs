@@ -7,7 +7,7 @@
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
 use super::instance::Instance;
-use super::tiles::{Node, Step, Tile};
+use super::tile::{Node, Step, Tile};
 use super::unit::{Body, Unit};
 use crate::check::literal::Literal;
 use crate::check::typed::{

@@ -12,64 +12,18 @@ use super::error::{Fallible, internal};
 use super::instance::Function;
 use super::loops::Bounds;
 use super::tensor;
+use super::tile::{Along, Node, Part, Step, Tile, broadcast, shape_text};
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, FnRef, SliceIndex, SmolStr, Type};
 use crate::ir::def::{self, Axis, BinOp, ExprId, Extent, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
-use crate::lang::ops::{BarrierKind, BinaryOp, MathFn, UnaryOp};
+use crate::lang::ops::{BarrierKind, BinaryOp, MathFn};
 use crate::lang::scalar::Value;
 use crate::syntax::ast;
 
 const I32: Ty = Ty::Scalar(Scalar::I32);
-
-/// An array-valued expression, with what it takes to compute one element.
-#[derive(Clone, Debug)]
-pub(crate) struct Tile {
-    pub shape: Vec<u32>,
-    pub scalar: Scalar,
-    pub(super) node: Node,
-    pub span: Span,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Node {
-    /// The same for all elements.
-    Same(ExprId),
-    Part(Part),
-    Each(Step, Vec<Tile>),
-    /// With the axes in reverse order.
-    Transposed(Box<Tile>),
-    /// The same elements in the order of memory.
-    Reshaped(Box<Tile>),
-    /// The index along the only axis.
-    Count,
-}
-
-/// A part of an array: along each of its axes one index, or indices from a start on.
-#[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub memory: MemId,
-    pub along: Vec<Along>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Along {
-    At(ExprId),
-    /// All, or from an index on.
-    From(Option<ExprId>),
-}
-
-/// What is computed of the elements of operands.
-#[derive(Clone, Debug)]
-pub(super) enum Step {
-    Unary(UnaryOp),
-    Binary(BinaryOp),
-    Convert(Scalar),
-    Builtin(Builtin),
-    Call(def::FunctionId, Ty),
-}
 
 impl Body<'_, '_> {
     /// Whether an assignment to this place is one of all threads of a block together.
@@ -655,49 +609,6 @@ impl From<BinaryOp> for Fold {
     }
 }
 
-impl Tile {
-    /// Whether it reads a memory at other elements than the ones that are written: of a tile of this shape, each thread its own.
-    fn reads_elsewhere(&self, memory: MemId, shape: &[u32]) -> bool {
-        match &self.node {
-            Node::Same(_) | Node::Count => false,
-            Node::Part(part) => {
-                let whole = part.along.iter().all(|along| matches!(along, Along::From(None)));
-                part.memory == memory && !(whole && self.shape == shape)
-            }
-            Node::Transposed(of) | Node::Reshaped(of) => of.reads(memory),
-            Node::Each(_, parts) => parts.iter().any(|part| part.reads_elsewhere(memory, shape)),
-        }
-    }
-
-    /// Whether an element depends on elements at the same place, and on parts that are no memory of the block.
-    pub(super) fn is_of_element(&self) -> bool {
-        match &self.node {
-            Node::Same(_) | Node::Count | Node::Part(_) => true,
-            Node::Transposed(of) | Node::Reshaped(of) => of.is_of_element() && !of.is_held(),
-            Node::Each(_, parts) => parts.iter().all(Tile::is_of_element),
-        }
-    }
-
-    /// Whether it is, or has in it, an element that was computed before.
-    fn is_held(&self) -> bool {
-        match &self.node {
-            Node::Same(_) => !self.shape.is_empty(),
-            Node::Count | Node::Part(_) => false,
-            Node::Transposed(of) | Node::Reshaped(of) => of.is_held(),
-            Node::Each(_, parts) => parts.iter().any(Tile::is_held),
-        }
-    }
-
-    fn reads(&self, memory: MemId) -> bool {
-        match &self.node {
-            Node::Same(_) | Node::Count => false,
-            Node::Part(part) => part.memory == memory,
-            Node::Transposed(of) | Node::Reshaped(of) => of.reads(memory),
-            Node::Each(_, parts) => parts.iter().any(|part| part.reads(memory)),
-        }
-    }
-}
-
 /// Whether two expressions are the same text of variables and numbers.
 pub(super) fn same(a: &Expr, b: &Expr) -> bool {
     match (&a.kind, &b.kind) {
@@ -714,25 +625,6 @@ pub(super) fn same(a: &Expr, b: &Expr) -> bool {
             op == other && same(left, l) && same(right, r)
         }
         _ => false,
-    }
-}
-
-fn broadcast(a: &[u32], b: &[u32]) -> Option<Vec<u32>> {
-    let rank = a.len().max(b.len());
-    let at = |shape: &[u32], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |own| shape[own]);
-    (0..rank)
-        .map(|axis| match (at(a, axis), at(b, axis)) {
-            (x, y) if x == y => Some(x),
-            (1, n) | (n, 1) => Some(n),
-            _ => None,
-        })
-        .collect()
-}
-
-fn shape_text(shape: &[u32]) -> String {
-    match shape {
-        [] => "one number".into(),
-        _ => format!("[{}]", shape.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -6,7 +6,7 @@ use super::emit::Emitter;
 use super::error::{Fallible, internal, is_internal};
 use super::instance::{Argument, Instance};
 use super::mono::Mono;
-use super::tiles::Tile;
+use super::tile::Tile;
 use super::{describe, types};
 use crate::base::arena::Arena;
 use crate::base::diag::Diagnostic;

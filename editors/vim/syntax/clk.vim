@@ -52,11 +52,11 @@ syn keyword clkFunction barrier_all barrier_count warp_barrier grid_barrier fenc
 syn keyword clkFunction atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_exchange atomic_compare_exchange
 syn keyword clkFunction atomic_load atomic_store shuffle shuffle_up shuffle_down shuffle_xor ballot warp_any warp_all
 syn keyword clkFunction warp_reduce_add warp_reduce_min warp_reduce_max warp_reduce_and warp_reduce_or warp_reduce_xor
-syn keyword clkFunction match_any mma cached streaming linspace arange zeros ones full eye random random_normal random_int
-syn keyword clkFunction sum prod mean argmin argmax all any close cumsum reshape transpose concat stack sort argsort
-syn keyword clkFunction flip split lines join trim find starts_with ends_with replace upper lower parse load save keys
-syn keyword clkFunction read_text write_text image plot heat exit grad value_and_grad vjp jvp jacobian hessian gradcheck
-syn keyword clkFunction no_grad with_grad
+syn keyword clkFunction match_any mma cached streaming linspace arange zeros ones full eye random random_normal
+syn keyword clkFunction random_int sum prod mean argmin argmax all any close cumsum reshape transpose concat stack sort
+syn keyword clkFunction argsort flip split lines join trim find starts_with ends_with replace upper lower parse load
+syn keyword clkFunction save keys read_text write_text image plot heat exit grad value_and_grad vjp jvp jacobian hessian
+syn keyword clkFunction gradcheck no_grad with_grad
 syn match clkFunction "\<\%(contains\)\>"
 " generated end
 

@@ -425,6 +425,20 @@ assert(grad(rows)([1.0, 2.0], 3) == [6.0, 12.0])
 "
     ),
     page!(
+        "E0333", "a derivative that cannot be stated",
+        r"`with_grad(f, rule)(x)` calls a function of the host or a kernel, and says by which rule its derivative is found. It takes the two names, and is called with the arguments in order. The rule is a function of the same arguments and of the cotangent of the result, and gives the cotangents of those arguments that are floats, or consist of floats, in order: one, or a tuple of several. It is tested by `gradcheck`.",
+r"fn cube(x: f64) -> f64 { x * x * x }
+fn rule(x: f64, d: f64) -> f64 { 3.0 * x * x * d }
+print(with_grad(cube)(2.0))
+",
+r"fn cube(x: f64) -> f64 { x * x * x }
+fn rule(x: f64, d: f64) -> f64 { 3.0 * x * x * d }
+fn cubed(x: f64) -> f64 { with_grad(cube, rule)(x) }
+assert(grad(cubed)(2.0) == 12.0)
+gradcheck(cubed, 2.0)
+"
+    ),
+    page!(
         "E0334", "operands that tensor cores do not multiply",
         r"`mma(acc, a, b)` adds the product of two matrices of `f16`, or of `bf16`, to a matrix of `f32`: `a` has as many rows as `acc`, `b` as many columns, and `a` as many columns as `b` has rows.",
 r"kernel product(a: [f32; M, K], b: [f32; K, N], out c: [f32; M, N]) grid(ceil_div(N, 16), ceil_div(M, 16)) block(32) {
@@ -462,20 +476,6 @@ r"kernel count(out y: [i32; N]) grid(ceil_div(N, 64)) block(64) {
     y[64 * block_idx.x..64 * block_idx.x + 64] = t
 }
 assert(sum(count(N = 128)) == 2 * 63 * 32)
-"
-    ),
-    page!(
-        "E0333", "a derivative that cannot be stated",
-        r"`with_grad(f, rule)(x)` calls a function of the host or a kernel, and says by which rule its derivative is found. It takes the two names, and is called with the arguments in order. The rule is a function of the same arguments and of the cotangent of the result, and gives the cotangents of those arguments that are floats, or consist of floats, in order: one, or a tuple of several. It is tested by `gradcheck`.",
-r"fn cube(x: f64) -> f64 { x * x * x }
-fn rule(x: f64, d: f64) -> f64 { 3.0 * x * x * d }
-print(with_grad(cube)(2.0))
-",
-r"fn cube(x: f64) -> f64 { x * x * x }
-fn rule(x: f64, d: f64) -> f64 { 3.0 * x * x * d }
-fn cubed(x: f64) -> f64 { with_grad(cube, rule)(x) }
-assert(grad(cubed)(2.0) == 12.0)
-gradcheck(cubed, 2.0)
 "
     ),
     page!(

@@ -141,22 +141,19 @@ assert(twice([1.0, 2.0]) == [2.0, 4.0])
                of numbers, `sum`, `min`, `max`, `transpose`, `reshape`, `arange` and `mma`.
 
 ```clk fails
-kernel first(x: [f32; N, 8], out y: [f32; N]) grid(N) block(8) {
-    let row = block_idx.x
-    let total = x[row..row + 1, ..] + 1.0
-    y[row] = total[0, 0]
+kernel evens(x: [f32; 8], out y: [f32; 4]) grid(1) block(8) {
+    y[0..4] = x[0..8 step 2] + 1.0
 }
-let y = first(zeros(2, 8))
+let y = evens(zeros(8))
 ```
 
 ```clk
-kernel first(x: [f32; N, 8], out y: [f32; N]) grid(N) block(8) {
-    let row = block_idx.x
-    shared total: [f32; 1, 8]
-    total = x[row..row + 1, ..] + 1.0
-    if thread_idx.x == 0 { y[row] = total[0, 0] }
+kernel evens(x: [f32; 8], out y: [f32; 4]) grid(1) block(8) {
+    shared t: [f32; 8]
+    t = x[0..8] + 1.0
+    if thread_idx.x < 4 { y[thread_idx.x] = t[2 * thread_idx.x] }
 }
-assert(first(zeros(2, 8)) == [1.0, 1.0])
+assert(evens(zeros(8)) == [1.0, 1.0, 1.0, 1.0])
 ```
 ",
     },
