@@ -20,8 +20,10 @@ mod unroll;
 pub(crate) use dead::trip_count;
 pub(crate) use simplify::is_held;
 
+use std::sync::Arc;
+
 use crate::base::stop;
-use crate::ir::def::Module;
+use crate::ir::def::{Module, Product};
 use crate::ir::text::print;
 use crate::ir::verify::{Verified, checked, violations};
 use crate::ir::{Checks, Prepared};
@@ -44,8 +46,21 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
             }
         }
     }
+    if let Some(product) = module.kernel.product.take() {
+        module.kernel.product = with_prepared_epilogue(&product, checks).map(Arc::new);
+    }
     let module = valid(module, "the last pass")?;
     Ok(Prepared::new(module, checks))
+}
+
+/// Prepares what a product does with each element; `None` if that is nothing that a kernel `threads(row, column)` can do, or if a run
+/// with checks is to see all that the kernel does.
+fn with_prepared_epilogue(product: &Product, checks: Checks) -> Option<Product> {
+    if checks.any() {
+        return None;
+    }
+    let epilogue = prepare(product.epilogue.clone()).ok()?.module.into_module();
+    Some(Product { epilogue, ..product.clone() })
 }
 
 /// Inlines and simplifies a kernel whose derivative is wanted. An error is a bug in Clk.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::context::Context;
 use super::plan::Kept;
-use super::text::abi::{KernelArgument, Options, PlaceKind};
-use super::text::cuda_text;
+use super::text::abi::{CudaKernel, KernelArgument, Options, PlaceKind};
+use super::text::{cuda_text, product_text};
 use super::variant::Variant;
 use super::whole;
 use crate::base::late::Late;
@@ -23,6 +23,8 @@ pub(crate) struct Kernel {
     /// By parameter: see [`whole::own_elements`].
     pub own_elements: Vec<bool>,
     variants: Mutex<HashMap<Options, Arc<Variant>>>,
+    /// Those for tensor cores; `None` where there can be none.
+    of_product: Mutex<HashMap<Options, Option<Arc<Variant>>>>,
     /// Plans of recent launches, the last one first.
     pub plans: Mutex<Vec<Kept>>,
 }
@@ -31,8 +33,15 @@ impl Kernel {
     /// Starts to compile the variant that most launches need.
     pub fn new(context: Arc<Context>, prepared: Arc<Prepared>, sources: Option<Arc<Sources>>) -> Kernel {
         let own_elements = whole::own_elements(&prepared.module);
-        let kernel =
-            Kernel { context, prepared, sources, own_elements, variants: Mutex::default(), plans: Mutex::default() };
+        let kernel = Kernel {
+            context,
+            prepared,
+            sources,
+            own_elements,
+            variants: Mutex::default(),
+            of_product: Mutex::default(),
+            plans: Mutex::default(),
+        };
         // The text of a `grid` kernel is specialized for the block, which only the launch knows.
         if matches!(kernel.definition().form, Form::Threads { .. }) {
             kernel.variant(&kernel.options());
@@ -56,14 +65,27 @@ impl Kernel {
         if let Some(found) = variants.get(options) {
             return found.clone();
         }
-        let kernel = cuda_text(&self.prepared, options, self.sources.as_deref());
+        let variant = self.compiled(cuda_text(&self.prepared, options, self.sources.as_deref()));
+        variants.insert(options.clone(), variant.clone());
+        variant
+    }
+
+    /// Returns the variant for tensor cores with these options, if the kernel is a product that can have one.
+    pub fn product_variant(&self, options: &Options) -> Option<Arc<Variant>> {
+        let mut variants = self.of_product.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = || product_text(&self.prepared, options, self.sources.as_deref());
+        variants.entry(options.clone()).or_insert_with(|| text().map(|kernel| self.compiled(kernel))).clone()
+    }
+
+    /// Starts to compile a text.
+    fn compiled(&self, kernel: CudaKernel) -> Arc<Variant> {
         self.context.count_guards(&kernel.guards);
         let (context, name, source) = (self.context.clone(), self.definition().name.clone(), kernel.text.clone());
-        let mut flags = options.flags();
+        let mut flags = kernel.options.flags();
         flags.push("-lineinfo".into());
         let code = Late::start("kernel compiler", move || context.machine_code(&name, &source, &flags));
         let wants = |argument: KernelArgument| kernel.params.contains(&argument);
-        let variant = Arc::new(Variant {
+        Arc::new(Variant {
             reports: kernel.params.iter().position(|param| *param == KernelArgument::Faults),
             prints: wants(KernelArgument::Prints),
             meets: wants(KernelArgument::GridBarrier),
@@ -71,8 +93,6 @@ impl Kernel {
             kernel: Arc::new(kernel),
             code,
             loaded: OnceLock::new(),
-        });
-        variants.insert(options.clone(), variant.clone());
-        variant
+        })
     }
 }

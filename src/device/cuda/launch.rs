@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::batch::Issue;
 use super::context::Context;
-use super::driver::{Address, Argument, Launch, Words};
+use super::driver::{Address, Argument, Launch, Map, Words};
 use super::fault;
 use super::kernel::Kernel;
 use super::memory::{self, Buffer};
@@ -17,7 +17,7 @@ use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, Options};
 use super::variant::Variant;
 use crate::device::fault::size;
 use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, Output};
-use crate::ir::def::Ty;
+use crate::ir::def::{Scalar, Ty};
 use crate::lang::scalar::Value;
 
 /// Bytes of output that one launch may print.
@@ -64,8 +64,9 @@ impl Kernel {
         }
         let buffers = self.bring(&plan.whole, args)?;
         let service = Service::new(context, variant, now)?;
+        let own = variant.kernel.own_extents(extents);
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
-        arguments.extend(variant.kernel.params.iter().map(|p| pass(p, args, &extents, &buffers, &service)));
+        arguments.extend(variant.kernel.params.iter().map(|p| pass(p, args, &own, &buffers, &service)));
         let pending = || Pending { kernel: variant.kernel.clone(), launched: control.launched };
         context.issue(Issue {
             launch: Launch { function: loaded.function, shape: plan.shape, arguments },
@@ -235,6 +236,17 @@ fn pass(
             Extents::Threads(sizes) => sizes.get(index).copied().unwrap_or(1),
             Extents::Grid { .. } => 1,
         }),
+        KernelArgument::Map { param, element, columns, rows, .. } => {
+            let buffer = buffers.get(param).and_then(|buffer| buffer.as_deref());
+            let extent = |axis: usize| args.get(param).and_then(|arg| arg.shape()?.get(axis).copied()).unwrap_or(0);
+            Argument::Map(Map {
+                address: buffer.map_or(Address::default(), Buffer::address),
+                is_bf16: element == Scalar::Bf16,
+                columns: extent(1),
+                rows: extent(0),
+                of_box: [columns, rows],
+            })
+        }
         KernelArgument::Faults => address(service.faults.as_ref()),
         KernelArgument::Prints => address(service.prints.as_ref()),
         KernelArgument::GridBarrier => address(service.barrier.as_ref()),

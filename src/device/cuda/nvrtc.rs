@@ -156,7 +156,7 @@ impl Nvrtc {
         found.into_iter().filter_map(|arch| u32::try_from(arch).ok()).collect()
     }
 
-    /// Compiles a text for `--gpu-architecture=sm_<architecture>`. `name` is the file name in messages and line tables.
+    /// Compiles a text for `--gpu-architecture=sm_<architecture>`, if the options name no other. `name` is the file name in messages and line tables.
     pub fn compile(
         &self,
         source: &str,
@@ -184,8 +184,10 @@ impl Nvrtc {
             (self.functions.create)(&mut program.handle, source.as_ptr(), name.as_ptr(), 0, nothing, nothing)
         };
         self.check("nvrtcCreateProgram", status)?;
-        let mut words = vec![c_string(&format!("--gpu-architecture=sm_{architecture}"))];
-        words.extend(options.iter().map(|o| c_string(o)));
+        let own = format!("--gpu-architecture=sm_{architecture}");
+        let is_named = options.iter().any(|option| option.starts_with("--gpu-architecture="));
+        let words = (!is_named).then_some(&own).into_iter().chain(options);
+        let words: Vec<CString> = words.map(|word| c_string(word)).collect();
         let pointers: Vec<*const c_char> = words.iter().map(|w| w.as_ptr()).collect();
         // SAFETY: the program is alive and the number of options is correct.
         let status = unsafe { (self.functions.compile)(program.handle, pointers.len() as c_int, pointers.as_ptr()) };

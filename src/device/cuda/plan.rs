@@ -1,6 +1,7 @@
 //! The plan of a launch: variant of the text, grid and shared memory. Computed once for launches that are alike.
 
 mod kept;
+mod product;
 
 use std::sync::{Arc, PoisonError};
 
@@ -57,7 +58,11 @@ impl Kernel {
         facts: &Facts<'_, '_>,
         by_blocks: &[bool],
     ) -> Result<Option<Plan>, End> {
-        let Some(grid) = variant.kernel.grid(facts.extents) else { return Ok(None) };
+        let Some(mut grid) = variant.kernel.grid(facts.extents) else { return Ok(None) };
+        if variant.kernel.options.product.is_some() {
+            // Its blocks occupy a multiprocessor each, and take one tile after the other.
+            grid.grid[0] = grid.grid[0].min(self.context.properties.multiprocessors.max(1));
+        }
         let shared = variant.kernel.shared_bytes(&self.prepared.module, facts);
         let shared = shared.map_err(|fault| self.shared_fault(fault.why, fault.span))?;
         let loaded = variant.load(&self.context)?;
@@ -82,6 +87,10 @@ impl Kernel {
     /// Returns the variant for this launch: with offsets as wide as necessary, and with more guards where its assumptions do not
     /// hold. Also returns whether that, or the size of shared memory, depends on the values of parameters.
     fn fitting(&self, facts: &Facts<'_, '_>, is_declared: bool) -> (Arc<Variant>, bool) {
+        let (on_tensor_cores, asks) = self.on_tensor_cores(facts);
+        if let Some(variant) = on_tensor_cores {
+            return (variant, asks);
+        }
         let mut options = Options { declared: is_declared, ..self.options() };
         if let (Form::Grid, Extents::Grid { block, .. }) = (self.definition().form, facts.extents) {
             options.block = Some(block);
@@ -91,10 +100,7 @@ impl Kernel {
             options.wide = true;
             variant = self.variant(&options);
         }
-        let is_value = |symbol: &Symbol| matches!(symbol, Symbol::Param(_));
-        let assumed = variant.kernel.assumptions.iter();
-        let assumes =
-            assumed.into_iter().any(|b| b.left.as_ref().is_some_and(is_value) || b.right.as_ref().is_ok_and(is_value));
+        let assumes = asks || assumes_values(&variant);
         if !variant.kernel.assumptions_hold(facts) {
             options.assume = false;
             variant = self.variant(&options);
@@ -134,6 +140,13 @@ impl Kernel {
         }
         Ok(())
     }
+}
+
+/// Returns whether a text relies on conditions about the values of parameters.
+fn assumes_values(variant: &Variant) -> bool {
+    let is_value = |symbol: &Symbol| matches!(symbol, Symbol::Param(_));
+    let mut assumed = variant.kernel.assumptions.iter();
+    assumed.any(|b| b.left.as_ref().is_some_and(is_value) || b.right.as_ref().is_ok_and(is_value))
 }
 
 /// Rejects grids that exceed the GPU's limits.

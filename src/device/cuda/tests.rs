@@ -92,6 +92,7 @@ impl Fake {
         let values = arguments.iter().map(|argument| match argument {
             Argument::Value { bytes, .. } => bytes[0],
             Argument::Address(address) => address.0,
+            Argument::Map(map) => map.address.0,
         });
         let arguments: Vec<_> = self.params.iter().cloned().zip(values).collect();
         (self.body)(&mut Call { arguments: &arguments, memory: &mut state.memory, shape: *shape });

@@ -65,6 +65,23 @@ pub enum Argument {
     Value { bytes: [u64; 4], len: u8 },
     /// An address in GPU memory, or 0 for none.
     Address(Address),
+    /// 128 bytes that describe an array for copies of boxes.
+    Map(Map),
+}
+
+/// An array of two axes with elements of two bytes, without gaps, of which copies in hardware take boxes to shared memory: rows of 128
+/// bytes, of which the 16-byte pieces are at their number XOR the row's number modulo 8. What is outside of the array is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// A multiple of 16.
+    pub address: Address,
+    /// The elements are `bf16`; `f16` otherwise.
+    pub is_bf16: bool,
+    /// More than 0, and a multiple of 8.
+    pub columns: u32,
+    pub rows: u32,
+    /// The columns and rows of a box, up to 256.
+    pub of_box: [u32; 2],
 }
 
 /// One launch, as data.

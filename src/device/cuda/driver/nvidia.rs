@@ -19,7 +19,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 use self::symbols::Library;
 use super::pieces::Shared;
 use super::{
-    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape, Words,
+    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, Module, Properties, Refusal, Shape, Words,
 };
 
 thread_local! {
@@ -214,10 +214,14 @@ impl Drop for Chain {
 }
 
 /// Passes the arguments in the form that the driver wants: pointers to values, which it copies before it returns.
-fn with_pointers<T>(arguments: &[Argument], run: impl FnOnce(*mut *mut c_void) -> T) -> T {
+fn with_pointers<T>(arguments: &[Argument], run: impl FnOnce(*mut *mut c_void) -> T) -> Answer<T> {
     const USUAL: usize = 24;
-    let of = |argument: &Argument| -> *mut c_void {
+    let maps = arguments.iter().filter_map(|argument| if let Argument::Map(map) = argument { Some(map) } else { None });
+    let maps: Vec<sys::CUtensorMap> = maps.map(encoded).collect::<Answer<_>>()?;
+    let mut next = maps.iter();
+    let mut of = |argument: &Argument| -> *mut c_void {
         match argument {
+            Argument::Map(_) => next.next().map_or(null_mut(), |map| std::ptr::from_ref(map).cast_mut().cast()),
             Argument::Value { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
             Argument::Address(address) => (&raw const address.0).cast_mut().cast(),
         }
@@ -225,14 +229,42 @@ fn with_pointers<T>(arguments: &[Argument], run: impl FnOnce(*mut *mut c_void) -
     if arguments.len() <= USUAL {
         let mut pointers = [null_mut(); USUAL];
         pointers.iter_mut().zip(arguments).for_each(|(slot, argument)| *slot = of(argument));
-        run(pointers.as_mut_ptr())
+        Ok(run(pointers.as_mut_ptr()))
     } else {
-        run(arguments.iter().map(of).collect::<Vec<_>>().as_mut_ptr())
+        Ok(run(arguments.iter().map(of).collect::<Vec<_>>().as_mut_ptr()))
     }
 }
 
+/// Returns a map in the form that the hardware wants.
+fn encoded(map: &Map) -> Answer<sys::CUtensorMap> {
+    use sys::CUtensorMapDataType as Type;
+    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    let kind =
+        if map.is_bf16 { Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 } else { Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16 };
+    let (extents, pitch) = ([map.columns.into(), map.rows.into()], [2 * u64::from(map.columns)]);
+    // SAFETY: the lists have as many numbers as there are axes, strides one less. The array is only read by kernels.
+    let made = unsafe {
+        sys::cuTensorMapEncodeTiled(
+            &mut encoded,
+            kind,
+            extents.len() as u32,
+            map.address.0 as *mut c_void,
+            extents.as_ptr(),
+            pitch.as_ptr(),
+            map.of_box.as_ptr(),
+            [1, 1].as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    said("cuTensorMapEncodeTiled", made.result())?;
+    Ok(encoded)
+}
+
 /// Calls `run` with the node parameters of a launch.
-fn with_node<T>(launch: &Launch, run: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> T) -> T {
+fn with_node<T>(launch: &Launch, run: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> T) -> Answer<T> {
     let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
     with_pointers(&launch.arguments, |pointers| {
         run(&sys::CUDA_KERNEL_NODE_PARAMS {
@@ -558,7 +590,7 @@ impl Driver for Nvidia {
                 };
                 said("cuLaunchCooperativeKernel", launched.result())
             }
-        })
+        })?
     }
 
     unsafe fn graph(&self, launches: &[Launch]) -> Answer<Graph> {
@@ -574,7 +606,7 @@ impl Driver for Nvidia {
                 unsafe {
                     sys::cuGraphAddKernelNode_v2(&mut node, chain.graph, before, chain.nodes.len().min(1), params)
                 }
-            });
+            })?;
             said("cuGraphAddKernelNode", added.result())?;
             chain.nodes.push(node);
         }
@@ -593,7 +625,7 @@ impl Driver for Nvidia {
             // SAFETY: guaranteed by the caller; the node is of this graph.
             let changed = with_node(launch, |params| unsafe {
                 sys::cuGraphExecKernelNodeSetParams_v2(chain.ready, node, params)
-            });
+            })?;
             said("cuGraphExecKernelNodeSetParams", changed.result())?;
         }
         // SAFETY: graph and stream are alive.

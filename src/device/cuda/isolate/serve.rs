@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use super::super::driver::{Address, Answer, Argument, Event, Function, Graph, Launch, Module, Refusal, Words};
+use super::super::driver::{Address, Answer, Argument, Event, Function, Graph, Launch, Map, Module, Refusal, Words};
 use super::arenas::{CONTROL, split};
 use super::segment::{CONTROL_BYTES, DONE, SLOT_BYTES, SLOTS, Segment};
 use super::wire::{self, Malformed, Reply, Request};
@@ -198,6 +198,9 @@ impl Worker {
     fn translated(&self, arguments: &[Argument]) -> Answer<Vec<Argument>> {
         let each = |argument: &Argument| match argument {
             Argument::Address(address) => self.place(*address).map(Argument::Address),
+            Argument::Map(map) => {
+                self.place(map.address).map(|address| Argument::Map(Map { address, ..*map }))
+            }
             value => Ok(*value),
         };
         arguments.iter().map(each).collect()

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-use super::super::driver::{Address, Argument, Launch, Properties, Refusal, Shape, Words};
+use super::super::driver::{Address, Argument, Launch, Map, Properties, Refusal, Shape, Words};
 use super::Handle;
 
 /// The longest request: the largest payload is machine code.
@@ -201,6 +201,9 @@ impl Out {
     fn arguments(self, arguments: &[Argument]) -> Out {
         arguments.iter().fold(self.u32(arguments.len() as u32), |out, argument| match argument {
             Argument::Address(address) => out.u32(u32::MAX).u64(address.0),
+            Argument::Map(Map { address, is_bf16, columns, rows, of_box: [width, height] }) => [*columns, *rows, *width, *height]
+                .into_iter()
+                .fold(out.u32(MAP).u64(address.0).u32((*is_bf16).into()), Out::u32),
             Argument::Value { bytes, len } => {
                 let len = (*len).min(32);
                 out.u32(len.into()).raw(&bytemuck::cast_slice::<u64, u8>(bytes)[..len.into()])
@@ -218,6 +221,9 @@ impl Out {
         self.0
     }
 }
+
+/// What stands for a map where the length of a value would.
+const MAP: u32 = u32::MAX - 1;
 
 /// A message being read.
 struct In<'a>(&'a [u8]);
@@ -275,6 +281,13 @@ impl<'a> In<'a> {
     fn argument(&mut self) -> Read_<Argument> {
         match self.u32()? {
             u32::MAX => self.address().map(Argument::Address),
+            MAP => Ok(Argument::Map(Map {
+                address: self.address()?,
+                is_bf16: self.u32()? != 0,
+                columns: self.u32()?,
+                rows: self.u32()?,
+                of_box: [self.u32()?, self.u32()?],
+            })),
             len @ 0..=32 => {
                 let mut bytes = [0u64; 4];
                 bytemuck::cast_slice_mut::<u64, u8>(&mut bytes)[..len as usize]
@@ -478,6 +491,7 @@ mod tests {
             Argument::Address(Address(1 << 45)),
             Argument::Value { bytes: [0x0102_0304, 0, 0, 0], len: 4 },
             Argument::Value { bytes: [1, 2, 3, 4], len: 32 },
+            Argument::Map(Map { address: Address(1 << 45), is_bf16: true, columns: 64, rows: 3, of_box: [64, 128] }),
         ];
         let launch = Launch { function: Function(3), shape, arguments: arguments.clone() };
         vec![

@@ -29,11 +29,16 @@
 //! earlier messages of the thread, `u32` thread within the block, `u64` block within the grid (low word first), then the values
 //! of the message, `u64` each. [`CudaKernel::printed`] formats a buffer.
 //!
+//! # Products
+//! A text with [`Options::product`] is for launches of a kernel that is a product of matrices ([`Geometry::Product`]). Its parameters
+//! are those of the kernel that is run for each element, whose index extents are the rows and columns that the launch's blocks compute,
+//! and two maps of the factors ([`KernelArgument::Map`]), where it reads them by copies of boxes.
+//!
 //! # Grid barrier ([`KernelArgument::GridBarrier`])
 //! One `u32`, zeroed before a launch, which has to be cooperative.
 
 use crate::base::source::Span;
-use crate::ir::def::{ExprId, Ty};
+use crate::ir::def::{ExprId, Scalar, Ty};
 use crate::ir::ranges::{Bound, Summary, Symbol};
 use crate::lang::scalar::Value;
 
@@ -59,7 +64,21 @@ pub struct Options {
     pub coarsen: bool,
     /// The threads of a block along x, y, z, if known; only for `grid` kernels.
     pub block: Option<[u32; 3]>,
+    /// The text is one for tensor cores, of a kernel that is a product, and reads the factors like this.
+    pub product: Option<Copies>,
 }
+
+/// How a text for tensor cores copies the factors of a product to shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Copies {
+    /// By boxes: the rows of both factors are multiples of [`BOX_ALIGN`] bytes.
+    Boxes,
+    /// By elements.
+    Elements,
+}
+
+/// What rows that are copied by boxes are multiples of, in bytes.
+pub(crate) const BOX_ALIGN: u64 = 16;
 
 impl Default for Options {
     fn default() -> Self {
@@ -73,16 +92,21 @@ impl Default for Options {
             stop: false,
             coarsen: true,
             block: None,
+            product: None,
         }
     }
 }
 
 impl Options {
-    /// Returns the options for NVRTC besides the architecture.
+    /// Returns the options for NVRTC: besides the architecture, unless the text is for one alone.
     pub fn flags(&self) -> Vec<String> {
         let mut flags = vec!["--std=c++17", if self.contract { "--fmad=true" } else { "--fmad=false" }];
         if self.fast_math {
             flags.push("--use_fast_math");
+        }
+        if self.product.is_some() {
+            // The instructions of its tensor cores are those of this GPU alone.
+            flags.push("--gpu-architecture=sm_90a");
         }
         flags.into_iter().map(str::to_string).collect()
     }
@@ -99,6 +123,9 @@ pub(crate) enum KernelArgument {
     Extent { param: usize, axis: usize },
     /// `i32`: the extent of the k-th index of a `threads` kernel.
     IndexExtent { index: usize },
+    /// A map of a factor, the array parameter at this position, which has two axes: 128 bytes that describe its memory to the hardware, for
+    /// copies of boxes of so many columns and rows.
+    Map { factor: usize, param: usize, element: Scalar, columns: u32, rows: u32 },
     /// The address of the fault record.
     Faults,
     /// The address of the print buffer.
@@ -119,6 +146,9 @@ pub enum Geometry {
         /// How many indices a block processes along each axis.
         covers: [u32; 3],
     },
+    /// For a `grid` kernel that is a product: the blocks of the launch compute tiles of so many rows and columns each, and those of
+    /// the text as many elements in tiles of their own.
+    Product { tile: [u32; 2] },
 }
 
 /// The largest grid along x, y, z.

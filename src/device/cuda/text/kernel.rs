@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::abi::{CudaKernel, Geometry, KernelArgument};
 use super::generator::Gen;
-use super::print;
+use super::{print, product};
 use super::tree::{Expr, Stmt as Out};
 use crate::ir::def::{Access, BinOp, ExprId, ExprKind, Form, KernelParam, MemId, Space, StmtKind};
 use crate::ir::ranges::{Bound, Symbol};
@@ -27,7 +27,7 @@ const SQUARE: [u32; 3] = [16, 16, 1];
 
 /// The distribution of a `threads` kernel's indices to threads.
 #[derive(Clone, Copy)]
-struct Coarsening {
+pub(super) struct Coarsening {
     rank: usize,
     block: [u32; 3],
     /// Indices per thread: along x if there is one axis, along y if there are two.
@@ -91,7 +91,7 @@ impl Gen<'_> {
 
     /// Returns the assumptions that the text relies on. Without guards these are not the bounds of accesses, but those that
     /// offsets are computed by.
-    fn relied_upon(&self) -> Vec<Bound> {
+    pub(super) fn relied_upon(&self) -> Vec<Bound> {
         let offsets = |bound: &&Bound| matches!(bound.left, Some(Symbol::GridDim(_))) && bound.right.is_err();
         let all = self.ranges.assumptions.iter();
         if self.options.checked { all.copied().collect() } else { all.filter(offsets).copied().collect() }
@@ -124,7 +124,7 @@ impl Gen<'_> {
         (bytes, dynamic, body, outer)
     }
 
-    fn name_indices(&mut self, rank: usize) {
+    pub(super) fn name_indices(&mut self, rank: usize) {
         let (names, extents): (&[&str], &[&str]) = match rank {
             1 => (&["i"], &["n"]),
             2 => (&["row", "col"], &["rows", "cols"]),
@@ -303,6 +303,10 @@ impl Gen<'_> {
 
     /// Returns the parameters in order; extents and buffers only as far as the text uses them.
     fn arguments(&self, coarsening: Option<Coarsening>) -> Vec<KernelArgument> {
+        self.arguments_of(coarsening.map_or(0, |coarsening| coarsening.rank))
+    }
+
+    pub(super) fn arguments_of(&self, rank: usize) -> Vec<KernelArgument> {
         let mut found = vec![];
         for (param, kernel_param) in self.module.kernel.params.iter().enumerate() {
             match kernel_param {
@@ -315,7 +319,6 @@ impl Gen<'_> {
                 }
             }
         }
-        let rank = coarsening.map_or(0, |coarsening| coarsening.rank);
         found.extend((0..rank).map(|index| KernelArgument::IndexExtent { index }));
         found.extend(self.uses_faults.then_some(KernelArgument::Faults));
         found.extend(self.uses_prints.then_some(KernelArgument::Prints));
@@ -323,7 +326,7 @@ impl Gen<'_> {
         found
     }
 
-    fn parameter(&mut self, argument: &KernelArgument) -> String {
+    pub(super) fn parameter(&mut self, argument: &KernelArgument) -> String {
         match argument {
             KernelArgument::Value { param, ty } => format!("{} {}", self.helpers.ty(*ty), self.params[*param]),
             KernelArgument::Array { param } => {
@@ -337,6 +340,9 @@ impl Gen<'_> {
             }
             KernelArgument::Extent { param, axis } => format!("int {}", self.extents[&(*param, *axis)]),
             KernelArgument::IndexExtent { index } => format!("int {}", self.indices[*index].1),
+            KernelArgument::Map { factor, .. } => {
+                format!("const __grid_constant__ tensor_cores::Map {}", product::MAPS[*factor])
+            }
             KernelArgument::Faults => "Faults *faults".into(),
             KernelArgument::Prints => "Prints *prints".into(),
             KernelArgument::GridBarrier => "unsigned *grid_arrivals".into(),
@@ -364,7 +370,7 @@ impl Gen<'_> {
         read && written && meets
     }
 
-    fn notes(&self, coarsening: Option<Coarsening>) -> Vec<String> {
+    pub(super) fn notes(&self, coarsening: Option<Coarsening>) -> Vec<String> {
         let mut notes = vec![];
         if let Some(coarsening) = coarsening.filter(|coarsening| coarsening.each > 1) {
             let apart = if coarsening.rank == 1 {

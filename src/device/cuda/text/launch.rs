@@ -1,6 +1,7 @@
 //! Application of the rules of [`abi`](super::abi) to a launch.
 
 use super::abi::{CudaKernel, Geometry, LaunchFacts, MAX_GRID, NARROW, Piece, Place, PlaceKind, Size, symbol};
+use super::product;
 use super::generator::Gen;
 use crate::base::source::Span;
 use crate::device::Extents;
@@ -71,9 +72,22 @@ impl CudaKernel {
         self.assumptions.iter().all(|bound| holds(bound, facts) == Some(true))
     }
 
-    /// Returns grid and block; `None` if there is nothing to run.
-    pub(crate) fn grid(&self, extents: Extents) -> Option<Grid> {
+    /// Returns the extents that parameters and conditions of the text refer to.
+    pub(crate) fn own_extents(&self, extents: Extents) -> Extents {
         match (self.geometry, extents) {
+            (Geometry::Product { tile }, Extents::Grid { grid, .. }) => product::extents(tile, grid),
+            _ => extents,
+        }
+    }
+
+    /// Returns grid and block; `None` if there is nothing to run. Blocks of a product take one tile after the other, so that there may
+    /// be fewer of them.
+    pub(crate) fn grid(&self, extents: Extents) -> Option<Grid> {
+        match (self.geometry, self.own_extents(extents)) {
+            (Geometry::Product { .. }, Extents::Threads([rows, columns, _])) => {
+                let tiles = product::tiles(rows, columns).try_into().ok().filter(|&tiles| tiles > 0);
+                tiles.map(|tiles| Grid { grid: [tiles, 1, 1], block: product::BLOCK })
+            }
             (Geometry::Threads { rank, block, covers }, Extents::Threads(sizes)) => {
                 let mut grid = [1; 3];
                 for (axis, blocks) in grid.iter_mut().enumerate().take(rank as usize) {
@@ -91,6 +105,9 @@ impl CudaKernel {
 
     /// Returns the bytes of dynamic shared memory.
     pub(crate) fn shared_bytes(&self, module: &Module, facts: &dyn LaunchFacts) -> Result<u32, SharedFault> {
+        if let Geometry::Product { .. } = self.geometry {
+            return Ok(product::SHARED);
+        }
         let function = &module.functions[module.kernel.body];
         let mut used = 0u64;
         for array in &self.dynamic_shared {

@@ -182,7 +182,7 @@ impl Gen<'_> {
         }
     }
 
-    fn param_extent(&mut self, param: usize, axis: usize, rank: usize) -> String {
+    pub(super) fn param_extent(&mut self, param: usize, axis: usize, rank: usize) -> String {
         if let Some(known) = self.extents.get(&(param, axis)) {
             return known.clone();
         }

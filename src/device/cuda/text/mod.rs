@@ -10,6 +10,7 @@
 //! | `expr`, `scalar` | expressions; operations on scalars and vectors |
 //! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
+//! | `product` | products of matrices for tensor cores, with `product.cu` |
 //! | `late` | guards that report behind a loop |
 //! | `fences` | fences and warp barriers that the memory model requires |
 //! | `helpers` | types and functions that a text defines for itself |
@@ -31,6 +32,7 @@ mod memory;
 mod names;
 mod plan;
 mod print;
+mod product;
 mod scalar;
 mod stmt;
 mod tree;
@@ -41,12 +43,18 @@ use crate::ir::Prepared;
 use crate::ir::def::*;
 use crate::ir::ranges::{self, Setting};
 pub(crate) use abi::CudaKernel;
-pub use abi::{LaunchFacts, Options};
+pub use abi::{Copies, LaunchFacts, Options};
 use generator::Gen;
 pub(crate) use launch::{SharedRefusal, is_narrow, message};
+pub(crate) use product::{extents as product_extents, product_text, tiles as product_tiles};
 
-/// Generates the CUDA C++ of a kernel. With sources, `#line` directives refer to their lines.
+/// Generates the CUDA C++ of a kernel. With sources, `#line` directives refer to their lines. What is no product, or cannot be
+/// computed on tensor cores, gets the usual text.
 pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> CudaKernel {
+    if let Some(found) = product_text(kernel, options, sources) {
+        return found;
+    }
+    let options = &Options { product: None, ..options.clone() };
     let module = &*kernel.module;
     let largest = if options.wide { 0 } else { abi::NARROW };
     let threads = matches!(module.kernel.form, Form::Threads { .. });

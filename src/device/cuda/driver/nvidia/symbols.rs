@@ -14,7 +14,7 @@ use cudarc::driver::sys::{self, CUevent, CUresult};
 const FIRST: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName"];
 
 /// Everything else.
-const OTHERS: [&str; 54] = [
+const OTHERS: [&str; 55] = [
     "cuCtxSetCurrent",
     "cuDeviceCanAccessPeer",
     "cuDeviceGet",
@@ -69,6 +69,7 @@ const OTHERS: [&str; 54] = [
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWriteValue32_v2",
+    "cuTensorMapEncodeTiled",
 ];
 
 /// The same function: drivers before 12.8 have the first one only.

@@ -1,0 +1,61 @@
+//! Launches of kernels that are products of matrices: which of them tensor cores compute, and how they read the factors.
+
+use std::sync::Arc;
+
+use super::{Facts, assumes_values};
+use crate::device::Extents;
+use crate::device::cuda::kernel::Kernel;
+use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, LaunchFacts, NARROW, Options};
+use crate::device::cuda::text::{is_narrow, product_extents, product_tiles};
+use crate::device::cuda::variant::Variant;
+use crate::ir::def::Factor;
+
+/// The compute capability of the only GPUs with the instructions of the text.
+const ARCHITECTURE: u32 = 90;
+/// Numbers of tiles stay below this, so that 32 bits hold them and those that a block does not come to.
+const MOST_TILES: u64 = 1 << 30;
+
+impl Kernel {
+    /// Returns the variant that computes this launch on tensor cores, if there can be one; and whether that depends on the values of
+    /// parameters.
+    pub(super) fn on_tensor_cores(&self, facts: &Facts<'_, '_>) -> (Option<Arc<Variant>>, bool) {
+        let Some((copies, extents)) = self.computable(facts) else { return (None, false) };
+        let facts = Facts { args: facts.args, extents, declared: facts.declared };
+        let mut options = Options { product: Some(copies), ..self.options() };
+        let Some(variant) = self.product_variant(&options) else { return (None, false) };
+        let asks = assumes_values(&variant);
+        if variant.kernel.assumptions_hold(&facts) {
+            return (Some(variant), asks);
+        }
+        options.assume = false;
+        (self.product_variant(&options).filter(|variant| variant.kernel.assumptions_hold(&facts)), asks)
+    }
+
+    /// Returns how a launch reads the factors, and the rows and columns that it computes; `None` if tensor cores cannot compute them.
+    fn computable(&self, facts: &Facts<'_, '_>) -> Option<(Copies, Extents)> {
+        let product = self.definition().product.as_ref()?;
+        let Extents::Grid { grid, block } = facts.extents else { return None };
+        let is_plane = grid[2] == 1 && grid.iter().chain(&block).all(|&n| n > 0);
+        if self.context.properties.architecture != ARCHITECTURE || !is_plane {
+            return None;
+        }
+        let is_small = |k: usize, tile: u32| u64::from(grid[k]) * u64::from(tile) <= NARROW;
+        if !is_small(1, product.tile[0]) || !is_small(0, product.tile[1]) || !is_narrow(&self.prepared.module, facts) {
+            return None;
+        }
+        let extents = product_extents(product.tile, grid);
+        let Extents::Threads([rows, columns, _]) = extents else { return None };
+        let (a, b) = (shape(facts, product.a)?, shape(facts, product.b)?);
+        let terms = [a[usize::from(!product.a.transposed)], b[usize::from(product.b.transposed)]];
+        if product_tiles(rows, columns) > MOST_TILES || terms[0] != terms[1] || [a, b].concat().contains(&0) {
+            return None;
+        }
+        let in_boxes = [a, b].iter().all(|shape| (2 * u64::from(shape[1])).is_multiple_of(BOX_ALIGN));
+        Some((if in_boxes { Copies::Boxes } else { Copies::Elements }, extents))
+    }
+}
+
+fn shape(facts: &Facts<'_, '_>, factor: Factor) -> Option<[u32; 2]> {
+    let param = factor.param as usize;
+    Some([facts.extent(param, 0)?, facts.extent(param, 1)?])
+}

@@ -1,0 +1,201 @@
+//! Products of matrices on tensor cores. In: a kernel that is a product, and how the factors are read. Out: a text that computes it in tiles
+//! of its own, around what the kernel does with each element.
+//!
+//! `product.cu` is the part that all of them share. It has to be compiled for `sm_90a`, and runs on no other GPU.
+
+use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, Options};
+use super::generator::Gen;
+use super::print;
+use super::tree::Stmt;
+use crate::base::source::Sources;
+use crate::device::Extents;
+use crate::ir::Prepared;
+use crate::ir::def::{Access, Factor, KernelParam, Leaf, Product, Scalar, Ty};
+use crate::ir::ranges::{self, Setting};
+
+/// What follows are the constants of this text.
+const TEXT: &str = include_str!("product.cu");
+const ROWS: u32 = 128;
+const COLUMNS: u32 = 256;
+/// The terms of a stage, and the columns of a box.
+const TERMS: u32 = 64;
+const STAGES: u32 = 4;
+
+/// The names of the maps of the factors.
+pub(super) const MAPS: [&str; 2] = ["map_of_a", "map_of_b"];
+
+/// Threads of a block along x, y, z.
+pub(crate) const BLOCK: [u32; 3] = [384, 1, 1];
+/// Bytes of dynamic shared memory: alignment, stages, 4 KiB for each of eight warps, and two barriers for each stage.
+pub(crate) const SHARED: u32 = 1024 + STAGES * (ROWS + COLUMNS) * 128 + 8 * 4096 + 16 * STAGES;
+
+/// Returns the rows and columns that a launch's blocks compute, as index extents.
+pub(crate) fn extents(tile: [u32; 2], grid: [u32; 3]) -> Extents {
+    Extents::Threads([grid[1].saturating_mul(tile[0]), grid[0].saturating_mul(tile[1]), 1])
+}
+
+/// Returns the number of tiles of the text.
+pub(crate) fn tiles(rows: u32, columns: u32) -> u64 {
+    u64::from(rows.div_ceil(ROWS)) * u64::from(columns.div_ceil(COLUMNS))
+}
+
+/// Returns the text of a product for tensor cores; `None` if the kernel is none, or may report faults or print for an element.
+pub(crate) fn product_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {
+    let (copies, product) = (options.product?, kernel.module.kernel.product.as_ref()?);
+    let setting = Setting { largest: NARROW, block: None, assume: options.assume };
+    let mut ranges = ranges::analyze(&product.epilogue, setting);
+    if kernel.in_bounds {
+        ranges.vouch();
+    }
+    let plain = Options { wide: false, block: None, ..options.clone() };
+    let mut generator = Gen::new(&product.epilogue, &plain, sources, ranges);
+    let found = generator.product(&kernel.module.kernel.name, product, copies)?;
+    Some(CudaKernel { options: options.clone(), ..found })
+}
+
+/// A factor in the text.
+struct Read {
+    /// 0 for the first, 1 for the second one.
+    factor: usize,
+    param: usize,
+    element: Scalar,
+    name: String,
+    /// The names of its extents.
+    extents: [String; 2],
+    by_columns: bool,
+    /// Which of its axes is that of the sums.
+    terms: usize,
+}
+
+impl Read {
+    /// Returns the map for boxes of so many terms, and so many rows of the first factor or columns of the second one.
+    fn map(&self, own: u32) -> KernelArgument {
+        // Boxes are 128 bytes wide.
+        let rows = if self.terms == 1 { own } else { TERMS };
+        let (factor, param) = (self.factor, self.param);
+        KernelArgument::Map { factor, param, element: self.element, columns: TERMS, rows }
+    }
+
+    /// Returns what the text passes for it.
+    fn argument(&self, copies: Copies) -> String {
+        match copies {
+            Copies::Boxes => MAPS[self.factor].into(),
+            Copies::Elements => {
+                format!("tensor_cores::Plain{{{}, {}, {}}}", self.name, self.extents[0], self.extents[1])
+            }
+        }
+    }
+}
+
+impl Gen<'_> {
+    fn product(&mut self, name: &str, product: &Product, copies: Copies) -> Option<CudaKernel> {
+        let entry = self.names.fresh(name);
+        for param in &self.module.kernel.params {
+            let (KernelParam::Value { name, .. } | KernelParam::Array { name, .. }) = param;
+            let name = self.names.fresh(name);
+            self.params.push(name);
+        }
+        self.arrays();
+        self.name_indices(2);
+        let (a, b) = (self.factor(0, product.a)?, self.factor(1, product.b)?);
+        if a.element != b.element {
+            return None;
+        }
+        let function = self.function;
+        let body = self.within(|g| {
+            g.local_arrays();
+            g.declare_locals();
+            g.block(&function.body);
+        });
+        if self.uses_faults || self.uses_prints || self.uses_grid {
+            return None;
+        }
+        let element = self.params.len() - 1;
+        let mut params = self.arguments_of(2);
+        params.retain(|param| !matches!(param, KernelArgument::Value { param, .. } if *param == element));
+        if copies == Copies::Boxes {
+            params.extend([a.map(ROWS), b.map(COLUMNS)]);
+        }
+        let notes = self.product_notes(&a, &b);
+        let text = self.product_body(&entry, &params, [&a, &b], copies, &notes, &body);
+        Some(CudaKernel {
+            text,
+            entry,
+            options: self.options.clone(),
+            params,
+            geometry: Geometry::Product { tile: product.tile },
+            max_block: BLOCK[0],
+            static_shared: 0,
+            dynamic_shared: vec![],
+            cooperative: false,
+            places: std::mem::take(&mut self.places),
+            prints: vec![],
+            assumptions: self.relied_upon(),
+            guards: self.ranges.summary,
+            notes,
+        })
+    }
+
+    /// Returns a factor; `None` if it is none that tensor cores multiply.
+    fn factor(&mut self, which: usize, factor: Factor) -> Option<Read> {
+        let param = factor.param as usize;
+        let Some(KernelParam::Array { access: Access::In, memory, .. }) = self.module.kernel.params.get(param) else {
+            return None;
+        };
+        let own = &self.function.memories[*memory];
+        let [Leaf { ty: Ty::Scalar(element @ (Scalar::F16 | Scalar::Bf16)), .. }] = own.layout.leaves[..] else {
+            return None;
+        };
+        let rank = own.extents.len();
+        let extents = [0, 1].map(|axis| self.param_extent(param, axis, rank));
+        let name = self.memories[memory.index()].name.clone();
+        let terms = usize::from((which == 0) != factor.transposed);
+        let by_columns = factor.transposed;
+        (rank == 2).then_some(Read { factor: which, param, element, name, extents, by_columns, terms })
+    }
+
+    fn product_notes(&self, a: &Read, b: &Read) -> Vec<String> {
+        let mut notes = vec![format!("the product of {} and {} on tensor cores of sm_90a", a.name, b.name)];
+        notes.extend(self.notes(None));
+        notes
+    }
+
+    fn product_body(
+        &mut self,
+        entry: &str,
+        params: &[KernelArgument],
+        [a, b]: [&Read; 2],
+        copies: Copies,
+        notes: &[String],
+        body: &[Stmt],
+    ) -> String {
+        let element = self.params.last().cloned().unwrap_or_default();
+        let names: Vec<String> = params.iter().map(|param| self.parameter(param)).collect();
+        let prologue = [std::mem::take(&mut self.prologue), std::mem::take(&mut self.prologue_shared)].concat();
+        let mut text = std::mem::take(&mut self.helpers).into_text();
+        let kind = if a.element == Scalar::Bf16 { "bf16" } else { "f16" };
+        text.push_str(&format!("#define TENSOR_TYPE \"{kind}\"\n"));
+        let switches = [("A_BY_COLUMNS", a.by_columns), ("B_BY_COLUMNS", b.by_columns), ("PLAIN", copies == Copies::Elements)];
+        for (name, value) in switches {
+            text.push_str(&format!("#define TENSOR_{name} {}\n", i32::from(value)));
+        }
+        text.push_str(TEXT);
+        text.push('\n');
+        notes.iter().for_each(|note| text.push_str(&format!("// {note}\n")));
+        let threads = BLOCK[0];
+        text.push_str(&format!("extern \"C\" __global__ void __launch_bounds__({threads}, 1) {entry}(\n    "));
+        text.push_str(&names.join(",\n    "));
+        text.push_str(") {\n");
+        print::block(&prologue, 1, &mut text);
+        let [(row, rows), (column, columns)] = [0, 1].map(|k| self.indices[k].clone());
+        text.push_str(&format!(
+            "    const auto at = [&](const int {row}, const int {column}, const float {element}) \
+             __attribute__((always_inline)) {{\n"
+        ));
+        print::block(body, 2, &mut text);
+        text.push_str("    };\n");
+        let (terms, a, b) = (&a.extents[a.terms], a.argument(copies), b.argument(copies));
+        text.push_str(&format!("    tensor_cores::product({a}, {b}, {rows}, {columns}, {terms}, at);\n}}\n"));
+        text.replace("FAULT_WORD", "nullptr")
+    }
+}
