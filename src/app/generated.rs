@@ -16,7 +16,7 @@ use crate::compile::{self, Session};
 use crate::device::cuda::cubin::{self, Resources};
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::nvrtc::{self, Nvrtc};
-use crate::device::cuda::text::{CudaKernel, Options, cuda_text};
+use crate::device::cuda::text::{Copies, CudaKernel, Options, TENSOR_ARCHITECTURE, cuda_text};
 use crate::device::sim::lanes_text;
 use crate::host::interp::constant_block;
 use crate::ir::{self, Checks, Prepared};
@@ -88,14 +88,15 @@ impl Generator {
         match level {
             Level::Ir | Level::Grad => Ok(ir::text::print(&prepared.module)),
             Level::Lanes => Ok(lanes_text(&prepared, &session.sources)),
-            Level::Cuda => {
-                // What launches run whose blocks are the signature's.
+            // What launches run whose blocks are the signature's, and whose arrays have rows of whole boxes.
+            Level::Cuda | Level::Ptx | Level::Sass => {
+                let is_product = prepared.module.kernel.product.is_some() && self.architecture() == TENSOR_ARCHITECTURE;
                 let block = constant_block(&session.program, kernel);
-                Ok(cuda_text(&prepared, &Options { block, ..self.options.clone() }, named).text)
-            }
-            Level::Ptx | Level::Sass => {
-                let block = constant_block(&session.program, kernel);
-                self.machine(&prepared, &Options { block, ..self.options.clone() }, &session.sources, level, lines)
+                let options = Options { block, product: is_product.then_some(Copies::Boxes), ..self.options.clone() };
+                match level {
+                    Level::Cuda => Ok(cuda_text(&prepared, &options, named).text),
+                    _ => self.machine(&prepared, &options, &session.sources, level, lines),
+                }
             }
         }
     }
@@ -120,7 +121,7 @@ impl Generator {
             ));
         }
         let kernel = cuda_text(prepared, options, lines.then_some(sources));
-        let mut flags = options.flags();
+        let mut flags = kernel.options.flags();
         flags.extend(lines.then(|| "-lineinfo".into()));
         let name = format!("{}.cu", kernel.entry);
         let refused = |failure| Failure::Internal(rejection(failure));

@@ -8,14 +8,15 @@ use super::emit::Emitter;
 use super::error::{Fallible, internal};
 use super::instance::Instance;
 use super::tile::{Node, Step, Tile};
-use super::unit::{Body, Unit};
+use super::unit::{Body, Slot, Unit};
 use crate::check::literal::Literal;
 use crate::check::typed::{
     self, Block, Dim, Expr, ExprKind, LocalId, Pattern, Program, SliceIndex, Stmt, StmtKind, Type,
 };
 use crate::check::walk;
 use crate::ir::build::module;
-use crate::ir::def::{BinOp, ExprId, Factor, Form, Product, Scalar, Ty};
+use crate::ir::def::{self, BinOp, ExprId, Factor, Form, Function, MemId, Product, Scalar, Space, Ty};
+use crate::ir::visit::each_stmt;
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Value;
 
@@ -33,13 +34,8 @@ pub(super) fn product(program: &Program, kernel: &typed::Kernel, instance: &Inst
     }
     let (before, after) = (&body.root.stmts[..at], &body.root.stmts[at + 1..]);
     let sum = Sum::of(kernel, &body.root.stmts[at])?;
-    let mut reads_written = false;
-    for stmt in before.iter().chain(after) {
-        if let StmtKind::Assign { value, .. } | StmtKind::Let { value: Some(value), .. } = &stmt.kind {
-            walk::expr(value, &mut |expr| reads_written |= is_written(kernel, expr));
-        }
-    }
-    if reads_written {
+    let is_grid = matches!(kernel.geometry, typed::Geometry::Grid { .. });
+    if !is_grid || before.iter().chain(after).any(|stmt| reads_written(kernel, stmt)) {
         return None;
     }
     let zero = |stmt: &Stmt| match &stmt.kind {
@@ -68,8 +64,9 @@ pub(super) fn product(program: &Program, kernel: &typed::Kernel, instance: &Inst
 /// The loop of a product: `for k in 0..K step S { acc = mma(acc, a[i..i + R, k..k + S], b[k..k + S, j..j + C]) }`.
 struct Sum<'e> {
     acc: LocalId,
-    a: Factor,
-    b: Factor,
+    /// The parameters, and whether they are transposed.
+    a: (LocalId, bool),
+    b: (LocalId, bool),
     /// The parts of the factors, and the range along the sum.
     rows: &'e SliceIndex,
     columns: &'e SliceIndex,
@@ -113,6 +110,7 @@ impl<'e> Sum<'e> {
         let mut body = Body::new(&mut unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
         body.launch_parameters(kernel, instance)?;
         let Some(tile) = self.tile(&mut body, before)? else { return Ok(None) };
+        let (Some(a), Some(b)) = (body.factor(self.a), body.factor(self.b)) else { return Ok(None) };
         let mut unit = Unit::of_kernel(program, instance);
         let out = Emitter::new(format!("{}_epilogue", kernel.name), span);
         let mut body = Body::new(&mut unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
@@ -127,8 +125,15 @@ impl<'e> Sum<'e> {
         body.plain(before)?;
         body.tiles
             .insert(self.acc, Tile { shape: tile.to_vec(), scalar: Scalar::F32, node: Node::Same(element), span });
+        let mut shared = vec![];
+        for stmt in before.iter().chain(after) {
+            if let StmtKind::Shared { local, extents } = &stmt.kind {
+                shared.push((*local, extents.as_slice()));
+            }
+        }
+        let mut written = vec![];
         for stmt in after {
-            if !body.epilogue(stmt, &tile, &inside)? {
+            if !body.epilogue(stmt, &tile, &inside, &shared, &mut written)? {
                 return Ok(None);
             }
         }
@@ -138,7 +143,8 @@ impl<'e> Sum<'e> {
         }
         let functions = std::mem::take(&mut unit.functions);
         let epilogue = module(functions, builder, Form::Threads { rank: 2 });
-        Ok(Some(Product { a: self.a, b: self.b, tile, epilogue }))
+        let is_of_elements = epilogue.functions.iter().all(|(_, function)| is_of_elements(function));
+        Ok(is_of_elements.then_some(Product { a, b, tile, epilogue }))
     }
 
     /// Returns the extents of a block's tile, if the parts of the factors are those of the blocks.
@@ -154,7 +160,9 @@ impl<'e> Sum<'e> {
         body.plain(before)?;
         let mut extents = [0; 2];
         for (at, (part, block)) in [(self.rows, names[1]), (self.columns, names[0])].into_iter().enumerate() {
-            let SliceIndex::Range { start: Some(start), end: Some(end), .. } = part else { return Ok(None) };
+            let SliceIndex::Range { start: Some(start), end: Some(end), inclusive: false, step: None } = part else {
+                return Ok(None);
+            };
             let Some(extent) = body.extent_between(Some(start), Some(end), start.span).ok() else { return Ok(None) };
             let from = body.scalar(start)?;
             if !body.is_times(from, block, extent) {
@@ -184,7 +192,7 @@ fn factor<'e>(
     terms: u32,
     var: LocalId,
     inner: usize,
-) -> Option<(Factor, &'e SliceIndex, &'e SliceIndex)> {
+) -> Option<((LocalId, bool), &'e SliceIndex, &'e SliceIndex)> {
     let (part, transposed) = match &part.kind {
         ExprKind::Builtin { builtin: Builtin::Transpose, args, .. } => (args.first()?, true),
         _ => (part, false),
@@ -198,10 +206,41 @@ fn factor<'e>(
     let SliceIndex::Range { start: Some(start), step: None, inclusive: false, .. } = along else { return None };
     let fits = indices.len() == 2 && array.dims.get(axis) == Some(&Dim::Name(terms)) && is_local(start, var);
     let own = indices.get(1 - axis)?;
-    fits.then_some((Factor { param: param.index() as u32, transposed }, own, along))
+    fits.then_some(((param, transposed), own, along))
 }
 
-/// Whether an expression is an array that the kernel writes: what one element reads of it, another one may have written.
+/// Whether a statement reads an array that the kernel writes, otherwise than in the place that it writes: what one element reads of it,
+/// another one may have written.
+fn reads_written(kernel: &typed::Kernel, stmt: &Stmt) -> bool {
+    let mut found = 0;
+    let mut count = |expr: &Expr| walk::expr(expr, &mut |expr| found += usize::from(is_written(kernel, expr)));
+    match &stmt.kind {
+        StmtKind::Let { value: Some(value), .. } => count(value),
+        StmtKind::Assign { place, value, .. } => {
+            count(place);
+            count(value);
+            return found > usize::from(matches!(place.kind, ExprKind::Slice { .. }));
+        }
+        _ => {}
+    }
+    found > 0
+}
+
+/// Whether a function does nothing that it matters for how often, by which threads and in which order it is done, and that no other
+/// element takes part in.
+fn is_of_elements(function: &Function) -> bool {
+    let is_own = |kind: &def::ExprKind| {
+        !matches!(kind, def::ExprKind::Id(..) | def::ExprKind::LaneIdx | def::ExprKind::WarpIdx)
+    };
+    let mut found = function.exprs.iter().all(|(_, expr)| is_own(&expr.kind))
+        && function.memories.iter().all(|(_, memory)| memory.space != Space::Shared);
+    each_stmt(&function.body, &mut |stmt| {
+        use def::StmtKind::*;
+        found &= !matches!(stmt.kind, Atomic { .. } | Barrier { .. } | Warp { .. } | Fence(_) | Assert { .. } | Print { .. });
+    });
+    found
+}
+
 fn is_written(kernel: &typed::Kernel, expr: &Expr) -> bool {
     let ExprKind::Local(id) = expr.kind else { return false };
     kernel.sig.params.get(id.index()).is_some_and(|param| param.access != typed::Access::In)
@@ -235,12 +274,36 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Lowers a statement behind the loop for one element; returns whether it is one of elements.
-    fn epilogue(&mut self, stmt: &Stmt, tile: &[u32; 2], inside: &[ExprId; 2]) -> Fallible<bool> {
+    /// Returns a factor, by the position of its array among the kernel's parameters.
+    fn factor(&self, (local, transposed): (LocalId, bool)) -> Option<Factor> {
+        let Some(Slot::Array(memory)) = self.slots.get(&local) else { return None };
+        let Space::Global { param, .. } = self.out.function().memories[*memory].space else { return None };
+        Some(Factor { param, transposed })
+    }
+
+    /// Whether a local is a shared array of a tile's shape.
+    fn is_shared_tile(&mut self, id: LocalId, tile: &[u32; 2], shared: &[(LocalId, &[Expr])]) -> Fallible<bool> {
+        let Some((_, [rows, columns])) = shared.iter().find(|(local, _)| *local == id) else { return Ok(false) };
+        let extents = [self.number(rows)?, self.number(columns)?];
+        Ok(extents == tile.map(|n| Some(i128::from(n))))
+    }
+
+    /// Lowers a statement behind the loop for one element; returns whether it is one of elements. `written` has the arrays that were
+    /// written so far: another element may have written the same place before.
+    fn epilogue(
+        &mut self,
+        stmt: &Stmt,
+        tile: &[u32; 2],
+        inside: &[ExprId; 2],
+        shared: &[(LocalId, &[Expr])],
+        written: &mut Vec<MemId>,
+    ) -> Fallible<bool> {
         let StmtKind::Assign { place, op, value } = &stmt.kind else {
             return match &stmt.kind {
                 StmtKind::Shared { .. } => Ok(true),
-                StmtKind::Let { value: Some(value), .. } if matches!(value.ty, Type::Scalar(_)) => {
+                StmtKind::Let { pattern: Pattern::Local(id), value: Some(value), .. }
+                    if !self.locals[*id].mutable && matches!(value.ty, Type::Scalar(_)) =>
+                {
                     self.stmt(stmt).map(|()| true)
                 }
                 _ => Ok(false),
@@ -249,6 +312,9 @@ impl Body<'_, '_> {
         let mut from = self.tile(value)?;
         match &place.kind {
             ExprKind::Local(id) => {
+                if !self.is_shared_tile(*id, tile, shared)? || self.element_of(place)? != from.scalar {
+                    return Ok(false);
+                }
                 if let Some(op) = op {
                     let Some(before) = self.tiles.get(id).cloned() else { return Ok(false) };
                     let scalar = before.scalar;
@@ -270,9 +336,11 @@ impl Body<'_, '_> {
                     from = self.each(Step::Binary(*op), vec![to.clone(), from], scalar, stmt.span)?;
                 }
                 let Node::Part(target) = to.node.clone() else { return Ok(false) };
-                if to.shape.as_slice() != tile || !from.is_of_element() {
+                let is_first = !written.contains(&target.memory);
+                if to.shape.as_slice() != tile || !from.is_of_element() || !is_first {
                     return Ok(false);
                 }
+                written.push(target.memory);
                 self.tile_fits(&from, &to)?;
                 let own = self.own_index(&from, inside);
                 let value = self.tile_element(&from, &own)?;

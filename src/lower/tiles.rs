@@ -161,7 +161,7 @@ impl Body<'_, '_> {
         }
     }
 
-    fn element_of(&self, expr: &Expr) -> Fallible<Scalar> {
+    pub(super) fn element_of(&self, expr: &Expr) -> Fallible<Scalar> {
         match self.type_of(expr)? {
             Type::Array(array) => match self.mono.ty(&array.element, expr.span)? {
                 Type::Scalar(scalar) => Ok(scalar),

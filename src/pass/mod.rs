@@ -85,6 +85,8 @@ pub(crate) fn simplified(module: &Module) -> Result<Module, String> {
 
 fn through(module: &Module, passes: &[pipeline::Pass], after: &str) -> Result<Module, String> {
     let mut module = valid(module.clone(), after)?.into_module();
+    // Another kernel is made of it.
+    module.kernel.product = None;
     for pass in passes {
         stop::poll();
         (pass.run)(&mut module);

@@ -6,12 +6,10 @@ use super::{Facts, assumes_values};
 use crate::device::Extents;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, LaunchFacts, NARROW, Options};
-use crate::device::cuda::text::{is_narrow, product_extents, product_tiles};
+use crate::device::cuda::text::{TENSOR_ARCHITECTURE, is_narrow, product_extents, product_tiles};
 use crate::device::cuda::variant::Variant;
 use crate::ir::def::Factor;
 
-/// The compute capability of the only GPUs with the instructions of the text.
-const ARCHITECTURE: u32 = 90;
 /// Numbers of tiles stay below this, so that 32 bits hold them and those that a block does not come to.
 const MOST_TILES: u64 = 1 << 30;
 
@@ -36,7 +34,7 @@ impl Kernel {
         let product = self.definition().product.as_ref()?;
         let Extents::Grid { grid, block } = facts.extents else { return None };
         let is_plane = grid[2] == 1 && grid.iter().chain(&block).all(|&n| n > 0);
-        if self.context.properties.architecture != ARCHITECTURE || !is_plane {
+        if self.context.properties.architecture != TENSOR_ARCHITECTURE || !is_plane {
             return None;
         }
         let is_small = |k: usize, tile: u32| u64::from(grid[k]) * u64::from(tile) <= NARROW;

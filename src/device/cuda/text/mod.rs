@@ -44,6 +44,7 @@ use crate::ir::def::*;
 use crate::ir::ranges::{self, Setting};
 pub(crate) use abi::CudaKernel;
 pub use abi::{Copies, LaunchFacts, Options};
+pub(crate) use product::TENSOR_ARCHITECTURE;
 use generator::Gen;
 pub(crate) use launch::{SharedRefusal, is_narrow, message};
 pub(crate) use product::{extents as product_extents, product_text, tiles as product_tiles};

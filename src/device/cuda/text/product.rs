@@ -24,6 +24,9 @@ const STAGES: u32 = 4;
 /// The names of the maps of the factors.
 pub(super) const MAPS: [&str; 2] = ["map_of_a", "map_of_b"];
 
+/// The compute capability of the only GPUs with the instructions of the text.
+pub(crate) const TENSOR_ARCHITECTURE: u32 = 90;
+
 /// Threads of a block along x, y, z.
 pub(crate) const BLOCK: [u32; 3] = [384, 1, 1];
 /// Bytes of dynamic shared memory: alignment, stages, 4 KiB for each of eight warps, and two barriers for each stage.
