@@ -1,17 +1,18 @@
 //! Tests of the CUDA runtime with a fake driver: its memory is this process's and its kernels are Rust functions.
 
 mod declared;
+mod products;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::driver::{
-    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape, Words,
+    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, Module, Properties, Refusal, Shape, Words,
 };
 use super::fault::STOP_WORD;
 use super::nvrtc::{Compiled, Compiler, Failure};
 use super::text::abi::{FAULT_BYTES, FAULT_NOTICE_AT, KernelArgument, Options};
-use super::text::cuda_text;
+use super::text::{Copies, cuda_text};
 use super::{Gpu, Settings};
 use crate::base::aligned::AlignedBytes;
 use crate::device::storage::Storage;
@@ -63,6 +64,8 @@ struct State {
     /// Kernels run until they are asked to stop.
     runs_until_poked: bool,
     running: Vec<(Shape, Vec<Argument>)>,
+    /// The maps of the last launch.
+    maps: Vec<Map>,
     /// A wait followed the last launch.
     waited: bool,
     next: u64,
@@ -89,6 +92,8 @@ impl Fake {
             return;
         }
         assert_eq!(arguments.len(), self.params.len());
+        let maps = arguments.iter().filter_map(|a| if let Argument::Map(map) = a { Some(*map) } else { None });
+        state.maps = maps.collect();
         let values = arguments.iter().map(|argument| match argument {
             Argument::Value { bytes, .. } => bytes[0],
             Argument::Address(address) => address.0,
@@ -297,7 +302,8 @@ fn gpu(prepared: Prepared, memory: u64, body: Body) -> (Gpu, Arc<dyn Executable>
         grid: [i32::MAX as u32, 65535, 65535],
         ..Properties::default()
     };
-    let params = cuda_text(&prepared, &Options { stop: true, ..Options::default() }, None).params;
+    let options = Options { stop: true, product: Some(Copies::Boxes), ..Options::default() };
+    let params = cuda_text(&prepared, &options, None).params;
     let fake = Arc::new(Fake { properties: properties.clone(), params, body, state: Mutex::default() });
     let driver = fake.clone();
     let settings = Settings { timed: true, ..Settings::default() };

@@ -44,6 +44,8 @@ use crate::ir::def::*;
 use crate::ir::ranges::{self, Setting};
 pub(crate) use abi::CudaKernel;
 pub use abi::{Copies, LaunchFacts, Options};
+#[cfg(test)]
+pub(crate) use product::SHARED as SHARED_FOR_PRODUCTS;
 pub(crate) use product::TENSOR_ARCHITECTURE;
 use generator::Gen;
 pub(crate) use launch::{SharedRefusal, is_narrow, message};

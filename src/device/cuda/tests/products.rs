@@ -1,0 +1,120 @@
+//! Launches of products of matrices: which of them tensor cores compute, and what is passed to their text.
+
+use super::*;
+use crate::device::cuda::kernel::Kernel;
+use crate::device::cuda::plan::Facts;
+use crate::device::cuda::text::SHARED_FOR_PRODUCTS;
+use crate::ir::typing::F32;
+
+const BF16: Ty = Ty::Scalar(Scalar::Bf16);
+
+fn parameters(b: &mut FunctionBuilder) -> MemId {
+    b.array("a", Access::In, Layout::plain(BF16), 2);
+    b.array("b", Access::In, Layout::plain(BF16), 2);
+    b.array("c", Access::Out, Layout::plain(F32), 2)
+}
+
+/// Returns a kernel that is the product of `a` and `b`, the latter given by its columns. What it does without tensor cores does not
+/// matter here.
+fn product() -> Prepared {
+    let mut b = FunctionBuilder::new("product_epilogue");
+    let c = parameters(&mut b);
+    let element = b.value("element", F32);
+    let (row, column) = (b.index(0), b.index(1));
+    let [rows, columns] = [0, 1].map(|axis| b.extent(c, axis));
+    let inside = [(row, rows), (column, columns)].map(|(at, n)| b.binary(BinOp::Lt, at, n));
+    let inside = b.binary(BinOp::And, inside[0], inside[1]);
+    b.if_(inside, |b| b.store(c, &[row, column], element), |_| ());
+    let epilogue = module(Default::default(), b, Form::Threads { rank: 2 });
+    let mut b = FunctionBuilder::new("product");
+    parameters(&mut b);
+    let mut module = module(Default::default(), b, Form::Grid);
+    let factor = |param, transposed| Factor { param, transposed };
+    module.kernel.product =
+        Some(Arc::new(Product { a: factor(0, false), b: factor(1, true), tile: [16, 32], epilogue }));
+    Prepared::new(verify(module).expect("a sound kernel"), Default::default())
+}
+
+const SHAPES: [[u32; 2]; 3] = [[700, 64], [300, 64], [700, 300]];
+const BLOCKS: Extents = Extents::Grid { grid: [10, 44, 1], block: [64, 1, 1] };
+
+fn arguments<'a>(storages: &'a mut [Storage; 3], shapes: [[u32; 2]; 3]) -> [Arg<'a>; 3] {
+    let [a, b, c] = storages;
+    let [of_a, of_b, of_c] = shapes.map(|shape| shape.to_vec());
+    [
+        Arg::Array { storage: a, shape: of_a },
+        Arg::Array { storage: b, shape: of_b },
+        Arg::ArrayMut { storage: c, shape: of_c },
+    ]
+}
+
+fn storages(shapes: [[u32; 2]; 3]) -> [Storage; 3] {
+    [(0, 2), (1, 2), (2, 4)].map(|(k, size): (usize, usize)| Storage::zeros((shapes[k][0] * shapes[k][1]) as usize * size))
+}
+
+#[test]
+fn a_product_is_launched_with_maps_and_a_block_for_each_multiprocessor() {
+    let (_gpu, kernel, fake) = gpu(product(), 1 << 24, |call| {
+        // 6 by 2 tiles of 128 by 256, on 4 multiprocessors.
+        assert_eq!((call.shape.grid, call.shape.block), ([4, 1, 1], [384, 1, 1]));
+        assert_eq!((call.shape.shared, call.shape.cooperative), (SHARED_FOR_PRODUCTS, false));
+        // What the blocks of the launch compute.
+        assert_eq!(call.find(KernelArgument::IndexExtent { index: 0 }), 16 * 44);
+        assert_eq!(call.find(KernelArgument::IndexExtent { index: 1 }), 32 * 10);
+        assert_eq!(call.find(KernelArgument::Extent { param: 0, axis: 1 }), 64);
+    });
+    let mut storages = storages(SHAPES);
+    kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
+    let state = fake.state.lock().unwrap();
+    let expected = [(700, 128), (300, 256)].map(|(rows, of_box)| (true, 64, rows, [64, of_box]));
+    let maps: Vec<_> = state.maps.iter().map(|map| (map.is_bf16, map.columns, map.rows, map.of_box)).collect();
+    assert_eq!(maps, expected);
+    assert!(state.maps.iter().all(|map| state.memory.contains_key(&map.address.0)));
+}
+
+/// Returns how the factors are read in a launch, and the number of blocks; `None` without tensor cores.
+fn planned(kernel: &Kernel, extents: Extents, shapes: [[u32; 2]; 3]) -> Option<(Copies, u32)> {
+    let mut storages = storages([[0; 2]; 3]);
+    let args = &arguments(&mut storages, shapes);
+    let facts = Facts { args, extents, declared: None };
+    let plan = kernel.plan(&facts).unwrap_or_else(|_| panic!("a plan")).expect("something to run");
+    plan.variant.kernel.options.product.map(|copies| (copies, plan.shape.grid[0]))
+}
+
+#[test]
+fn launches_choose_their_text() {
+    let grid = |grid| Extents::Grid { grid, block: [64, 1, 1] };
+    let boxes = |blocks| Some((Copies::Boxes, blocks));
+    let elements = |blocks| Some((Copies::Elements, blocks));
+    let (gpu, ..) = gpu(product(), 1 << 20, |_| ());
+    let kernel = Kernel::new(gpu.context.clone(), Arc::new(product()), None);
+    let cases = [
+        (BLOCKS, SHAPES, boxes(4)),
+        (grid([1, 1, 1]), SHAPES, boxes(1)),
+        // Rows of 130 bytes.
+        (BLOCKS, [[700, 65], [300, 65], [700, 300]], elements(4)),
+        (BLOCKS, [[700, 0], [300, 0], [700, 300]], None),
+        (BLOCKS, [[0, 64], [300, 64], [0, 300]], None),
+        (BLOCKS, [[700, 64], [300, 72], [700, 300]], None),
+        (grid([10, 44, 2]), SHAPES, None),
+        // More elements than 32 bits count.
+        (BLOCKS, [[1 << 20, 1 << 12], [300, 1 << 12], [700, 300]], None),
+        (BLOCKS, SHAPES, boxes(4)),
+    ];
+    for (extents, shapes, expected) in cases {
+        assert_eq!(planned(&kernel, extents, shapes), expected, "{extents:?} {shapes:?}");
+    }
+}
+
+#[test]
+fn other_gpus_have_the_usual_text() {
+    let properties = |architecture| Properties { architecture, multiprocessors: 4, grid: [1 << 20; 3], ..Properties::default() };
+    for (architecture, expected) in [(80, None), (90, Some((Copies::Boxes, 4))), (100, None)] {
+        let properties = Properties { shared_per_block: 227 << 10, ..properties(architecture) };
+        let (_, _, fake) = gpu(product(), 1 << 20, |_| ());
+        let parts = || Ok(Arc::new(Paper) as Arc<dyn Compiler>);
+        let gpu = Gpu::with_parts(properties, Settings::default(), move |_| Ok(fake), parts);
+        let kernel = Kernel::new(gpu.context.clone(), Arc::new(product()), None);
+        assert_eq!(planned(&kernel, BLOCKS, SHAPES), expected, "{architecture}");
+    }
+}
