@@ -1,14 +1,23 @@
 //! Kernels of tiles that are products of matrices: which of them are found, and their text for tensor cores, compiled by NVRTC if it is
 //! installed.
 
-mod cuda_support;
-
+use clk_lang::app::libraries::nvrtc_places;
 use clk_lang::compile::{NoFiles, Session, default_instance};
 use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
 use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
 use clk_lang::ir::Prepared;
 use clk_lang::{lower, pass};
-use cuda_support::nvrtc;
+
+/// Opens NVRTC; if it is not installed, prints that the test is skipped.
+fn nvrtc() -> Option<Nvrtc> {
+    match Nvrtc::open(&nvrtc_places()) {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(_) => {
+            eprintln!("skipped: no NVRTC on this machine");
+            None
+        }
+    }
+}
 
 /// Returns the only kernel of a text.
 #[track_caller]
@@ -66,7 +75,8 @@ fn is_product(parts: &Parts<'_>) -> bool {
 }
 
 const HALVES: &str = "a: [f16; M, K], b: [f16; K, N], out c: [f16; M, N]";
-const BIASED: &str = "a: [bf16; M, K], b: [bf16; K, N], bias: [f32; N], rest: [f32; M, N], alpha: f32, out c: [f32; M, N]";
+const BIASED: &str =
+    "a: [bf16; M, K], b: [bf16; K, N], bias: [f32; N], rest: [f32; M, N], alpha: f32, out c: [f32; M, N]";
 const WITH_BIAS: &str = "c[i..i + 16, j..j + 32] = gelu(acc + bias[j..j + 32])";
 const RESIDUAL: &str = "c[i..i + 16, j..j + 32] = alpha * acc + rest[i..i + 16, j..j + 32]";
 const TWO_STEPS: &str = "shared t: [f32; 16, 32]
@@ -95,7 +105,8 @@ fn products_are_found() {
     assert!(is_product(&Parts { params: b.0, b: b.1, ..USUAL }));
     let mixed = "a: [bf16; M, K], b: [bf16; K, N], inout c: [f32; M, N]";
     assert!(is_product(&Parts { params: mixed, after: "c[i..i + 16, j..j + 32] += acc", ..USUAL }));
-    let product = prepared(&source(&Parts { params: a.0, a: a.1, ..USUAL })).module.kernel.product.clone().expect("it is one");
+    let product =
+        prepared(&source(&Parts { params: a.0, a: a.1, ..USUAL })).module.kernel.product.clone().expect("it is one");
     assert_eq!((product.tile, product.a.transposed, product.b.transposed), ([16, 32], true, false));
     assert_eq!((product.a.param, product.b.param), (0, 1));
 }
@@ -109,7 +120,10 @@ fn what_is_no_product_or_not_one_of_elements_is_none() {
     t = 2.0
     c[i..i + 16, j..j + 32] = acc * reshape(t, 16, 1)";
     let cases = [
-        ("groups of terms", Parts { terms: "0..K step 24", a: "a[i..i + 16, k..k + 24]", b: "b[k..k + 24, j..j + 32]", ..USUAL }),
+        (
+            "groups of terms",
+            Parts { terms: "0..K step 24", a: "a[i..i + 16, k..k + 24]", b: "b[k..k + 24, j..j + 32]", ..USUAL },
+        ),
         ("the start", Parts { zero: "acc = 1.0", ..USUAL }),
         ("two starts", Parts { zero: "acc = 0.0\n    acc = 0.0", ..USUAL }),
         ("not from 0", Parts { terms: "32..K step 32", ..USUAL }),
@@ -121,14 +135,35 @@ fn what_is_no_product_or_not_one_of_elements_is_none() {
         ("columns for rows", Parts { origin: "16 * block_idx.x", ..USUAL }),
         ("a row's sum", Parts { after: "c[i..i + 16, j..j + 32] = acc * reshape(sum(acc, axis = 1), 16, 1)", ..USUAL }),
         ("a sum", Parts { after: "let s = sum(acc)\n    c[i..i + 16, j..j + 32] = acc * s", ..USUAL }),
-        ("what is written", Parts { params: two, after: "c[i..i + 16, j..j + 32] = acc + d[i..i + 16, j..j + 32]\n    d[i..i + 16, j..j + 32] = acc", ..USUAL }),
-        ("written twice", Parts { after: "c[i..i + 16, j..j + 32] = acc\n    let r = i + 1\n    c[r..r + 16, j..j + 32] = acc", ..USUAL }),
-        ("its own rows", Parts { params: inout, after: "c[i..i + 16, j..j + 32] = acc + c[i..i + 16, j..j + 32]", ..USUAL }),
+        (
+            "what is written",
+            Parts {
+                params: two,
+                after: "c[i..i + 16, j..j + 32] = acc + d[i..i + 16, j..j + 32]\n    d[i..i + 16, j..j + 32] = acc",
+                ..USUAL
+            },
+        ),
+        (
+            "written twice",
+            Parts {
+                after: "c[i..i + 16, j..j + 32] = acc\n    let r = i + 1\n    c[r..r + 16, j..j + 32] = acc",
+                ..USUAL
+            },
+        ),
+        (
+            "its own rows",
+            Parts { params: inout, after: "c[i..i + 16, j..j + 32] = acc + c[i..i + 16, j..j + 32]", ..USUAL },
+        ),
         ("a row of the block", Parts { after: square, ..USUAL }),
-        ("a thread", Parts { after: "let t = f32(thread_idx.x)\n    c[i..i + 16, j..j + 32] = acc * t", ..USUAL }),
         ("the blocks", Parts { after: "let t = f32(grid_dim.x)\n    c[i..i + 16, j..j + 32] = acc * t", ..USUAL }),
         ("what changes", Parts { after: "var t = 1.0\n    t = 2.0\n    c[i..i + 16, j..j + 32] = acc * t", ..USUAL }),
-        ("two products", Parts { after: "acc = mma(acc, a[i..i + 16, 0..32], b[0..32, j..j + 32])\n    c[i..i + 16, j..j + 32] = acc", ..USUAL }),
+        (
+            "two products",
+            Parts {
+                after: "acc = mma(acc, a[i..i + 16, 0..32], b[0..32, j..j + 32])\n    c[i..i + 16, j..j + 32] = acc",
+                ..USUAL
+            },
+        ),
         ("a written factor", Parts { params: "inout a: [bf16; M, K], b: [bf16; K, N], out c: [f32; M, N]", ..USUAL }),
     ];
     for (what, parts) in cases {
@@ -187,7 +222,8 @@ fn texts_for_tensor_cores_compile_without_spills() {
     check(&Parts { params: "a: [f16; M, K], b: [f16; N, K], out c: [f32; M, N]", b: across, ..USUAL });
     check(&Parts { params: "a: [bf16; K, M], b: [bf16; N, K], out c: [f32; M, N]", a: down, b: across, ..USUAL });
     // One array twice.
-    let twice = Parts { params: "a: [bf16; M, K], out c: [f32; M, M]", b: "transpose(a[j..j + 32, k..k + 32])", ..USUAL };
+    let twice =
+        Parts { params: "a: [bf16; M, K], out c: [f32; M, M]", b: "transpose(a[j..j + 32, k..k + 32])", ..USUAL };
     let kernel = prepared(&source(&twice).replace("ceil_div(N, 32)", "ceil_div(M, 32)"));
     wrong.extend(complaint(&nvrtc, &kernel, Copies::Boxes));
     assert!(wrong.is_empty(), "{wrong}");

@@ -239,8 +239,7 @@ fn with_pointers<T>(arguments: &[Argument], run: impl FnOnce(*mut *mut c_void) -
 fn encoded(map: &Map) -> Answer<sys::CUtensorMap> {
     use sys::CUtensorMapDataType as Type;
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
-    let kind =
-        if map.is_bf16 { Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 } else { Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16 };
+    let kind = if map.is_bf16 { Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 } else { Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16 };
     let (extents, pitch) = ([map.columns.into(), map.rows.into()], [2 * u64::from(map.columns)]);
     // SAFETY: the lists have as many numbers as there are axes, strides one less. The array is only read by kernels.
     let made = unsafe {

@@ -198,9 +198,7 @@ impl Worker {
     fn translated(&self, arguments: &[Argument]) -> Answer<Vec<Argument>> {
         let each = |argument: &Argument| match argument {
             Argument::Address(address) => self.place(*address).map(Argument::Address),
-            Argument::Map(map) => {
-                self.place(map.address).map(|address| Argument::Map(Map { address, ..*map }))
-            }
+            Argument::Map(map) => self.place(map.address).map(|address| Argument::Map(Map { address, ..*map })),
             value => Ok(*value),
         };
         arguments.iter().map(each).collect()

@@ -201,9 +201,11 @@ impl Out {
     fn arguments(self, arguments: &[Argument]) -> Out {
         arguments.iter().fold(self.u32(arguments.len() as u32), |out, argument| match argument {
             Argument::Address(address) => out.u32(u32::MAX).u64(address.0),
-            Argument::Map(Map { address, is_bf16, columns, rows, of_box: [width, height] }) => [*columns, *rows, *width, *height]
-                .into_iter()
-                .fold(out.u32(MAP).u64(address.0).u32((*is_bf16).into()), Out::u32),
+            Argument::Map(Map { address, is_bf16, columns, rows, of_box: [width, height] }) => {
+                [*columns, *rows, *width, *height]
+                    .into_iter()
+                    .fold(out.u32(MAP).u64(address.0).u32((*is_bf16).into()), Out::u32)
+            }
             Argument::Value { bytes, len } => {
                 let len = (*len).min(32);
                 out.u32(len.into()).raw(&bytemuck::cast_slice::<u64, u8>(bytes)[..len.into()])

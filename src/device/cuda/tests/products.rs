@@ -24,7 +24,7 @@ fn product() -> Prepared {
     let [rows, columns] = [0, 1].map(|axis| b.extent(c, axis));
     let inside = [(row, rows), (column, columns)].map(|(at, n)| b.binary(BinOp::Lt, at, n));
     let inside = b.binary(BinOp::And, inside[0], inside[1]);
-    b.if_(inside, |b| b.store(c, &[row, column], element), |_| ());
+    b.if_then(inside, |b| b.store(c, &[row, column], element));
     let epilogue = module(Default::default(), b, Form::Threads { rank: 2 });
     let mut b = FunctionBuilder::new("product");
     parameters(&mut b);
@@ -49,7 +49,8 @@ fn arguments<'a>(storages: &'a mut [Storage; 3], shapes: [[u32; 2]; 3]) -> [Arg<
 }
 
 fn storages(shapes: [[u32; 2]; 3]) -> [Storage; 3] {
-    [(0, 2), (1, 2), (2, 4)].map(|(k, size): (usize, usize)| Storage::zeros((shapes[k][0] * shapes[k][1]) as usize * size))
+    [(0, 2), (1, 2), (2, 4)]
+        .map(|(k, size): (usize, usize)| Storage::zeros((shapes[k][0] * shapes[k][1]) as usize * size))
 }
 
 #[test]
@@ -108,7 +109,8 @@ fn launches_choose_their_text() {
 
 #[test]
 fn other_gpus_have_the_usual_text() {
-    let properties = |architecture| Properties { architecture, multiprocessors: 4, grid: [1 << 20; 3], ..Properties::default() };
+    let properties =
+        |architecture| Properties { architecture, multiprocessors: 4, grid: [1 << 20; 3], ..Properties::default() };
     for (architecture, expected) in [(80, None), (90, Some((Copies::Boxes, 4))), (100, None)] {
         let properties = Properties { shared_per_block: 227 << 10, ..properties(architecture) };
         let (_, _, fake) = gpu(product(), 1 << 20, |_| ());

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::abi::{CudaKernel, Geometry, KernelArgument};
 use super::generator::Gen;
-use super::{print, product};
 use super::tree::{Expr, Stmt as Out};
+use super::{print, product};
 use crate::ir::def::{Access, BinOp, ExprId, ExprKind, Form, KernelParam, MemId, Space, StmtKind};
 use crate::ir::ranges::{Bound, Symbol};
 use crate::ir::visit::each_stmt;

@@ -1,8 +1,8 @@
 //! Application of the rules of [`abi`](super::abi) to a launch.
 
 use super::abi::{CudaKernel, Geometry, LaunchFacts, MAX_GRID, NARROW, Piece, Place, PlaceKind, Size, symbol};
-use super::product;
 use super::generator::Gen;
+use super::product;
 use crate::base::source::Span;
 use crate::device::Extents;
 use crate::ir::def::*;

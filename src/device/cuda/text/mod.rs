@@ -44,11 +44,11 @@ use crate::ir::def::*;
 use crate::ir::ranges::{self, Setting};
 pub(crate) use abi::CudaKernel;
 pub use abi::{Copies, LaunchFacts, Options};
+use generator::Gen;
+pub(crate) use launch::{SharedRefusal, is_narrow, message};
 #[cfg(test)]
 pub(crate) use product::SHARED as SHARED_FOR_PRODUCTS;
 pub(crate) use product::TENSOR_ARCHITECTURE;
-use generator::Gen;
-pub(crate) use launch::{SharedRefusal, is_narrow, message};
 pub(crate) use product::{extents as product_extents, product_text, tiles as product_tiles};
 
 /// Generates the CUDA C++ of a kernel. With sources, `#line` directives refer to their lines. What is no product, or cannot be

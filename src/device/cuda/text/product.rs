@@ -178,7 +178,8 @@ impl Gen<'_> {
         let mut text = std::mem::take(&mut self.helpers).into_text();
         let kind = if a.element == Scalar::Bf16 { "bf16" } else { "f16" };
         text.push_str(&format!("#define TENSOR_TYPE \"{kind}\"\n"));
-        let switches = [("A_BY_COLUMNS", a.by_columns), ("B_BY_COLUMNS", b.by_columns), ("PLAIN", copies == Copies::Elements)];
+        let switches =
+            [("A_BY_COLUMNS", a.by_columns), ("B_BY_COLUMNS", b.by_columns), ("PLAIN", copies == Copies::Elements)];
         for (name, value) in switches {
             text.push_str(&format!("#define TENSOR_{name} {}\n", i32::from(value)));
         }
