@@ -439,6 +439,11 @@ impl FunctionBuilder {
 
     // Nested blocks
 
+    /// Returns the statements of the innermost open block so far.
+    pub(crate) fn open_block(&self) -> &[Stmt] {
+        self.open.last().map_or(&[], Vec::as_slice)
+    }
+
     /// Opens a new block, which is the innermost one until [`pop_block`](Self::pop_block).
     pub fn push_block(&mut self) {
         self.open.push(vec![]);

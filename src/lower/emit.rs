@@ -4,6 +4,7 @@
 use crate::base::source::Span;
 use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
+use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Value;
 
 pub(crate) struct Emitter {
@@ -29,6 +30,12 @@ impl Emitter {
     /// Returns the function so far, without its statements.
     pub fn function(&self) -> &Function {
         self.builder.function()
+    }
+
+    /// Whether the last statement of the open block is a barrier of the thread block.
+    pub fn is_behind_barrier(&self) -> bool {
+        let is_barrier = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. });
+        self.builder.open_block().last().is_some_and(is_barrier)
     }
 
     pub fn into_builder(self) -> FunctionBuilder {

@@ -60,6 +60,9 @@ impl Body<'_, '_> {
             None => self.literal(Literal::Int(1), ty, span)?,
         };
         let counter = self.out.local(declared.name.as_str(), ty, declared.span);
+        if [start, end, step].into_iter().all(|bound| self.is_block_uniform(bound)) {
+            self.counters.insert(counter);
+        }
         let bounds = Bounds { start, end, step, inclusive };
         self.counted(counter, bounds, unroll, span, |this| {
             let value = this.out.read(counter, declared.span);

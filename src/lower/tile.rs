@@ -31,13 +31,13 @@ pub(crate) enum Node {
 }
 
 /// A part of an array: along each of its axes one index, or indices from a start on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
     pub memory: MemId,
     pub along: Vec<Along>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Along {
     At(ExprId),
     /// All, or from an index on.
@@ -55,16 +55,13 @@ pub(crate) enum Step {
 }
 
 impl Tile {
-    /// Whether it reads a memory at other elements than the ones that are written: of a tile of this shape, each thread its own.
-    pub(super) fn reads_elsewhere(&self, memory: MemId, shape: &[u32]) -> bool {
+    /// Whether it reads the memory of a part of this shape, which is written, at other elements than the one that a thread writes.
+    pub(super) fn reads_elsewhere(&self, target: &Part, shape: &[u32]) -> bool {
         match &self.node {
             Node::Same(_) | Node::Count => false,
-            Node::Part(part) => {
-                let whole = part.along.iter().all(|along| matches!(along, Along::From(None)));
-                part.memory == memory && !(whole && self.shape == shape)
-            }
-            Node::Transposed(of) | Node::Reshaped(of) => of.reads(memory),
-            Node::Each(_, parts) => parts.iter().any(|part| part.reads_elsewhere(memory, shape)),
+            Node::Part(part) => part.memory == target.memory && !(part == target && self.shape == shape),
+            Node::Transposed(of) | Node::Reshaped(of) => of.reads(target.memory),
+            Node::Each(_, parts) => parts.iter().any(|part| part.reads_elsewhere(target, shape)),
         }
     }
 

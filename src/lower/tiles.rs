@@ -7,6 +7,8 @@
 //!
 //! Beyond the edge of an array a part of it is zero, and what is assigned there is dropped.
 
+use std::collections::HashSet;
+
 use super::arrays::elements;
 use super::error::{Fallible, internal};
 use super::instance::Function;
@@ -53,9 +55,17 @@ impl Body<'_, '_> {
 
     /// Lowers `place = value` and `place op= value` of a tile.
     pub(super) fn assign_tile(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
+        // What is read is what stood there before, for all threads; and no thread writes before all have read.
+        self.barrier_here(span);
+        let loads = self.loads();
         let to = self.tile(place)?;
         let Node::Part(target) = to.node.clone() else { return Err(internal(span, "an assignment to a value")) };
-        if let (None, ExprKind::Builtin { builtin: Builtin::Mma, args, .. }) = (op, &value.kind) {
+        if let (None, ExprKind::Local(_), ExprKind::Builtin { builtin: Builtin::Mma, args, .. }) =
+            (op, &place.kind, &value.kind)
+            && let Some(acc) = args.first()
+            && matches!(acc.kind, ExprKind::Local(_))
+            && self.tile(acc)?.shape == to.shape
+        {
             return self.product_into(&to, &target, args, value.span);
         }
         let mut from = self.tile(value)?;
@@ -64,12 +74,15 @@ impl Body<'_, '_> {
             from = self.each(Step::Binary(op), parts, to.scalar, span)?;
         }
         self.tile_fits(&from, &to)?;
-        if from.reads_elsewhere(target.memory, &to.shape) {
+        if from.reads_elsewhere(&target, &to.shape) {
             from = self.kept(&from)?;
         }
-        self.barrier_here(span);
+        if self.loads() != loads {
+            self.barrier_here(span);
+        }
         self.own_elements(&to.shape.clone(), span, &mut |this, at| {
-            let value = this.tile_element(&from, at)?;
+            let own = this.broadcast_index(at, &from.shape, span);
+            let value = this.tile_element(&from, &own)?;
             this.put(&target, at, value, span)
         })?;
         self.barrier_here(span);
@@ -82,7 +95,76 @@ impl Body<'_, '_> {
         if !tile.shape.is_empty() {
             return Err(internal(expr.span, "an array is used as a number"));
         }
-        self.tile_element(&tile, &[])
+        let value = self.tile_element(&tile, &[])?;
+        self.uniform.insert(value);
+        Ok(value)
+    }
+
+    /// The number of loads so far.
+    fn loads(&self) -> usize {
+        let exprs = self.out.function().exprs.iter();
+        exprs.filter(|(_, expr)| matches!(expr.kind, def::ExprKind::Load { .. })).count()
+    }
+
+    /// Returns a value that all threads of the block share. Where that does not follow from how it is computed, they compare it, and a
+    /// difference is a fault.
+    fn shared_value(&mut self, value: ExprId, span: Span) -> ExprId {
+        if self.block.is_some() || self.is_block_uniform(value) {
+            return value;
+        }
+        let ty = self.out.ty(value);
+        let memory = self.out.at(span).memory("value", Space::Shared, Layout::plain(ty), vec![]);
+        let place = Place { memory, indices: vec![], leaf: 0, component: None };
+        let zero = self.out.i32(0, span);
+        let mut cond = self.out.bool(true, span);
+        for axis in [Axis::X, Axis::Y, Axis::Z] {
+            let at = self.out.value(def::ExprKind::Id(Id3::Thread, axis), I32, span);
+            let first = self.out.binary(BinOp::Eq, at, zero, span);
+            cond = self.out.binary(BinOp::And, cond, first, span);
+        }
+        let store = StmtKind::Store { place: place.clone(), value, hint: Hint::None };
+        let then = vec![def::Stmt { kind: store, span }];
+        self.barrier_here(span);
+        self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
+        self.barrier_here(span);
+        let first = self.out.value(def::ExprKind::Load { place, hint: Hint::None }, ty, span);
+        let mut same = self.out.binary(BinOp::Eq, value, first, span);
+        if ty.scalar().is_float() {
+            let nan = [value, first].map(|x| self.math(MathFn::IsNan, &[x], span));
+            let both = self.out.binary(BinOp::And, nan[0], nan[1], span);
+            same = self.out.binary(BinOp::Or, same, both, span);
+        }
+        let message = "the threads of a block compute one tile, but this value differs between them";
+        self.out.stmt(StmtKind::Assert { cond: same, message: vec![def::Part::Text(message.into())] }, span);
+        self.uniform.insert(first);
+        first
+    }
+
+    /// Whether all threads of a block have the same value: it is computed from what they share.
+    pub(super) fn is_block_uniform(&self, value: ExprId) -> bool {
+        use def::ExprKind::*;
+        let function = self.out.function();
+        let (mut seen, mut left) = (HashSet::new(), vec![value]);
+        while let Some(id) = left.pop() {
+            if self.uniform.contains(&id) || !seen.insert(id) {
+                continue;
+            }
+            let shared = match &function.exprs[id].kind {
+                Id(id, _) => matches!(id, Id3::Block | Id3::BlockDim | Id3::GridDim),
+                Read(local) => self.counters.contains(local),
+                Load { place, .. } => {
+                    let access = function.memories[place.memory].space;
+                    matches!(access, Space::Constant | Space::Global { access: def::Access::In, .. })
+                }
+                Index(_) | LaneIdx | WarpIdx | Result => false,
+                _ => true,
+            };
+            if !shared {
+                return false;
+            }
+            function.exprs[id].kind.operands(|operand| left.push(operand));
+        }
+        true
     }
 
     // Expressions
@@ -101,6 +183,7 @@ impl Body<'_, '_> {
             }
             _ if !whole => {
                 let value = self.scalar(expr)?;
+                let value = self.shared_value(value, span);
                 Ok(Tile { shape: vec![], scalar: self.out.ty(value).scalar(), node: Node::Same(value), span })
             }
             ExprKind::Local(id) if self.tiles.contains_key(id) => Ok(self.tiles[id].clone()),
@@ -147,7 +230,7 @@ impl Body<'_, '_> {
                 self.each(Step::Convert(scalar), vec![count], scalar, span)
             }
             ExprKind::Builtin { builtin: Builtin::Mma, args, .. } => {
-                let to = self.fresh_tile(&expr.ty, args, span)?;
+                let to = self.fresh_tile(args, span)?;
                 let Node::Part(target) = to.node.clone() else { return Err(internal(span, "a tile without memory")) };
                 self.product_into(&to, &target, args, span)?;
                 Ok(to)
@@ -185,12 +268,12 @@ impl Body<'_, '_> {
         for axis in 0..rank {
             let index = indices.and_then(|indices| indices.get(axis));
             let (which, extent) = match index {
-                Some(SliceIndex::At(index)) => (Along::At(self.scalar(index)?), None),
+                Some(SliceIndex::At(index)) => (Along::At(self.shared_index(index)?), None),
                 Some(SliceIndex::Range { start, end, inclusive: false, step: None })
                     if start.is_some() || end.is_some() =>
                 {
                     let extent = self.extent_between(start.as_ref(), end.as_ref(), span)?;
-                    (Along::From(start.as_ref().map(|start| self.scalar(start)).transpose()?), Some(extent))
+                    (Along::From(start.as_ref().map(|start| self.shared_index(start)).transpose()?), Some(extent))
                 }
                 None | Some(SliceIndex::Range { start: None, end: None, step: None, .. }) => {
                     let known = self.known_extent(memory, axis as u8);
@@ -202,6 +285,11 @@ impl Body<'_, '_> {
             shape.extend(extent);
         }
         Ok(Tile { shape, scalar, node: Node::Part(Part { memory, along }), span })
+    }
+
+    fn shared_index(&mut self, index: &Expr) -> Fallible<ExprId> {
+        let value = self.scalar(index)?;
+        Ok(self.shared_value(value, index.span))
     }
 
     /// Returns how many indices a range has: `i..i + 64` has 64.
@@ -296,12 +384,20 @@ impl Body<'_, '_> {
     /// Reduces along an axis, or all: the upper half is combined with the lower half until one is left.
     fn reduced(&mut self, fold: Fold, args: &[Expr], named: &[(SmolStr, Expr)], span: Span) -> Fallible<Tile> {
         let of = args.first().ok_or_else(|| internal(span, "a reduction of nothing"))?;
-        let of = self.tile(of)?;
+        let mut of = self.tile(of)?;
+        if matches!(fold, Fold::Operator(_)) && of.scalar.is_int() && of.scalar.size() < 4 {
+            // As on the host.
+            let wide = if of.scalar.is_signed() { Scalar::I64 } else { Scalar::U64 };
+            of = self.each(Step::Convert(wide), vec![of], wide, span)?;
+        }
         let axis = args.get(1).or(named.first().map(|(_, axis)| axis));
         let (of, axis) = match axis {
             None => {
                 let flat = vec![elements(&of.shape) as u32];
                 (Tile { shape: flat, scalar: of.scalar, span, node: Node::Reshaped(Box::new(of)) }, 0)
+            }
+            Some(axis) if !matches!(axis.ty, Type::Scalar(_)) => {
+                return Err(not_of_tiles(axis.span, "a reduction along several axes"));
             }
             Some(axis) => {
                 let number = self.number(axis)?.and_then(|n| usize::try_from(n).ok());
@@ -339,7 +435,7 @@ impl Body<'_, '_> {
     }
 
     /// Memory for the result of `mma`.
-    fn fresh_tile(&mut self, _ty: &Type, args: &[Expr], span: Span) -> Fallible<Tile> {
+    fn fresh_tile(&mut self, args: &[Expr], span: Span) -> Fallible<Tile> {
         let acc = args.first().ok_or_else(|| internal(span, "`mma` of nothing"))?;
         let shape = self.tile(acc)?.shape;
         Ok(self.memory_for(&shape, Scalar::F32, span))
@@ -358,8 +454,10 @@ impl Body<'_, '_> {
         if (rows, columns, k) != (m, n, l) {
             return Err(other_shapes(&[acc, a, b], span));
         }
-        self.tile_fits(&acc, to)?;
-        if acc.reads_elsewhere(target.memory, &to.shape) {
+        if to.shape != acc.shape {
+            return Err(internal(span, "a product of another shape"));
+        }
+        if acc.reads_elsewhere(target, &to.shape) {
             acc = self.kept(&acc)?;
         }
         let (a, b) = (self.kept(&a)?, self.kept(&b)?);
@@ -465,7 +563,10 @@ impl Body<'_, '_> {
                     let own = rest.next().copied().unwrap_or_else(|| self.out.i32(0, span));
                     match start {
                         Some(start) => {
-                            let start = self.out.convert(*start, Scalar::I32, span);
+                            // What does not fit `i32` is beyond the edge, and not at its remainder.
+                            let is_usual = self.out.ty(*start).scalar() == Scalar::I32;
+                            let wide = if is_usual { Scalar::I32 } else { Scalar::I64 };
+                            let [start, own] = [*start, own].map(|part| self.out.convert(part, wide, span));
                             (self.out.binary(BinOp::Add, start, own, span), true)
                         }
                         None => (own, guarded),
@@ -476,7 +577,9 @@ impl Body<'_, '_> {
             if tested {
                 let extent = self.extent(part.memory, axis as u8, span);
                 let zero = self.out.i32(0, span);
+                let wide = self.out.ty(index).scalar();
                 for (op, limit) in [(BinOp::Ge, zero), (BinOp::Lt, extent)] {
+                    let limit = self.out.convert(limit, wide, span);
                     let fits = self.out.binary(op, index, limit, span);
                     inside = Some(match inside {
                         Some(before) => self.out.binary(BinOp::And, before, fits, span),
@@ -552,6 +655,9 @@ impl Body<'_, '_> {
 
     /// Waits for the block, unless the last statement does.
     fn barrier_here(&mut self, span: Span) {
+        if self.out.is_behind_barrier() {
+            return;
+        }
         self.out.stmt(StmtKind::Barrier { kind: BarrierKind::Block, value: None, result: None }, span);
     }
 

@@ -1,6 +1,6 @@
 //! The state of lowering one module: the functions lowered so far, and the state of the function being lowered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::emit::Emitter;
 use super::error::{Fallible, internal, is_internal};
@@ -135,6 +135,9 @@ pub struct Body<'a, 'u> {
     /// Where tiles are, and the block, if it is not one of a launch: see [`super::product`].
     pub(super) tiles: HashMap<LocalId, Tile>,
     pub(super) block: Option<[ExprId; 3]>,
+    /// Values, and counters of loops, that all threads of a block share.
+    pub(super) uniform: HashSet<ExprId>,
+    pub(super) counters: HashSet<def::LocalId>,
     /// `inout` value parameters: their final values are returned after the function's result.
     pub handed_back: Vec<LocalId>,
 }
@@ -163,6 +166,8 @@ impl<'a, 'u> Body<'a, 'u> {
             handed_back: vec![],
             tiles: HashMap::new(),
             block: None,
+            uniform: HashSet::new(),
+            counters: HashSet::new(),
             fixed: HashMap::new(),
         }
     }
