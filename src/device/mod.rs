@@ -186,6 +186,8 @@ pub(crate) type Mark = Box<dyn Moment>;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     pub launches: u64,
+    /// Launches of products of matrices that tensor cores computed in tiles of their own.
+    pub on_tensor_cores: u64,
     /// Copies to the device, and their bytes.
     pub uploads: u64,
     pub uploaded: u64,

@@ -10,8 +10,12 @@ pub(crate) fn line(device: &dyn Device) -> String {
     if let Some(code) = s.machine_code {
         return format!("{}: {}", device.name(), of_simulator(&s, &code));
     }
+    let products = match s.on_tensor_cores {
+        0 => String::new(),
+        n => format!(", {n} of them products on tensor cores"),
+    };
     format!(
-        "{}: {} launches begun in {}, {} in kernels; {} copies to the device ({}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
+        "{}: {} launches begun in {}{products}, {} in kernels; {} copies to the device ({}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
         device.name(),
         s.launches,
         duration(s.begin_seconds),

@@ -74,6 +74,7 @@ pub(crate) struct Context {
 #[derive(Default)]
 struct Counts {
     launches: AtomicU64,
+    on_tensor_cores: AtomicU64,
     uploads: AtomicU64,
     uploaded: AtomicU64,
     downloads: AtomicU64,
@@ -242,6 +243,11 @@ impl Context {
         Ok(cubin)
     }
 
+    /// Counts a launch of a product on tensor cores.
+    pub fn count_product(&self) {
+        add(&self.counts.on_tensor_cores, 1);
+    }
+
     /// Adds the guards of a text to the statistics.
     pub fn count_guards(&self, guards: &Summary) {
         add(&self.counts.checkable, u64::from(guards.accesses + guards.divisions));
@@ -306,6 +312,7 @@ impl Context {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Statistics {
             launches: of(&counts.launches),
+            on_tensor_cores: of(&counts.on_tensor_cores),
             uploads: of(&counts.uploads),
             uploaded: of(&counts.uploaded),
             downloads: of(&counts.downloads),

@@ -74,6 +74,9 @@ impl Kernel {
             stop: variant.endless.then_some(&control.stop),
             replay: context.is_isolated().then(|| self.as_record(extents, args, &buffers, control)),
         })?;
+        if variant.kernel.options.product.is_some() {
+            context.count_product();
+        }
         if !now {
             begin.into_iter().for_each(|begin| context.count_begin(begin));
             return Ok(Output::new());

@@ -22,11 +22,14 @@ impl Kernel {
         let mut options = Options { product: Some(copies), ..self.options() };
         let Some(variant) = self.product_variant(&options) else { return (None, false) };
         let asks = assumes_values(&variant);
-        if variant.kernel.assumptions_hold(&facts) {
+        // A compiler that does not know these instructions is no reason not to run the kernel.
+        let fits =
+            |variant: &Arc<Variant>| variant.kernel.assumptions_hold(&facts) && variant.load(&self.context).is_ok();
+        if fits(&variant) {
             return (Some(variant), asks);
         }
         options.assume = false;
-        (self.product_variant(&options).filter(|variant| variant.kernel.assumptions_hold(&facts)), asks)
+        (self.product_variant(&options).filter(fits), asks)
     }
 
     /// Returns how a launch reads the factors, and the rows and columns that it computes; `None` if tensor cores cannot compute them.

@@ -55,7 +55,7 @@ fn storages(shapes: [[u32; 2]; 3]) -> [Storage; 3] {
 
 #[test]
 fn a_product_is_launched_with_maps_and_a_block_for_each_multiprocessor() {
-    let (_gpu, kernel, fake) = gpu(product(), 1 << 24, |call| {
+    let (gpu, kernel, fake) = gpu(product(), 1 << 24, |call| {
         // 6 by 2 tiles of 128 by 256, on 4 multiprocessors.
         assert_eq!((call.shape.grid, call.shape.block), ([4, 1, 1], [384, 1, 1]));
         assert_eq!((call.shape.shared, call.shape.cooperative), (SHARED_FOR_PRODUCTS, false));
@@ -66,6 +66,7 @@ fn a_product_is_launched_with_maps_and_a_block_for_each_multiprocessor() {
     });
     let mut storages = storages(SHAPES);
     kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
+    assert_eq!(gpu.statistics().on_tensor_cores, 1);
     let state = fake.state.lock().unwrap();
     let expected = [(700, 128), (300, 256)].map(|(rows, of_box)| (true, 64, rows, [64, of_box]));
     let maps: Vec<_> = state.maps.iter().map(|map| (map.is_bf16, map.columns, map.rows, map.of_box)).collect();
