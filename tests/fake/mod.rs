@@ -123,11 +123,11 @@ impl State {
     fn launch(&mut self, function: Function, arguments: &[Argument]) {
         let address = |k: usize| match arguments[k] {
             Argument::Address(address) => address.0,
-            Argument::Value { .. } => panic!("argument {k} is no address"),
+            Argument::Value { .. } | Argument::Map(_) => panic!("argument {k} is no address"),
         };
         let number = |k: usize| match arguments[k] {
             Argument::Value { bytes, .. } => bytes[0] as u32,
-            Argument::Address(_) => panic!("argument {k} is no number"),
+            Argument::Address(_) | Argument::Map(_) => panic!("argument {k} is no number"),
         };
         match &*self.functions[function.0] {
             "add" => {

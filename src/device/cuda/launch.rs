@@ -38,7 +38,9 @@ impl Executable for Kernel {
     }
 
     fn expect_blocks(&self, block: [u32; 3]) {
-        self.variant(&Options { block: Some(block), ..self.options() });
+        if !self.expect_product() {
+            self.variant(&Options { block: Some(block), ..self.options() });
+        }
     }
 }
 

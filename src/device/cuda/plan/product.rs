@@ -14,6 +14,12 @@ use crate::ir::def::Factor;
 const MOST_TILES: u64 = 1 << 30;
 
 impl Kernel {
+    /// Starts to compile the text for tensor cores that most launches need, if there is one.
+    pub fn expect_product(&self) -> bool {
+        let options = Options { product: Some(Copies::Boxes), ..self.options() };
+        self.context.properties.architecture == TENSOR_ARCHITECTURE && self.product_variant(&options).is_some()
+    }
+
     /// Returns the variant that computes this launch on tensor cores, if there can be one; and whether that depends on the values of
     /// parameters.
     pub(super) fn on_tensor_cores(&self, facts: &Facts<'_, '_>) -> (Option<Arc<Variant>>, bool) {
