@@ -141,7 +141,7 @@ impl Body<'_, '_> {
                 let row = self.row(base, indices, expr)?;
                 self.transfer(&row, &Row::whole(to, row.extents.clone()), span)
             }
-            _ => Err(super::tiles::not_of_threads(span)),
+            _ => Err(self.not_of_threads(span)),
         }
     }
 
@@ -160,7 +160,7 @@ impl Body<'_, '_> {
                     Some(value)
                 }
                 SliceIndex::Range { start: None, end: None, step: None, .. } => None,
-                _ => return Err(super::tiles::not_of_threads(expr.span)),
+                _ => return Err(self.not_of_threads(expr.span)),
             });
         }
         Ok(Row { memory, axes, extents })
@@ -246,7 +246,7 @@ impl Body<'_, '_> {
     }
 
     fn extents_of(&mut self, expr: &Expr) -> Fallible<Vec<u32>> {
-        let Type::Array(array) = &expr.ty else { return Err(super::tiles::not_of_threads(expr.span)) };
+        let Type::Array(array) = &expr.ty else { return Err(self.not_of_threads(expr.span)) };
         let known = |dim: &Dim| if let Dim::Known(n) = dim { Some(i128::from(*n)) } else { None };
         if let Some(known) = array.dims.iter().map(known).collect::<Option<Vec<i128>>>() {
             return known.into_iter().map(|n| size(n, "array", expr.span)).collect();

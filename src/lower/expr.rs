@@ -78,7 +78,7 @@ impl Body<'_, '_> {
             ExprKind::Builtin { builtin, args, .. } => self.builtin(*builtin, args, expr),
             ExprKind::If { cond, then, other } => self.if_value(cond, then, other.as_deref(), expr),
             ExprKind::Block(block) => self.block(block),
-            ExprKind::Slice { .. } | ExprKind::Lift { .. } => Err(super::tiles::not_of_threads(span)),
+            ExprKind::Slice { .. } | ExprKind::Lift { .. } => Err(self.not_of_threads(span)),
             ExprKind::Str(_)
             | ExprKind::Global(_)
             | ExprKind::DynField { .. }

@@ -167,6 +167,19 @@ impl Body<'_, '_> {
         true
     }
 
+    /// The error for an array that is computed where no tile is assigned.
+    pub(super) fn not_of_threads(&self, span: Span) -> Box<Diagnostic> {
+        if !self.unit.is_of_kernel() {
+            return internal(span, "an array of the host's world in a function of a thread");
+        }
+        Box::new(
+            Diagnostic::error("E0493", "a whole array is computed here, where each thread is on its own")
+                .at(span, "the threads of a block compute arrays together, and into shared memory")
+                .help("assign it to a shared array: `shared t: [f32; 16, 16]`, then `t = …`")
+                .help("one element is `a[i, j]`"),
+        )
+    }
+
     // Expressions
 
     pub(super) fn tile(&mut self, expr: &Expr) -> Fallible<Tile> {
@@ -747,16 +760,6 @@ fn of_unknown_extent(span: Span) -> Box<Diagnostic> {
         Diagnostic::error("E0492", "the extents of a tile are not known when the kernel is compiled")
             .at(span, "how many elements has this?")
             .help("take a part of constant extents: `a[i..i + 64, k..k + 32]`"),
-    )
-}
-
-/// The error for an array that is computed where no tile is assigned.
-pub(super) fn not_of_threads(span: Span) -> Box<Diagnostic> {
-    Box::new(
-        Diagnostic::error("E0493", "a whole array is computed here, where each thread is on its own")
-            .at(span, "the threads of a block compute arrays together, and into shared memory")
-            .help("assign it to a shared array: `shared t: [f32; 16, 16]`, then `t = …`")
-            .help("one element is `a[i, j]`"),
     )
 }
 

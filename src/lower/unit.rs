@@ -52,6 +52,11 @@ impl<'a> Unit<'a> {
         Unit { kernel: Some((instance.kernel, instance.arguments.clone())), ..Unit::new(program) }
     }
 
+    /// Whether this is a kernel of the program, and not one that applies a function.
+    pub fn is_of_kernel(&self) -> bool {
+        self.kernel.is_some()
+    }
+
     /// Records an error, annotated with the compile-time arguments of the instance.
     pub fn report(&mut self, error: Box<Diagnostic>) {
         let error = self.annotated(error);

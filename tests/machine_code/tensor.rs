@@ -124,20 +124,20 @@ fn mma_has_the_bits_of_tensor_cores() {
         let (a, b) = (of(CASES * ROWS * TERMS, format), of(CASES * TERMS * ROWS, format));
         let c = of(CASES * ROWS * ROWS, (23, 8));
         let mut want = vec![];
-        for at in 0..CASES * ROWS * ROWS {
+        for (at, &first) in c.iter().enumerate() {
             let (case, row, column) = (at / (ROWS * ROWS), at / ROWS % ROWS, at % ROWS);
             let factor = |k: usize| (a[(case * ROWS + row) * TERMS + k], b[(case * TERMS + k) * ROWS + column]);
             let factors: Vec<(u32, u32)> = (0..TERMS).map(factor).collect();
-            want.push(factors.chunks(GROUP).fold(c[at], |before, group| step(before, group, format)));
+            want.push(factors.chunks(GROUP).fold(first, |before, group| step(before, group, format)));
         }
         let wide = |bits: &[u32]| bits.iter().map(|bits| format!("{bits}u32, ")).collect::<String>();
-        let (first, wanted) = (wide(&c), wide(&want));
+        let (sums, wanted) = (wide(&c), wide(&want));
         let text = format!(
             "kernel k(a: [{name}; R, 40], b: [{name}; S, 4], c: [f32; R, 4], out d: [f32; R, 4]) grid(ceil_div(R, 4)) block(16) {{\n    \
              let i = 4 * block_idx.x\n    let j = 40 * block_idx.x\n    shared acc: [f32; 4, 4]\n    acc = c[i..i + 4, ..]\n    \
              acc = mma(acc, a[i..i + 4, ..], b[j..j + 40, ..])\n    d[i..i + 4, ..] = acc\n}}\n\
              let a = bitcast({name}, reshape(u16({a:?}), -1, 40))\nlet b = bitcast({name}, reshape(u16({b:?}), -1, 4))\n\
-             let c = bitcast(f32, reshape([{first}], -1, 4))\nlet d = reshape(bitcast(u32, k(a, b, c)), -1)\n\
+             let c = bitcast(f32, reshape([{sums}], -1, 4))\nlet d = reshape(bitcast(u32, k(a, b, c)), -1)\n\
              let want = [{wanted}]\nfor i in 0..len(d) {{ if d[i] != want[i] {{ print(\"{{i}}: {{d[i]:x}} {{want[i]:x}}\") }} }}\n"
         );
         for isa in sets() {
