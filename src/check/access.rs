@@ -327,7 +327,7 @@ impl Cx<'_> {
         let rank = a.dims.len();
         let sliced = args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) || args.len() < rank;
         let row = sliced && self.is_row(a, args);
-        if args.len() > rank || args.is_empty() || (sliced && !row && self.in_kernel() && !self.in_blocks()) {
+        if args.len() > rank || args.is_empty() || (sliced && !row && self.in_kernel() && !self.in_tile()) {
             return self.wrong_rank(&base, a, args, span);
         }
         let mut dims = Vec::new();

@@ -21,14 +21,14 @@ impl Cx<'_> {
         }
         let before = self.varying_reads;
         let hint = self.place_hint(place);
-        let value = self.expr(value, hint.as_ref());
-        let place = self.place(place, op.is_some());
+        let value = self.as_tile(|cx| cx.expr(value, hint.as_ref()));
+        let place = self.as_tile(|cx| cx.place(place, op.is_some()));
         let is_tile = self.is_tile(&place);
         if matches!(place.kind, ExprKind::Slice { .. }) && !is_tile {
             self.need_host(place.span, "assigning to a part of an array");
         }
         if is_tile {
-            self.need_arrays(place.span, "assignment");
+            self.divergence(place.span, "assignment");
         }
         let varying = self.varying_reads != before;
         if let (ExprKind::Local(id), true) =
@@ -42,7 +42,7 @@ impl Cx<'_> {
         }
         let result = match op {
             Some((op, op_span)) => {
-                let ty = self.binary_type(op, op_span, &place, &value);
+                let ty = self.as_tile(|cx| cx.binary_type(op, op_span, &place, &value));
                 make(ExprKind::Error, ty, value.span)
             }
             None => make(ExprKind::Error, value.ty.clone(), value.span),

@@ -46,9 +46,12 @@ impl Cx<'_> {
         want: Option<&Type>,
     ) -> Expr {
         let call = BuiltinCall { entry, args, at: name.span, span };
-        let of_tiles = self.in_blocks()
-            && (matches!(entry.builtin, Builtin::Sum | Builtin::Transpose | Builtin::Reshape)
-                || entry.builtin == Builtin::Arange && args.len() == 1);
+        let of_tiles = match entry.builtin {
+            Builtin::Sum => self.reduces_tile(call),
+            Builtin::Transpose | Builtin::Reshape => self.in_tile(),
+            Builtin::Arange => self.in_tile() && args.len() == 1,
+            _ => false,
+        };
         if entry.worlds == Worlds::Host && !of_tiles && !self.need_host(name.span, &format!("`{}`", entry.name)) {
             return self.after_error(args, span);
         }
@@ -93,6 +96,7 @@ impl Cx<'_> {
             Builtin::Derive(Derivative::Check) => self.gradcheck(name, args, span),
             Builtin::Derive(_) => self.uncalled_derivative(name, args, span),
             Builtin::WithGrad => self.uncalled_stated(name, span),
+            Builtin::Sum if of_tiles => self.as_tile(|cx| cx.host_builtin(call, want)),
             _ => self.host_builtin(call, want),
         }
     }
@@ -170,8 +174,14 @@ impl Cx<'_> {
         let (arity, kind, gives_bool) = math_shape(call.entry);
         let reduces = matches!(f, MathFn::Min | MathFn::Max);
         if reduces && (call.positional().count() == 1 || call.named("axis").is_some()) {
-            self.need_arrays(call.at, &format!("`{name}` of a whole array"));
-            return self.reduce(call, Some(kind));
+            if !self.reduces_tile(call) {
+                self.need_host(call.at, &format!("`{name}` of a whole array"));
+                return self.reduce(call, Some(kind));
+            }
+            return self.as_tile(|cx| {
+                cx.need_arrays(call.at, &format!("`{name}` of a whole array"));
+                cx.reduce(call, Some(kind))
+            });
         }
         let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, if gives_bool { None } else { want });

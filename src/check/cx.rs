@@ -182,6 +182,8 @@ pub(crate) struct Cx<'a> {
     pub depth: u32,
     /// Number of enclosing `time` and `bench` blocks.
     pub measured: u32,
+    /// The depth of expressions that the threads of a block may compute together.
+    pub tiles: u32,
 }
 
 /// Proof that an error has been reported, so that the program does not run. Functions return it in place of a value they
@@ -237,6 +239,7 @@ impl<'a> Cx<'a> {
             divergent_return: None,
             depth: 0,
             measured: 0,
+            tiles: 0,
         };
         cx.add_signature_names();
         cx
@@ -432,11 +435,24 @@ impl<'a> Cx<'a> {
 
     /// Records that something is done with whole arrays: by the host, or by the threads of a block together.
     pub fn need_arrays(&mut self, span: Span, what: &str) -> bool {
-        if !self.in_blocks() {
+        if !self.in_tile() {
             return self.need_host(span, what);
         }
         self.divergence(span, what);
         true
+    }
+
+    /// Whether this is in an expression that the threads of a block compute together.
+    pub fn in_tile(&self) -> bool {
+        self.in_blocks() && self.tiles > 0
+    }
+
+    /// Checks what the threads of a block compute together, if they do.
+    pub fn as_tile<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> T {
+        self.tiles += 1;
+        let checked = check(self);
+        self.tiles -= 1;
+        checked
     }
 
     /// Whether this is a kernel whose geometry gives the blocks, which have tiles.

@@ -5,10 +5,11 @@
 
 use crate::base::diag::Diagnostic;
 use crate::check::builtin_call::BuiltinCall;
-use crate::check::cx::Cx;
+use crate::check::cx::{Cx, Slot};
 use crate::check::infer::array;
 use crate::check::typed::*;
 use crate::lang::scalar::Scalar;
+use crate::syntax::ast;
 
 impl Cx<'_> {
     /// Whether an assignment to this place is one of all threads of a block together: to a whole shared array, or to a part of an array.
@@ -25,6 +26,27 @@ impl Cx<'_> {
                 }
                 _ => false,
             }
+    }
+
+    /// Whether a reduction is one of a tile: of an expression, or of an array whose extents are constants and that the block shares.
+    pub fn reduces_tile(&self, call: BuiltinCall<'_>) -> bool {
+        let array = |name: &ast::Name| match self.names.get(&name.text) {
+            Some(Slot::Local(id)) => self.locals.get(*id),
+            _ => None,
+        };
+        let known = |ty: &Type| match self.vars.shallow(ty) {
+            Type::Array(a) => !a.dims.iter().any(|dim| matches!(dim, Dim::Name(_) | Dim::Unknown)),
+            _ => false,
+        };
+        self.in_blocks()
+            && call.positional().next().is_some_and(|of| match &of.kind {
+                ast::ExprKind::Name(name) => array(name).is_some_and(|local| match local.kind {
+                    LocalKind::Shared => true,
+                    LocalKind::Param(_) => known(&local.ty),
+                    _ => false,
+                }),
+                _ => true,
+            })
     }
 
     /// Reports a value that differs between the threads which are to compute one tile of it.
