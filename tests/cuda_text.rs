@@ -7,6 +7,8 @@
 mod cuda_support;
 #[allow(dead_code)] // only tests that run kernels use launches
 mod generate;
+#[path = "common/nvrtc.rs"]
+mod opened;
 
 use std::path::Path;
 
@@ -14,7 +16,8 @@ use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
 use clk_lang::device::cuda::text::{Options, cuda_text};
 use clk_lang::ir::Prepared;
 use clk_lang::pass;
-use cuda_support::{Kernel, every_kernel, nvrtc};
+use cuda_support::{Kernel, every_kernel};
+use opened::nvrtc;
 
 /// Returns the options of every variant of the text.
 fn variants() -> [(&'static str, Options); 4] {

@@ -1,24 +1,17 @@
 //! NVRTC from Rust: compiles text to machine code, and returns the log of an invalid text. No GPU is needed; without the
 //! library (`pip install nvidia-cuda-nvrtc`, or `CLK_NVRTC`) every test prints that it is skipped.
 
-use clk_lang::app::libraries::nvrtc_places;
-use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
+#[path = "common/nvrtc.rs"]
+mod opened;
+
+use clk_lang::device::cuda::nvrtc::Failure;
+use opened::nvrtc;
 
 const SAXPY: &str = "extern \"C\" __global__ void saxpy(int n, float a, const float* x, float* y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = a * x[i] + y[i];
 }
 ";
-
-fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::open(&nvrtc_places()) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(_) => {
-            eprintln!("skipped: no NVRTC on this machine");
-            None
-        }
-    }
-}
 
 #[test]
 fn text_becomes_machine_code() {

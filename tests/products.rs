@@ -1,23 +1,15 @@
 //! Kernels of tiles that are products of matrices: which of them are found, and their text for tensor cores, compiled by NVRTC if it is
 //! installed.
 
-use clk_lang::app::libraries::nvrtc_places;
+#[path = "common/nvrtc.rs"]
+mod opened;
+
 use clk_lang::compile::{NoFiles, Session, default_instance};
 use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
 use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
 use clk_lang::ir::Prepared;
 use clk_lang::{lower, pass};
-
-/// Opens NVRTC; if it is not installed, prints that the test is skipped.
-fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::open(&nvrtc_places()) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(_) => {
-            eprintln!("skipped: no NVRTC on this machine");
-            None
-        }
-    }
-}
+use opened::nvrtc;
 
 /// Returns the only kernel of a text.
 #[track_caller]

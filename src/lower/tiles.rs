@@ -29,26 +29,17 @@ const I32: Ty = Ty::Scalar(Scalar::I32);
 
 impl Body<'_, '_> {
     /// Whether an assignment to this place is one of all threads of a block together.
-    pub(super) fn is_tile(&mut self, place: &Expr) -> Fallible<bool> {
-        Ok(match &place.kind {
-            ExprKind::Local(id) => match self.slot(*id, place.span)? {
-                Slot::Array(memory) => {
-                    let memory = &self.out.function().memories[memory];
-                    memory.space == Space::Shared && !memory.extents.is_empty()
-                }
-                _ => false,
-            },
-            ExprKind::Slice { base, .. } => {
-                let memory = match base.kind {
-                    ExprKind::Local(id) => match self.slot(id, place.span)? {
-                        Slot::Array(memory) => memory,
-                        _ => return Ok(false),
-                    },
-                    _ => return Ok(false),
-                };
-                let space = self.out.function().memories[memory].space;
-                matches!(space, Space::Shared | Space::Global { .. })
-            }
+    pub(super) fn is_tile(&self, place: &Expr) -> Fallible<bool> {
+        let (array, is_part) = match &place.kind {
+            ExprKind::Slice { base, .. } => (&**base, true),
+            _ => (place, false),
+        };
+        let ExprKind::Local(id) = array.kind else { return Ok(false) };
+        let Slot::Array(memory) = self.slot(id, place.span)? else { return Ok(false) };
+        let memory = &self.out.function().memories[memory];
+        Ok(match memory.space {
+            Space::Shared => is_part || !memory.extents.is_empty(),
+            Space::Global { .. } => is_part,
             _ => false,
         })
     }
@@ -57,7 +48,7 @@ impl Body<'_, '_> {
     pub(super) fn assign_tile(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
         // What is read is what stood there before, for all threads; and no thread writes before all have read.
         self.barrier_here(span);
-        let loads = self.loads();
+        let before = self.out.function().exprs.len();
         let to = self.tile(place)?;
         let Node::Part(target) = to.node.clone() else { return Err(internal(span, "an assignment to a value")) };
         if let (None, ExprKind::Local(_), ExprKind::Builtin { builtin: Builtin::Mma, args, .. }) =
@@ -66,7 +57,7 @@ impl Body<'_, '_> {
             && matches!(acc.kind, ExprKind::Local(_))
             && self.tile(acc)?.shape == to.shape
         {
-            return self.product_into(&to, &target, args, value.span);
+            return self.product_into(&to.shape, &target, args, value.span);
         }
         let mut from = self.tile(value)?;
         if let Some(op) = op {
@@ -75,9 +66,10 @@ impl Body<'_, '_> {
         }
         self.tile_fits(&from, &to)?;
         if from.reads_elsewhere(&target, &to.shape) {
-            from = self.kept(&from)?;
+            from.node = Node::Part(self.kept(&from)?);
         }
-        if self.loads() != loads {
+        let new = self.out.function().exprs.iter().skip(before);
+        if new.into_iter().any(|(_, expr)| matches!(expr.kind, def::ExprKind::Load { .. })) {
             self.barrier_here(span);
         }
         self.own_elements(&to.shape.clone(), span, &mut |this, at| {
@@ -98,12 +90,6 @@ impl Body<'_, '_> {
         let value = self.tile_element(&tile, &[])?;
         self.uniform.insert(value);
         Ok(value)
-    }
-
-    /// The number of loads so far.
-    fn loads(&self) -> usize {
-        let exprs = self.out.function().exprs.iter();
-        exprs.filter(|(_, expr)| matches!(expr.kind, def::ExprKind::Load { .. })).count()
     }
 
     /// Returns a value that all threads of the block share. Where that does not follow from how it is computed, they compare it, and a
@@ -243,10 +229,11 @@ impl Body<'_, '_> {
                 self.each(Step::Convert(scalar), vec![count], scalar, span)
             }
             ExprKind::Builtin { builtin: Builtin::Mma, args, .. } => {
-                let to = self.fresh_tile(args, span)?;
-                let Node::Part(target) = to.node.clone() else { return Err(internal(span, "a tile without memory")) };
-                self.product_into(&to, &target, args, span)?;
-                Ok(to)
+                let acc = args.first().ok_or_else(|| internal(span, "`mma` of nothing"))?;
+                let shape = self.tile(acc)?.shape;
+                let target = self.memory_for(&shape, Scalar::F32, span);
+                self.product_into(&shape, &target, args, span)?;
+                Ok(Tile { shape, scalar: Scalar::F32, node: Node::Part(target), span })
             }
             ExprKind::Builtin { builtin: builtin @ (Builtin::Math(_) | Builtin::Select), args, .. } => {
                 let parts = args.iter().map(|arg| self.tile(arg)).collect::<Fallible<Vec<Tile>>>()?;
@@ -373,22 +360,20 @@ impl Body<'_, '_> {
     // What needs memory of its own
 
     /// Declares shared memory for a tile.
-    fn memory_for(&mut self, shape: &[u32], scalar: Scalar, span: Span) -> Tile {
+    fn memory_for(&mut self, shape: &[u32], scalar: Scalar, span: Span) -> Part {
         let extents = shape.iter().map(|&n| Extent::Known(n)).collect();
         let layout = Layout::plain(Ty::Scalar(scalar));
         let memory = self.out.at(span).memory("tile", Space::Shared, layout, extents);
-        let along = vec![Along::From(None); shape.len()];
-        Tile { shape: shape.to_vec(), scalar, node: Node::Part(Part { memory, along }), span }
+        Part { memory, along: vec![Along::From(None); shape.len()] }
     }
 
     /// Computes a tile into shared memory.
-    fn kept(&mut self, tile: &Tile) -> Fallible<Tile> {
+    fn kept(&mut self, tile: &Tile) -> Fallible<Part> {
         let kept = self.memory_for(&tile.shape, tile.scalar, tile.span);
-        let Node::Part(target) = &kept.node else { return Err(internal(tile.span, "a tile without memory")) };
         self.barrier_here(tile.span);
         self.own_elements(&tile.shape, tile.span, &mut |this, at| {
             let value = this.tile_element(tile, at)?;
-            this.put(target, at, value, tile.span)
+            this.put(&kept, at, value, tile.span)
         })?;
         self.barrier_here(tile.span);
         Ok(kept)
@@ -419,7 +404,6 @@ impl Body<'_, '_> {
             }
         };
         let kept = self.kept(&of)?;
-        let Node::Part(target) = &kept.node else { return Err(internal(span, "a tile without memory")) };
         let mut left = of.shape[axis];
         while left > 1 {
             let half = left.next_power_of_two() / 2;
@@ -429,33 +413,26 @@ impl Body<'_, '_> {
                 let mut upper = at.to_vec();
                 let half = this.out.i32(half as i32, span);
                 upper[axis] = this.out.binary(BinOp::Add, upper[axis], half, span);
-                let (low, high) = (this.tile_element(&kept, at)?, this.tile_element(&kept, &upper)?);
+                let [low, high] = [at, &upper].map(|at| this.get(&kept, at, of.scalar, false, span));
                 let value = match fold {
                     Fold::Operator(op) => this.apply(op, low, high, span, span)?,
                     Fold::Math(function) => this.math(function, &[low, high], span),
                 };
-                this.put(target, at, value, span)
+                this.put(&kept, at, value, span)
             })?;
             self.barrier_here(span);
             left = half;
         }
         let zero = self.out.i32(0, span);
-        let mut along = target.along.clone();
+        let mut along = kept.along;
         along[axis] = Along::At(zero);
         let mut shape = of.shape.clone();
         shape.remove(axis);
-        Ok(Tile { shape, scalar: of.scalar, node: Node::Part(Part { memory: target.memory, along }), span })
+        Ok(Tile { shape, scalar: of.scalar, node: Node::Part(Part { memory: kept.memory, along }), span })
     }
 
-    /// Memory for the result of `mma`.
-    fn fresh_tile(&mut self, args: &[Expr], span: Span) -> Fallible<Tile> {
-        let acc = args.first().ok_or_else(|| internal(span, "`mma` of nothing"))?;
-        let shape = self.tile(acc)?.shape;
-        Ok(self.memory_for(&shape, Scalar::F32, span))
-    }
-
-    /// Lowers `to = mma(acc, a, b)`.
-    fn product_into(&mut self, to: &Tile, target: &Part, args: &[Expr], span: Span) -> Fallible<()> {
+    /// Lowers `target = mma(acc, a, b)`, of a target of this shape.
+    fn product_into(&mut self, shape: &[u32], target: &Part, args: &[Expr], span: Span) -> Fallible<()> {
         let [acc, a, b] = args else { return Err(internal(span, "`mma` takes three tiles")) };
         let (mut acc, a, b) = (self.tile(acc)?, self.tile(a)?, self.tile(b)?);
         let (&[rows, columns], &[m, k], &[l, n]) = (acc.shape.as_slice(), a.shape.as_slice(), b.shape.as_slice())
@@ -467,15 +444,18 @@ impl Body<'_, '_> {
         if (rows, columns, k) != (m, n, l) {
             return Err(other_shapes(&[acc, a, b], span));
         }
-        if to.shape != acc.shape {
+        if shape != acc.shape {
             return Err(internal(span, "a product of another shape"));
         }
-        if acc.reads_elsewhere(target, &to.shape) {
-            acc = self.kept(&acc)?;
+        if acc.reads_elsewhere(target, shape) {
+            acc.node = Node::Part(self.kept(&acc)?);
         }
+        let scalar = a.scalar;
         let (a, b) = (self.kept(&a)?, self.kept(&b)?);
+        // The last group may be beyond the factors.
+        let guarded = k % tensor::GROUP != 0;
         self.barrier_here(span);
-        self.own_elements(&to.shape.clone(), span, &mut |this, at| {
+        self.own_elements(shape, span, &mut |this, at| {
             let first = this.tile_element(&acc, at)?;
             let sum = this.out.local("sum", Ty::Scalar(Scalar::F32), span);
             this.out.stmt(StmtKind::Write { local: sum, value: first }, span);
@@ -487,8 +467,8 @@ impl Body<'_, '_> {
                 for term in 0..tensor::GROUP.min(k) {
                     let by = this.out.i32(term as i32, span);
                     let index = this.out.binary(BinOp::Add, from, by, span);
-                    let left = this.element_within(&a, &[at[0], index], k % tensor::GROUP != 0)?;
-                    let right = this.element_within(&b, &[index, at[1]], k % tensor::GROUP != 0)?;
+                    let left = this.get(&a, &[at[0], index], scalar, guarded, span);
+                    let right = this.get(&b, &[index, at[1]], scalar, guarded, span);
                     terms.push((left, right));
                 }
                 let before = this.out.read(sum, span);
@@ -511,7 +491,7 @@ impl Body<'_, '_> {
         match &tile.node {
             Node::Same(value) => Ok(*value),
             Node::Count => Ok(at[0]),
-            Node::Part(part) => self.get(part, at, tile, false),
+            Node::Part(part) => Ok(self.get(part, at, tile.scalar, false, span)),
             Node::Transposed(of) => {
                 let at: Vec<ExprId> = at.iter().rev().copied().collect();
                 self.tile_element(of, &at)
@@ -529,14 +509,6 @@ impl Body<'_, '_> {
                 }
                 self.step(step, &values, span)
             }
-        }
-    }
-
-    /// As [`tile_element`](Self::tile_element), of a tile in memory whose index may be beyond it.
-    fn element_within(&mut self, tile: &Tile, at: &[ExprId], guarded: bool) -> Fallible<ExprId> {
-        match &tile.node {
-            Node::Part(part) => self.get(part, at, tile, guarded),
-            _ => Err(internal(tile.span, "a tile without memory")),
         }
     }
 
@@ -604,11 +576,12 @@ impl Body<'_, '_> {
         (Place { memory: part.memory, indices, leaf: 0, component: None }, inside)
     }
 
-    fn get(&mut self, part: &Part, at: &[ExprId], tile: &Tile, guarded: bool) -> Fallible<ExprId> {
-        let (span, ty) = (tile.span, Ty::Scalar(tile.scalar));
+    /// Loads an element of a part; with `guarded`, its index may be beyond the array along axes of which all is taken, too.
+    fn get(&mut self, part: &Part, at: &[ExprId], scalar: Scalar, guarded: bool, span: Span) -> ExprId {
+        let ty = Ty::Scalar(scalar);
         let (place, inside) = self.place_in(part, at, guarded, span);
         let Some(cond) = inside else {
-            return Ok(self.out.value(def::ExprKind::Load { place, hint: Hint::None }, ty, span));
+            return self.out.value(def::ExprKind::Load { place, hint: Hint::None }, ty, span);
         };
         let local = self.out.local("element", ty, span);
         let zero = self.out.zero(ty, span);
@@ -618,7 +591,7 @@ impl Body<'_, '_> {
         self.out.stmt(StmtKind::Write { local, value }, span);
         let (then, _) = self.out.close();
         self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
-        Ok(self.out.read(local, span))
+        self.out.read(local, span)
     }
 
     pub(super) fn put(&mut self, part: &Part, at: &[ExprId], value: ExprId, span: Span) -> Fallible<()> {

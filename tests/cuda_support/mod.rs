@@ -1,11 +1,9 @@
-//! Collects the kernels that the repository's programs launch, and opens NVRTC if it is installed.
+//! Collects the kernels that the repository's programs launch.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use clk_lang::app::libraries::nvrtc_places;
 use clk_lang::compile::{NoFiles, Session};
-use clk_lang::device::cuda::nvrtc::Nvrtc;
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, Executable};
 use clk_lang::host::interp::{Interpreter, Options, Shown, World};
@@ -129,15 +127,4 @@ pub fn every_kernel(root: &Path) -> Vec<Kernel> {
         }
     }
     kernels
-}
-
-/// Opens NVRTC; if it is not installed, prints that the test is skipped.
-pub fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::open(&nvrtc_places()) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(_) => {
-            eprintln!("skipped: no NVRTC on this machine");
-            None
-        }
-    }
 }
