@@ -10,6 +10,8 @@ mod gradcheck;
 mod random;
 #[path = "derivatives/stated.rs"]
 mod stated;
+#[path = "derivatives/tiles.rs"]
+mod tiles;
 #[path = "common/world.rs"]
 mod world;
 

@@ -7,7 +7,7 @@ use super::def::{float_at, param_of};
 use super::lost::Lost;
 use crate::base::source::Span;
 use crate::ir::def::*;
-use crate::ir::visit::each_stmt;
+use crate::ir::visit::{each_deed, each_stmt};
 use crate::lang::derivative::is_step;
 use crate::lang::ops::AtomicOp;
 use crate::pass::is_held;
@@ -60,7 +60,7 @@ pub(super) fn activity(f: &Function, active: &[bool]) -> Activity {
         }
     }
     while std::mem::take(&mut search.changed) {
-        each_stmt(&f.body, &mut |stmt| search.stmt(&stmt.kind));
+        each_deed(&f.body, &mut |stmt| search.stmt(&stmt.kind));
     }
     let mut found = search.found;
     forget_unread(f, active, &mut found);
@@ -123,6 +123,11 @@ impl Search<'_> {
             }
             StmtKind::Store { place, value, .. } | StmtKind::Atomic { place, value, .. } if self.found.expr(*value) => {
                 Self::mark(&mut self.found.memories, place.memory.index(), &mut self.changed);
+            }
+            StmtKind::For { product: Some(Factors { sum, left, right }), .. }
+                if [left, right].into_iter().any(|factor| self.found.memories[factor.index()]) =>
+            {
+                Self::mark(&mut self.found.memories, sum.index(), &mut self.changed);
             }
             StmtKind::Atomic { place, result: Some(result), .. }
                 if self.found.memories[place.memory.index()] && self.f.exprs[*result].ty.scalar().is_float() =>

@@ -8,7 +8,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::active::{Activity, activity};
 use super::launches::Launches;
-use super::lost::Lost;
 use crate::base::linear::Budget;
 use crate::base::source::Span;
 use crate::base::stop;
@@ -86,9 +85,15 @@ pub(super) fn alone(module: &Module, active: &[bool], launches: &Launches) -> Al
 
 fn wanted<'a>(f: &'a Function, activity: &Activity) -> Wanted<'a> {
     let (mut wanted, mut number) = (Wanted::default(), 0);
+    let mut in_products = FxHashSet::default();
     each_stmt(&f.body, &mut |stmt| {
         match &stmt.kind {
-            StmtKind::Let(id) => {
+            StmtKind::For { product: Some(_), body, .. } => each_stmt(body, &mut |stmt| {
+                if let StmtKind::Let(id) = stmt.kind {
+                    in_products.insert(id);
+                }
+            }),
+            StmtKind::Let(id) if !in_products.contains(id) => {
                 if let ExprKind::Load { place, .. } = &f.exprs[*id].kind
                     && is_shared(f, place.memory)
                     && activity.place(f, place)
@@ -177,41 +182,4 @@ impl Search<'_> {
         self.left = left;
         matches!(question.answer(&WORK), Answer::Never(..))
     }
-}
-
-/// Refuses adjoints of `f16` and `bf16` that are sums of the parts of several threads: such sums soon stop to grow.
-pub(super) fn narrow(
-    kernel: &Kernel,
-    f: &Function,
-    active: &[bool],
-    activity: &Activity,
-    alone: &Alone,
-) -> Result<(), Lost> {
-    let is_narrow = |ty: Ty| matches!(ty.scalar(), Scalar::F16 | Scalar::Bf16);
-    let mut added = FxHashSet::default();
-    each_stmt(&f.body, &mut |stmt| {
-        if let StmtKind::Let(id) = stmt.kind
-            && let ExprKind::Load { place, .. } = &f.exprs[id].kind
-            && activity.place(f, place)
-            && !alone.load(f, id, place)
-        {
-            added.insert((place.memory, place.leaf));
-        }
-    });
-    for (param, _) in kernel.params.iter().zip(active).filter(|(_, active)| **active) {
-        let (name, sums) = match param {
-            KernelParam::Value { name, ty } => (name, is_narrow(*ty)),
-            KernelParam::Array { name, access, memory } => {
-                let mut leaves = f.memories[*memory].layout.leaves.iter().zip(0..);
-                let is_sum = |(leaf, at): (&Leaf, u32)| is_narrow(leaf.ty) && added.contains(&(*memory, at));
-                (name, *access != Access::Out && leaves.any(is_sum))
-            }
-        };
-        if sums {
-            let label =
-                format!("the adjoint of `{name}` is a sum of many parts, for which its type has too few digits");
-            return Err(Lost::new(kernel.span, label, "convert it to `f32` before the launch"));
-        }
-    }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The tangents or adjoints of locals and memories: new ones of the same types and extents.
+//! The tangents or adjoints of locals and memories: new ones of the same extents, and of the same types or wider ones.
 
 use rustc_hash::FxHashMap;
 
@@ -20,6 +20,25 @@ pub(super) fn active_values<'a>(
     })
 }
 
+/// Returns the type of an adjoint in a kernel: sums of many parts need the digits of `f32` at least.
+pub(crate) fn adjoint_scalar(scalar: Scalar) -> Scalar {
+    if matches!(scalar, Scalar::F16 | Scalar::Bf16) { Scalar::F32 } else { scalar }
+}
+
+pub(super) fn adjoint_type(ty: Ty) -> Ty {
+    ty.with_scalar(adjoint_scalar(ty.scalar()))
+}
+
+fn layout(of: &Layout, ty: &dyn Fn(Ty) -> Ty) -> Layout {
+    match of.leaves.as_slice() {
+        [leaf] if leaf.path.is_empty() => Layout::plain(ty(leaf.ty)),
+        leaves if leaves.iter().any(|leaf| ty(leaf.ty) != leaf.ty) => {
+            Layout::of(leaves.iter().map(|leaf| (leaf.path.clone(), ty(leaf.ty))))
+        }
+        _ => of.clone(),
+    }
+}
+
 /// The companion of every active local and memory.
 #[derive(Default)]
 pub(super) struct Companions {
@@ -34,21 +53,22 @@ impl Companions {
         f: &Function,
         activity: &Activity,
         roles: &mut Vec<Role>,
+        ty: &dyn Fn(Ty) -> Ty,
         role: impl Fn(usize, Access) -> (Role, Access),
     ) -> Companions {
         let mut found = Companions::default();
         for (id, local) in f.locals.iter().filter(|(id, _)| activity.local(*id)) {
-            found.locals.insert(id, b.local(format!("d_{}", local.name), local.ty));
+            found.locals.insert(id, b.local(format!("d_{}", local.name), ty(local.ty)));
         }
         for (id, memory) in f.memories.iter().filter(|(id, _)| activity.memories[id.index()]) {
-            let name = format!("d_{}", memory.name);
+            let (name, layout) = (format!("d_{}", memory.name), layout(&memory.layout, ty));
             let new = match (memory.space, param_of(f, id)) {
                 (Space::Global { access, .. }, Some(param)) => {
                     let (role, access) = role(param, access);
                     roles.push(role);
-                    b.array(name, access, memory.layout.clone(), memory.extents.len())
+                    b.array(name, access, layout, memory.extents.len())
                 }
-                (space, _) => b.memory(name, space, memory.layout.clone(), memory.extents.clone()),
+                (space, _) => b.memory(name, space, layout, memory.extents.clone()),
             };
             found.memories.insert(id, new);
         }

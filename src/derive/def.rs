@@ -13,8 +13,8 @@ pub enum Role {
     Primal(usize),
     /// The tangent of a parameter, with its type, extents and access.
     Tangent(usize),
-    /// The adjoint of a parameter, `inout`: of an array with its layout and extents, of a value an array of any number of
-    /// elements, whose sum it is (many threads add to it: the more elements, the less they wait for each other). Adjoints
+    /// The adjoint of a parameter, `inout`: of an array with its extents and the same elements (but `f32` for `f16` and `bf16`), of a
+    /// value an array of any number of such elements, whose sum it is (many threads add to it: the more elements, the less they wait for each other). Adjoints
     /// of results come in and are consumed, those of inputs are added to; arrays that are neither begin with zeros.
     Adjoint(usize),
     /// The extent of the launch's index space along an axis, `i32`.

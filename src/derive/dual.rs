@@ -9,6 +9,7 @@ use super::active::{Activity, Mode, activity, refusal};
 use super::companion::{Companions, active_values};
 use super::def::{Derived, Role};
 use super::lost::Lost;
+use super::product;
 use super::rules::{Maker, constant, operands, times_partial};
 use super::warp;
 use crate::ir::build::{FunctionBuilder, module};
@@ -46,7 +47,8 @@ pub(super) fn derive(module_of: &Module, active: &[bool], again: bool) -> Result
         params.insert(position as u32, b.value(name, ty));
         roles.push(Role::Tangent(position));
     }
-    let companions = Companions::add(&mut b, f, &activity, &mut roles, |param, access| (Role::Tangent(param), access));
+    let companions =
+        Companions::add(&mut b, f, &activity, &mut roles, &|ty| ty, |param, access| (Role::Tangent(param), access));
     let mut dual = Dual { b, f, activity, companions, tangents: FxHashMap::default(), params };
     dual.block(&f.body)?;
     let mut made = module(Default::default(), dual.b, kernel.form);
@@ -71,6 +73,11 @@ impl Dual<'_> {
     fn stmt(&mut self, stmt: &Stmt) -> Result<(), Lost> {
         self.b.set_span(stmt.span);
         let mut kind = stmt.kind.clone();
+        if let StmtKind::For { product: Some(product), .. } = kind {
+            self.b.stmt(kind);
+            product::tangent(&mut self.b, self.f, &self.companions, product);
+            return Ok(());
+        }
         for inner in kind.blocks_mut() {
             *inner = self.inner(&std::mem::take(inner))?;
         }

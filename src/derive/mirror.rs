@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::companion::adjoint_type;
 use super::lost::Lost;
 use super::plan::{Key, Kind, key};
 use super::reverse::Reverse;
@@ -35,7 +36,7 @@ impl Reverse<'_> {
         let evaluated = plan.scopes.get(&block).map_or(&[][..], |scope| &scope.evaluated);
         for &id in evaluated {
             if self.activity.expr(id) && plan.nested.contains(&id) {
-                let zero = constant(&mut self.b, self.f.exprs[id].ty, 0.0);
+                let zero = constant(&mut self.b, adjoint_type(self.f.exprs[id].ty), 0.0);
                 let sum = self.b.variable("sum", zero);
                 self.sums.insert(id, sum);
             }
@@ -73,7 +74,7 @@ impl Reverse<'_> {
             StmtKind::Write { local, value } => {
                 if let Some(&own) = self.companions.locals.get(local) {
                     let adjoint = self.b.read(own);
-                    let zero = constant(&mut self.b, self.f.locals[*local].ty, 0.0);
+                    let zero = constant(&mut self.b, adjoint_type(self.f.locals[*local].ty), 0.0);
                     self.b.write(own, zero);
                     self.add(*value, adjoint);
                 }
@@ -130,6 +131,7 @@ impl Reverse<'_> {
                 Ok(())
             }
             StmtKind::If { cond, then, other } => self.back_if(*cond, then, other, stmt),
+            StmtKind::For { label, product: Some(product), .. } => self.back_product(*label, *product),
             StmtKind::For { .. } | StmtKind::Loop { .. } => self.back_loop(stmt, kind),
             _ => Ok(()),
         }
@@ -219,7 +221,12 @@ impl Reverse<'_> {
 
     /// Returns the value of a counter in the turn that is as far from the last one as `now` is from the first. In a loop's body, so
     /// that there is a turn.
-    fn mirror_image(&mut self, now: ExprId, (start, end, step): (ExprId, ExprId, ExprId), inclusive: bool) -> ExprId {
+    pub(super) fn mirror_image(
+        &mut self,
+        now: ExprId,
+        (start, end, step): (ExprId, ExprId, ExprId),
+        inclusive: bool,
+    ) -> ExprId {
         let b = &mut self.b;
         let scalar = b.ty(start).scalar();
         let number = |b: &mut crate::ir::build::FunctionBuilder, n: i128| {
@@ -295,7 +302,7 @@ impl Reverse<'_> {
             }
             ExprKind::Select { cond, then, other } => {
                 let cond = self.value(*cond);
-                let zero = constant(&mut self.b, f.exprs[id].ty, 0.0);
+                let zero = constant(&mut self.b, adjoint_type(f.exprs[id].ty), 0.0);
                 let used = self.own_use;
                 if self.activity.expr(*then) {
                     let part = self.b.select(cond, adjoint, zero);
@@ -310,7 +317,7 @@ impl Reverse<'_> {
                 }
             }
             ExprKind::Convert(value) => {
-                let part = self.b.convert(adjoint, f.exprs[*value].ty.scalar());
+                let part = self.b.convert(adjoint, adjoint_type(f.exprs[*value].ty).scalar());
                 self.add(*value, part);
             }
             ExprKind::Compose(parts) => {
@@ -320,7 +327,7 @@ impl Reverse<'_> {
                 }
             }
             ExprKind::Extract { value, lane } => {
-                let ty = f.exprs[*value].ty;
+                let ty = adjoint_type(f.exprs[*value].ty);
                 let zero = constant(&mut self.b, Ty::Scalar(ty.scalar()), 0.0);
                 let parts: Vec<ExprId> = (0..ty.lanes()).map(|l| if l == *lane { adjoint } else { zero }).collect();
                 let part = self.b.compose(&parts);

@@ -16,6 +16,8 @@
 //! 6. `apart` makes kernels of their own for adjoints of arrays that are read at a thread's indices moved by constants (`gather`), and
 //!    for sums over all threads (`totals`).
 //!
+//! Loops that add products of matrices are differentiated as a whole (`product`), with factors that are filled again or taped (`factors`).
+//!
 //! Invariants:
 //! - The forward part touches primal memory, the mirror image adjoint memory (and read-only arrays and the tape), so that one thread may
 //!   already run backwards while another still runs forwards.
@@ -25,7 +27,7 @@
 //! - The adjoint of a local or memory element is zero before the first and after the last use of each value it holds.
 //! - An adjoint that was taken is zeroed at the end of its block, or before a statement that accesses its array or meets other threads.
 //! - What is proved holds for the launches that the derivative is made for ([`Launches`]); the host makes another one for others.
-//! - Values of `f16` and `bf16` have adjoints of their own type. Integers and `bool`s have none.
+//! - Values of `f16` and `bf16` have adjoints of `f32`, and tangents of their own type. Integers and `bool`s have none.
 //!
 //! Refused: conversion of an active float to an integer, its bits, atomics on active memory other than sums (so also second derivatives
 //! in reverse mode where adjoints are exchanged), sums whose old value is
@@ -43,12 +45,14 @@ mod apart;
 mod companion;
 mod def;
 mod dual;
+mod factors;
 mod gather;
 mod jumps;
 mod launches;
 mod lost;
 mod mirror;
 mod plan;
+mod product;
 mod repeat;
 mod reverse;
 mod rules;
@@ -57,6 +61,7 @@ mod text;
 mod totals;
 mod warp;
 
+pub(crate) use companion::adjoint_scalar;
 pub use def::{Counting, Derived, Gather, Recorder, Role, Totals};
 pub use launches::Launches;
 pub use lost::Lost;

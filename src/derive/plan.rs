@@ -4,6 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::active::Activity;
+use super::factors::{Sources, sources};
 use crate::ir::def::*;
 use crate::pass::edit;
 
@@ -44,15 +45,19 @@ pub(super) struct Plan {
     pub constant: Vec<bool>,
     /// Memories that the kernel reads.
     pub read: Vec<bool>,
+    /// Where loops that add products get their factors from in the mirror image.
+    pub factors: FxHashMap<Label, Sources>,
 }
 
 pub(super) fn plan(f: &Function, activity: &Activity) -> Plan {
+    let constant: Vec<bool> = f.memories.iter().map(|(_, m)| is_constant(m)).collect();
     let plan = Plan {
+        factors: sources(f, activity, &constant),
         scopes: FxHashMap::default(),
         home: FxHashMap::default(),
         nested: FxHashSet::default(),
         counters: FxHashSet::default(),
-        constant: f.memories.iter().map(|(_, m)| is_constant(m)).collect(),
+        constant,
         read: vec![false; f.memories.len()],
     };
     let mut planner = Planner { f, activity, plan, counters: vec![] };

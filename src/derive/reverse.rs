@@ -8,8 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::active::{Activity, Mode, activity, refusal};
 use super::alone::{self, Alone};
 use super::apart;
-use super::companion::{Companions, active_values};
+use super::companion::{Companions, active_values, adjoint_type};
 use super::def::{Counting, Derived, Recorder, Role};
+use super::factors::taped;
 use super::jumps::{self, Ends};
 use super::launches::Launches;
 use super::lost::Lost;
@@ -95,7 +96,6 @@ pub(super) fn derive(mut module: Module, active: &[bool], launches: &Launches) -
     let activity = activity(f, active);
     refusal(&module.kernel, f, &activity, Mode::Reverse)?;
     let plan = plan::plan(f, &activity);
-    alone::narrow(&module.kernel, f, active, &activity, &alone)?;
     let source = Source { kernel: &module.kernel, f, active, activity, plan, ends, alone };
     let mut needs = Needs::default();
     loop {
@@ -128,7 +128,7 @@ impl Source<'_> {
         if !counting {
             values = value_params(&mut b, kernel, active, &mut roles);
             let adjoint = |param, _| (Role::Adjoint(param), Access::InOut);
-            companions = Companions::add(&mut b, f, activity, &mut roles, adjoint);
+            companions = Companions::add(&mut b, f, activity, &mut roles, &adjoint_type, adjoint);
         }
         let tape = Tape::new(&mut b, kernel.form, slots, counting, &mut roles);
         let mut reverse = Reverse {
@@ -176,7 +176,12 @@ impl Source<'_> {
             let mut most = Recorder { span: self.kernel.span, numbers: 0 };
             each_stmt(&self.f.body, &mut |stmt| {
                 let Some(body) = stmt.kind.label().and(stmt.kind.blocks().next()) else { return };
-                let numbers = self.recorded(body, class, needs);
+                let numbers = match stmt.kind {
+                    StmtKind::For { label, product: Some(product), .. } => taped(&self.plan.factors, label, product)
+                        .filter(|&m| class_of(self.f, m) == class)
+                        .count() as u64,
+                    _ => self.recorded(body, class, needs),
+                };
                 if numbers >= most.numbers.max(1) {
                     most = Recorder { span: stmt.span, numbers };
                 }
@@ -214,6 +219,7 @@ fn value_params(
 ) -> Vec<(u32, Ty, MemId)> {
     let added = active_values(kernel, active).map(|(position, name, ty)| {
         roles.push(Role::Adjoint(position));
+        let ty = adjoint_type(ty);
         (position as u32, ty, b.array(name, Access::InOut, Layout::plain(ty), 1))
     });
     added.collect()
@@ -245,6 +251,12 @@ fn slots(f: &Function, plan: &Plan, ends: &Ends, needs: &Needs, block: &Block) -
         }
     }
     for stmt in block {
+        if let StmtKind::For { label, product: Some(product), .. } = stmt.kind {
+            for memory in taped(&plan.factors, label, product) {
+                all.add(class_of(f, memory), None);
+            }
+            continue;
+        }
         let turns = match &stmt.kind {
             StmtKind::For { label, start, end, step, inclusive, .. } if !ends.contains_key(label) => {
                 trip_count(f, *start, *end, *step, *inclusive).and_then(|count| u64::try_from(count).ok())
@@ -265,6 +277,11 @@ fn slots(f: &Function, plan: &Plan, ends: &Ends, needs: &Needs, block: &Block) -
     all
 }
 
+/// Returns the class of a matrix's elements.
+fn class_of(f: &Function, memory: MemId) -> usize {
+    f.memories[memory].layout.leaves.first().map_or(0, |leaf| tape::class(leaf.ty.scalar()))
+}
+
 impl Reverse<'_> {
     fn kind(&self, block: Key) -> Kind {
         self.plan.scopes.get(&block).map_or(Kind::Looped, |scope| scope.kind)
@@ -281,7 +298,7 @@ impl Reverse<'_> {
         }
         for (id, local) in self.f.locals.iter() {
             if let Some(&own) = self.companions.locals.get(&id) {
-                let zero = constant(&mut self.b, local.ty, 0.0);
+                let zero = constant(&mut self.b, adjoint_type(local.ty), 0.0);
                 self.b.write(own, zero);
             }
         }
@@ -430,6 +447,10 @@ impl Reverse<'_> {
                 let other = self.inner(|r| r.forward(other))?;
                 self.b.set_span(stmt.span);
                 self.b.if_(*cond, then, other);
+            }
+            StmtKind::For { label, product: Some(product), .. } => {
+                self.b.stmt(stmt.kind.clone());
+                self.record_factors(*label, *product);
             }
             StmtKind::For { label, .. } | StmtKind::Loop { label, .. } => self.loop_again(stmt, *label, kind)?,
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, result: None, .. }

@@ -86,7 +86,10 @@ pub(super) fn times_partial<M: Maker>(
         Some(Partial::Times(partial)) => {
             let partial = maker.here(partial);
             let partial = if is_length(f, id) { unless_zero(maker, id, partial) } else { partial };
-            Ok(Some(maker.builder().binary(BinOp::Mul, factor, partial)))
+            let b = maker.builder();
+            let scalar = b.ty(factor).scalar();
+            let partial = b.convert(partial, scalar);
+            Ok(Some(b.binary(BinOp::Mul, factor, partial)))
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) fn adjoint<M: Maker>(m: &mut M, of: &Operands, adjoint: ExprId, span:
         WarpOp::ReduceMin | WarpOp::ReduceMax => {
             let sum = m.builder().warp_among(WarpOp::ReduceAdd, adjoint, None, among);
             let (wins, share) = winners(m, of);
+            let scalar = m.builder().ty(sum).scalar();
+            let share = m.builder().convert(share, scalar);
             let own = m.builder().binary(BinOp::Div, sum, share);
             Ok(masked(m, wins, own))
         }

@@ -154,6 +154,27 @@ pub struct Factor {
     pub transposed: bool,
 }
 
+/// What a loop adds up: `sum += left @ right`. All three are matrices of the block with known extents; the threads of the block
+/// share the elements of the sum among them, between barriers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factors {
+    pub sum: MemId,
+    pub left: MemId,
+    pub right: MemId,
+}
+
+impl Factors {
+    /// Returns the rows and columns of the sum, and what is summed over.
+    pub(crate) fn extents(&self, f: &Function) -> Option<[u32; 3]> {
+        let of = |memory: MemId| match f.memories.get(memory)?.extents[..] {
+            [Extent::Known(rows), Extent::Known(columns)] => Some((rows, columns)),
+            _ => None,
+        };
+        let ((m, n), (rows, k), (l, columns)) = (of(self.sum)?, of(self.left)?, of(self.right)?);
+        ((m, n, k) == (rows, columns, l)).then_some([m, n, k])
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `threads(…)` with this many indices: the body runs once per index tuple, `Index(k)` is the k-th (last fastest). No
@@ -527,6 +548,8 @@ pub enum StmtKind {
         step: ExprId,
         inclusive: bool,
         unroll: Unroll,
+        /// What derivatives take the loop for.
+        product: Option<Factors>,
         body: Block,
     },
     /// Repeats until a `Break`.

@@ -177,6 +177,9 @@ impl StmtKind {
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => f(&mut place.memory),
             StmtKind::Call { memories, .. } => memories.iter_mut().for_each(f),
             StmtKind::Declare(memory) => f(memory),
+            StmtKind::For { product: Some(Factors { sum, left, right }), .. } => {
+                [sum, left, right].into_iter().for_each(f)
+            }
             _ => {}
         }
     }
@@ -209,6 +212,16 @@ pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
         f(stmt);
         for inner in stmt.kind.blocks() {
             each_stmt(inner, f);
+        }
+    }
+}
+
+/// The same, but loops that add products are one statement.
+pub(crate) fn each_deed<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
+    for stmt in block {
+        f(stmt);
+        if !matches!(stmt.kind, StmtKind::For { product: Some(_), .. }) {
+            stmt.kind.blocks().for_each(|inner| each_deed(inner, f));
         }
     }
 }

@@ -20,21 +20,30 @@ const NONE: i32 = -1000;
 /// The largest exponent where all are zero.
 const LEAST: i32 = -300;
 
-/// A format of factors, or of the sum: bits of the fraction, and of the exponent.
+/// The arithmetic of a product.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Format {
+pub(super) enum Format {
+    /// That of tensor cores, for factors with these fields.
+    Cut(Fields),
+    /// The terms are added as they come, in `f64`.
+    Exact,
+}
+
+/// The fields of factors, or of the sum: bits of the fraction, and of the exponent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields {
     fraction: u32,
     exponent: u32,
     bits: Scalar,
 }
 
-const SINGLE: Format = Format { fraction: 23, exponent: 8, bits: Scalar::U32 };
+const SINGLE: Fields = Fields { fraction: 23, exponent: 8, bits: Scalar::U32 };
 
 impl Format {
     pub fn of(scalar: Scalar) -> Option<Format> {
         match scalar {
-            Scalar::F16 => Some(Format { fraction: 10, exponent: 5, bits: Scalar::U16 }),
-            Scalar::Bf16 => Some(Format { fraction: 7, exponent: 8, bits: Scalar::U16 }),
+            Scalar::F16 => Some(Format::Cut(Fields { fraction: 10, exponent: 5, bits: Scalar::U16 })),
+            Scalar::Bf16 => Some(Format::Cut(Fields { fraction: 7, exponent: 8, bits: Scalar::U16 })),
             _ => None,
         }
     }
@@ -49,6 +58,13 @@ impl Body<'_, '_> {
         terms: &[(ExprId, ExprId)],
         span: Span,
     ) -> ExprId {
+        match format {
+            Format::Cut(fields) => self.cut_step(fields, before, terms, span),
+            Format::Exact => terms.iter().fold(before, |sum, &(a, b)| self.math(MathFn::Fma, &[a, b, sum], span)),
+        }
+    }
+
+    fn cut_step(&mut self, format: Fields, before: ExprId, terms: &[(ExprId, ExprId)], span: Span) -> ExprId {
         let mut largest = self.exponent_of(SINGLE, before, span);
         let least = self.out.i32(LEAST, span);
         largest = self.math(MathFn::Max, &[largest, least], span);
@@ -74,7 +90,7 @@ impl Body<'_, '_> {
     }
 
     /// Returns the exponent of a float as it is written: that of subnormal numbers is that of the least normal one.
-    fn exponent_of(&mut self, format: Format, value: ExprId, span: Span) -> ExprId {
+    fn exponent_of(&mut self, format: Fields, value: ExprId, span: Span) -> ExprId {
         let bits = self.out.value(ExprKind::Bitcast(value), Ty::Scalar(format.bits), span);
         let bits = self.out.convert(bits, Scalar::U32, span);
         let number = |this: &mut Self, n: u32| this.out.constant(Value::of(n), span);

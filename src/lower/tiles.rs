@@ -19,7 +19,9 @@ use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, FnRef, SliceIndex, SmolStr, Type};
-use crate::ir::def::{self, Axis, BinOp, ExprId, Extent, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Ty};
+use crate::ir::def::{
+    self, Axis, BinOp, ExprId, Extent, Factors, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Ty,
+};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BarrierKind, BinaryOp, MathFn};
 use crate::lang::scalar::Value;
@@ -439,7 +441,12 @@ impl Body<'_, '_> {
         else {
             return Err(other_shapes(&[acc, a, b], span));
         };
-        let format = tensor::Format::of(a.scalar).filter(|_| a.scalar == b.scalar && acc.scalar == Scalar::F32);
+        let format = match (acc.scalar, a.scalar == b.scalar) {
+            (Scalar::F32, true) => tensor::Format::of(a.scalar),
+            // Of a twin in `f64`: nothing is cut.
+            (Scalar::F64, true) if a.scalar == Scalar::F64 => Some(tensor::Format::Exact),
+            _ => None,
+        };
         let format = format.ok_or_else(|| not_of_tiles(span, "a product of these types"))?;
         if (rows, columns, k) != (m, n, l) {
             return Err(other_shapes(&[acc, a, b], span));
@@ -452,12 +459,19 @@ impl Body<'_, '_> {
         }
         let scalar = a.scalar;
         let (a, b) = (self.kept(&a)?, self.kept(&b)?);
+        if !matches!(&acc.node, Node::Part(part) if part == target) {
+            self.own_elements(shape, span, &mut |this, at| {
+                let value = this.tile_element(&acc, at)?;
+                this.put(target, at, value, span)
+            })?;
+        }
         // The last group may be beyond the factors.
         let guarded = k % tensor::GROUP != 0;
         self.barrier_here(span);
-        self.own_elements(shape, span, &mut |this, at| {
-            let first = this.tile_element(&acc, at)?;
-            let sum = this.out.local("sum", Ty::Scalar(Scalar::F32), span);
+        let factors = Factors { sum: target.memory, left: a.memory, right: b.memory };
+        self.own_elements_of(shape, Some(factors), span, &mut |this, at| {
+            let first = this.get(target, at, acc.scalar, false, span);
+            let sum = this.out.local("sum", Ty::Scalar(acc.scalar), span);
             this.out.stmt(StmtKind::Write { local: sum, value: first }, span);
             let steps = k.div_ceil(tensor::GROUP);
             this.for_all(&[steps], span, &mut |this, step| {
@@ -654,6 +668,17 @@ impl Body<'_, '_> {
         span: Span,
         fill: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
     ) -> Fallible<()> {
+        self.own_elements_of(shape, None, span, fill)
+    }
+
+    /// The same; what is done with the elements may be to add a product.
+    fn own_elements_of(
+        &mut self,
+        shape: &[u32],
+        product: Option<Factors>,
+        span: Span,
+        fill: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
+    ) -> Fallible<()> {
         let mut id = |id: Id3, axis: Axis| self.out.value(def::ExprKind::Id(id, axis), I32, span);
         let (threads, own) = [Axis::Z, Axis::Y, Axis::X]
             .map(|axis| (id(Id3::BlockDim, axis), id(Id3::Thread, axis)))
@@ -674,7 +699,7 @@ impl Body<'_, '_> {
         let shape = shape.to_vec();
         let number = self.out.local("number", I32, span);
         let bounds = Bounds { start, end, step, inclusive: false };
-        self.counted(number, bounds, ast::Unroll::Auto, span, |this| {
+        self.counted_product(number, bounds, (ast::Unroll::Auto, product), span, |this| {
             let position = this.out.read(number, span);
             let at = this.indices_of(position, &shape, span);
             fill(this, &at)

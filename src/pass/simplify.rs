@@ -192,7 +192,9 @@ fn simplified(function: &mut Function, id: ExprId, checked: bool) -> Option<Foun
         ExprKind::Convert(value) if function.exprs[value].ty == expr.ty => Some(Operand(value)),
         ExprKind::Bitcast(value) => match function.exprs[value].kind {
             ExprKind::Bitcast(inner) if !is_held(function, value) && !is_held(function, id) => {
-                Some(Kind(ExprKind::Bitcast(inner)))
+                // Not a view as its own type, which would be taken as a constant by derivatives.
+                let is_back = function.exprs[inner].ty == expr.ty;
+                Some(if is_back { Operand(inner) } else { Kind(ExprKind::Bitcast(inner)) })
             }
             _ => None,
         },

@@ -442,7 +442,7 @@ impl Printer<'_> {
                 }
                 return self.nested("else", other, "");
             }
-            StmtKind::For { label, local, start, end, step, inclusive, unroll, body } => {
+            StmtKind::For { label, local, start, end, step, inclusive, unroll, body, .. } => {
                 let dots = if *inclusive { "..=" } else { ".." };
                 let (start, end, step) = (self.operand(*start)?, self.operand(*end)?, self.operand(*step)?);
                 let head = format!("for l{} in {start}{dots}{end} step {step}", local.index());

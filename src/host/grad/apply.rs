@@ -150,7 +150,7 @@ fn of_reduction(how: Reduce, x: &Value, result: &Value, axes: Option<&[i64]>) ->
 }
 
 /// Returns a value in another type of floats.
-fn converted(value: &Value, to: Scalar) -> Outcome<Value> {
+pub(super) fn converted(value: &Value, to: Scalar) -> Outcome<Value> {
     match Form::of(value) {
         Some(form) if form.scalar != to => apply(&Deed::Convert(to), vec![value.clone()]),
         _ => Ok(value.clone()),

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::apply::{apply, reshaped};
+use super::apply::{apply, converted, reshaped};
 use super::deed::Deed;
 use super::form::Form;
 use super::kernel::{Derivative, Direction, Kernel, Launch};
@@ -125,10 +125,9 @@ fn zeros(value: &Value) -> Outcome<Value> {
 
 /// Returns zeros to which a launch adds the adjoint of a parameter; that of a value is an array of parts of a sum.
 fn adjoint_zeros(value: &Value) -> Outcome<Value> {
-    match Form::of(value) {
-        Some(form) if form.shape.is_none() => Form { shape: Some(vec![PARTS]), ..form }.zeros(),
-        _ => zeros(value),
-    }
+    let Some(form) = Form::of(value) else { return zeros(value) };
+    let shape = form.shape.or_else(|| Some(vec![PARTS]));
+    Form { shape, scalar: derive::adjoint_scalar(form.scalar), ..form }.zeros()
 }
 
 /// Launches a derived kernel as the original; returns what it writes, with the roles.
@@ -224,7 +223,7 @@ pub(super) fn parts(launch: &Launch, step: &Step, adjoints: Vec<Option<Value>>) 
     let written = (0..inner.len()).filter(|&param| is_written(kernel, param));
     for (param, adjoint) in written.zip(adjoints) {
         if let (Some(adjoint), Some(form)) = (adjoint, Form::of(&inner[param])) {
-            incoming[param] = Some(form.expanded(adjoint)?);
+            incoming[param] = Some(converted(&form.expanded(adjoint)?, derive::adjoint_scalar(form.scalar))?);
         }
     }
     let mut parts = vec![];
@@ -267,7 +266,7 @@ fn adjoints_of(step: &Step, results: Vec<(Role, Value)>) -> Outcome<Vec<(usize, 
             Some(_) => result,
             None => apply(&Deed::Reduce(Reduce::Sum, None), vec![result])?,
         };
-        parts.push((param, Part::Whole(part)));
+        parts.push((param, Part::Whole(converted(&part, form.scalar)?)));
     }
     Ok(parts)
 }

@@ -303,16 +303,19 @@ impl Printer<'_> {
                 }
                 self.line("}");
             }
-            StmtKind::For { label, local, start, end, step, inclusive, unroll, body } => {
+            StmtKind::For { label, local, start, end, step, inclusive, unroll, product, body } => {
                 let dots = if *inclusive { "..=" } else { ".." };
+                let of = |memory: MemId| memory_ref(self.function, memory);
+                let adds = product.map(|p| format!(" adds {} = {} * {}", of(p.sum), of(p.left), of(p.right)));
                 self.line(&format!(
-                    "for '{} {} = {} {dots} {} step {}{}{span} {{",
+                    "for '{} {} = {} {dots} {} step {}{}{}{span} {{",
                     label.0,
                     local_ref(self.function, *local),
                     self.operand(*start),
                     self.operand(*end),
                     self.operand(*step),
-                    unroll_text(*unroll)
+                    unroll_text(*unroll),
+                    adds.unwrap_or_default()
                 ));
                 self.nested(body);
                 self.line("}");

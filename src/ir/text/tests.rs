@@ -21,6 +21,9 @@ fn everything() {
     global 3 inout @counts: i32[4]
     shared @tile: f32[(i32: arg0bits + 1i32), 16]
     shared @flag: bool[]
+    shared @sum: f32[2, 3]
+    shared @left: f16[2, 4]
+    shared @right: f16[4, 3]
     local @"private array": f16[8]
     var $i.0: i32
     var $i.1: i32
@@ -44,6 +47,9 @@ fn everything() {
     }
     for '1 $i.1 = 9i32 ..= 0i32 step -1i32 nounroll {
         break '1
+    }
+    for '4 $i.1 = 0i32 .. 4i32 step 1i32 adds @sum = @left * @right {
+        break '4
     }
     loop '2 unroll {
         %12: bool = barrier_any %7

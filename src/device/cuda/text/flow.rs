@@ -294,7 +294,7 @@ impl Gen<'_> {
     }
 
     pub fn for_(&mut self, kind: &StmtKind, span: Span) {
-        let StmtKind::For { label, local, start, end, step, inclusive, unroll, body } = kind else { return };
+        let StmtKind::For { label, local, start, end, step, inclusive, unroll, body, .. } = kind else { return };
         let ty = self.helpers.ty(self.function.locals[*local].ty);
         let (first, last, by) = (self.value(*start), self.value(*end), self.value(*step));
         let own = self.counters.contains(local);

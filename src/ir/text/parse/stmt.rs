@@ -85,8 +85,17 @@ impl Parser {
         self.expect_word("step")?;
         let step = self.operand(scope)?;
         let unroll = self.unroll()?;
+        let mut product = None;
+        if self.eat_word("adds") {
+            let sum = self.memory(scope)?;
+            self.expect("=")?;
+            let left = self.memory(scope)?;
+            self.expect("*")?;
+            let right = self.memory(scope)?;
+            product = Some(Factors { sum, left, right });
+        }
         let (span, body) = self.body(scope)?;
-        Ok((span, StmtKind::For { label, local, start, end, step, inclusive, unroll, body }))
+        Ok((span, StmtKind::For { label, local, start, end, step, inclusive, unroll, product, body }))
     }
 
     /// Parses `%1: f32 = …`: a `Let` or a statement with results.

@@ -1,0 +1,149 @@
+//! Derivatives of kernels of tiles: those of `mma` against those of products of arrays, and against differences in `f64`.
+
+use super::run;
+
+/// The kernels of docs/tiles.md, and others with factors of all kinds.
+const KERNELS: &str = "
+kernel product(a: [bf16; M, K], b: [bf16; K, N], bias: [f32; N], out c: [f32; M, N])
+    grid(ceil_div(N, 16), ceil_div(M, 8)) block(32) {
+    let (i, j) = (8 * block_idx.y, 16 * block_idx.x)
+    shared acc: [f32; 8, 16]
+    acc = 0.0
+    for k in 0..K step 8 { acc = mma(acc, a[i..i + 8, k..k + 8], b[k..k + 8, j..j + 16]) }
+    c[i..i + 8, j..j + 16] = tanh(acc + bias[j..j + 16])
+}
+fn product_by_tiles(a: [f32; M, K], b: [f32; K, N], bias: [f32; N], w: [f32; M, N]) -> f32 {
+    sum(w * product(bf16(a), bf16(b), bias))
+}
+fn product_by_arrays(a: [f32; M, K], b: [f32; K, N], bias: [f32; N], w: [f32; M, N]) -> f32 {
+    sum(w * tanh(f32(bf16(a)) @ f32(bf16(b)) + bias))
+}
+
+kernel attention(q: [bf16; N, 16], k: [bf16; N, 16], v: [bf16; N, 16], out o: [f32; N, 16]) grid(ceil_div(N, 8)) block(32) {
+    let i = 8 * block_idx.x
+    shared acc: [f32; 8, 16]
+    shared scores: [f32; 8, 8]
+    shared weights: [bf16; 8, 8]
+    shared top: [f32; 8]
+    shared total: [f32; 8]
+    shared shrink: [f32; 8]
+    acc = 0.0
+    total = 0.0
+    top = -1e30
+    for j in 0..i + 8 step 8 {
+        scores = 0.0
+        scores = mma(scores, q[i..i + 8, ..], transpose(k[j..j + 8, ..]))
+        scores = select(i + reshape(arange(8), 8, 1) >= j + arange(8), 0.25 * scores, -1e30)
+        shrink = top
+        top = max(top, max(scores, axis = 1))
+        shrink = exp(shrink - top)
+        scores = exp(scores - reshape(top, 8, 1))
+        total = total * shrink + sum(scores, axis = 1)
+        weights = bf16(scores)
+        acc = acc * reshape(shrink, 8, 1)
+        acc = mma(acc, weights, v[j..j + 8, ..])
+    }
+    o[i..i + 8, ..] = acc / reshape(total, 8, 1)
+}
+fn attention_by_tiles(q: [f32; N, 16], k: [f32; N, 16], v: [f32; N, 16], w: [f32; N, 16]) -> f32 {
+    sum(w * attention(bf16(q), bf16(k), bf16(v)))
+}
+fn attention_by_arrays(q: [f32; N, 16], k: [f32; N, 16], v: [f32; N, 16], w: [f32; N, 16]) -> f32 {
+    let n = N
+    let scores = select(reshape(arange(n), n, 1) >= arange(n), 0.25 * q @ transpose(k), -1e30)
+    let weights = exp(scores - reshape(max(scores, axis = 1), n, 1))
+    sum(w * (weights @ v / reshape(sum(weights, axis = 1), n, 1)))
+}
+
+kernel powers(x: [f16; N, N], s: f32, n: i32, out y: [f32; N, N]) grid(1) block(8) {
+    shared t: [f16; 5, 5]
+    shared acc: [f32; 5, 5]
+    t = x[0..5, 0..5] * f16(s)
+    acc = f32(t)
+    for k in 0..n {
+        if k % 2 == 0 { acc = 0.5 * mma(transpose(acc) * 0.25, t, transpose(t)) }
+        if k % 3 == 1 { t = f16(0.5 * acc) + t }
+    }
+    y[0..5, 0..5] = mma(f32(t), t, t) + acc
+}
+fn powers_of(x: [f32; N, N], s: f32, n: i32) -> f32 { sum(sin(powers(f16(x), s, n))) }
+";
+
+#[track_caller]
+fn holds(script: &str) {
+    if let Err(error) = run(&format!("{KERNELS}{script}")) {
+        panic!("{script}\n{error:?}");
+    }
+}
+
+const FACTORS: &str = "
+let (a, b) = (random_normal(13, 11, seed = 1), random_normal(11, 21, seed = 2))
+let (bias, w) = (random_normal(21, seed = 3), random_normal(13, 21, seed = 4))
+";
+
+const QUERIES: &str = "
+let n = 21
+let (q, k, v, w) = (random_normal(n, 16, seed = 1), random_normal(n, 16, seed = 2), random_normal(n, 16, seed = 3), random_normal(n, 16, seed = 4))
+";
+
+#[test]
+fn the_gradient_of_a_product_is_that_of_a_product_of_arrays() {
+    holds(&format!(
+        "{FACTORS}
+        let (da, db, dbias) = grad(product_by_tiles, wrt = (a, b, bias))(a, b, bias, w)
+        let (ea, eb, ebias) = grad(product_by_arrays, wrt = (a, b, bias))(a, b, bias, w)
+        assert(close(da, ea, rtol = 1e-2, atol = 1e-4))
+        assert(close(db, eb, rtol = 1e-2, atol = 1e-4))
+        assert(close(dbias, ebias, rtol = 1e-4, atol = 1e-5))"
+    ));
+}
+
+#[test]
+fn both_modes_of_a_product_are_what_differences_say() {
+    holds(&format!("{FACTORS}gradcheck(product_by_tiles, a, b, bias, w, wrt = (a, b, bias))"));
+    holds(&format!("{FACTORS}gradcheck(product_by_tiles, a, b, bias, w, wrt = b)"));
+}
+
+#[test]
+fn the_gradient_of_attention_is_that_of_attention_with_arrays() {
+    holds(&format!(
+        "{QUERIES}
+        let (dq, dk, dv) = grad(attention_by_tiles, wrt = (q, k, v))(q, k, v, w)
+        let (eq, ek, ev) = grad(attention_by_arrays, wrt = (q, k, v))(q, k, v, w)
+        assert(close(dq, eq, atol = 0.03))
+        assert(close(dk, ek, atol = 0.03))
+        assert(close(dv, ev, atol = 0.03))"
+    ));
+}
+
+#[test]
+fn both_modes_of_attention_are_what_differences_say() {
+    holds(&format!("{QUERIES}gradcheck(attention_by_tiles, q, k, v, w, wrt = (q, k, v))"));
+}
+
+#[test]
+fn factors_that_the_block_computes_are_kept() {
+    for n in 0..6 {
+        holds(&format!("gradcheck(powers_of, 0.3 * random_normal(5, 5, seed = 1), 0.75, {n}, wrt = (x, s))"));
+    }
+}
+
+#[test]
+fn second_derivatives_go_through_products() {
+    holds(
+        "fn slope(x: [f32; N, N]) -> f32 { sum(grad(powers_of)(x, 0.75, 3) ** 2.0) }
+        gradcheck(slope, 0.3 * random_normal(5, 5, seed = 1))",
+    );
+}
+
+/// `x[0]` gets 4096 parts: a sum of `f16` stops at 2048, and one of `bf16` at 256.
+#[test]
+fn the_adjoint_of_a_narrow_type_is_a_wide_sum() {
+    for ty in ["f16", "bf16"] {
+        holds(&format!(
+            "kernel spread(x: [{ty}; N], s: {ty}, out y: [f32; 4096]) threads(i: 4096) {{ y[i] = f32(x[i % N] * s) }}
+            fn total(x: [{ty}; N], s: {ty}) -> f32 {{ sum(spread(x, s)) }}
+            assert(grad(total, wrt = (x, s))([1.0{ty}], 1.0{ty}) == ([4096.0{ty}], 4096.0{ty}))"
+        ));
+    }
+}
