@@ -48,6 +48,7 @@ fn moderate(scalar: Scalar, bits: u64) -> u64 {
 /// Replaces all floats of a program by `f64` and its numbers by moderate ones.
 fn twin(program: &generate::Program) -> Option<Problem> {
     let mut module = program.module.clone();
+    without_views(&mut module);
     for param in &mut module.kernel.params {
         if let KernelParam::Value { ty, .. } = param {
             double_ty(ty);
@@ -112,6 +113,24 @@ fn twin(program: &generate::Program) -> Option<Problem> {
         smooth: Smooth::No,
         again: false,
     })
+}
+
+/// Replaces views of one type of floats as another by conversions: in `f64`, they would be constants.
+fn without_views(module: &mut Module) {
+    for (_, function) in module.functions.iter_mut() {
+        let types: Vec<Ty> = function.exprs.iter().map(|(_, expr)| expr.ty).collect();
+        let is_float = |ty: Ty| ty.scalar().is_float();
+        for (id, expr) in function.exprs.iter_mut() {
+            if let ExprKind::Bitcast(value) = expr.kind
+                && let (from, to) = (types[value.index()], types[id.index()])
+                && is_float(from)
+                && is_float(to)
+                && from != to
+            {
+                expr.kind = ExprKind::Convert(value);
+            }
+        }
+    }
 }
 
 /// Replaces views of bits whose size no longer fits by conversions.
