@@ -736,14 +736,6 @@ kernel k(x: [f32; N], inout y: [f32; 1]) threads(i: N) {
 }",
     ),
     refused(
-        "narrow sums",
-        threads([4, 1, 1]),
-        &[Floats(&[4]), Floats(&[4])],
-        "too few digits",
-        "
-kernel k(x: [f16; N], out y: [f32; N]) threads(i: N) { y[i] = f32(x[i / 2]) } //!",
-    ),
-    refused(
         "slots",
         threads([4, 1, 1]),
         &[Floats(&[4]), Ints(&[0]), Floats(&[4])],
