@@ -221,6 +221,30 @@ fn texts_for_tensor_cores_compile_without_spills() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+/// What is written is left by the function of an element, without a branch around what is computed, and loads stay under their conditions.
+#[test]
+fn elements_leave_what_is_written() {
+    let options = Options { product: Some(Copies::Boxes), ..Options::default() };
+    let text = |params, after| {
+        let text = cuda_text(&prepared(&source(&Parts { params, after, ..USUAL })), &options, None).text;
+        text[text.find("struct Left").expect("the type of what is left")..].to_string()
+    };
+    let plain = text(USUAL.params, USUAL.after);
+    assert!(plain.contains("left.c.put(") && !plain.contains("if (") && !plain.contains("] = "), "{plain}");
+    let biased = text(BIASED, WITH_BIAS);
+    assert_eq!((biased.matches("left.c.put(").count(), biased.matches("if (").count()), (1, 1), "{biased}");
+    let added = "a: [bf16; M, K], b: [bf16; K, N], inout c: [f32; M, N]";
+    let added = text(added, "c[i..i + 16, j..j + 32] += acc");
+    assert!(added.contains("if (t") && added.contains(" = c[") && !added.contains("\n        c["), "{added}");
+    // A division of integers is done where its condition holds alone.
+    let ratio = "a: [bf16; M, K], b: [bf16; K, N], n: i32, out c: [i32; M, N]";
+    let ratio = text(ratio, "c[i..i + 16, j..j + 32] = i32(acc) / max(n, 1)");
+    assert!(ratio.contains("left.c.put(true, "), "{ratio}");
+    let two = "a: [bf16; M, K], b: [bf16; K, N], out c: [f32; M, N], out d: [bf16; M, N]";
+    let two = text(two, "c[i..i + 16, j..j + 32] = acc\n    d[i..i + 16, j..j + 32] = bf16(acc)");
+    assert_eq!((two.matches("put(").count(), two.matches("tensor_cores::write(").count()), (2, 2), "{two}");
+}
+
 #[test]
 fn a_text_that_may_report_a_fault_is_not_one_for_tensor_cores() {
     let params = "a: [bf16; M, K], b: [bf16; K, N], at: [i32; 1], rest: [f32; L], out c: [f32; M, N]";

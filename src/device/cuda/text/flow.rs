@@ -37,9 +37,25 @@ fn leaves(body: &[Stmt], label: Label) -> bool {
     })
 }
 
+/// Lets a statement that leaves a value to be written do so under a condition.
+fn under(cond: &Expr, stmt: &mut Out) {
+    let Out::Do(Expr::Call(_, arguments)) = stmt else { return };
+    if let Some(inside) = arguments.first_mut() {
+        let always = *inside == Expr::atom("true");
+        *inside = if always { cond.clone() } else { Expr::binary("&&", cond.clone(), inside.clone()) };
+    }
+}
+
 impl Gen<'_> {
     pub fn if_(&mut self, cond: ExprId, then: &Block, other: &Block) {
         let cond = self.value(cond);
+        if self.left.is_some() && other.is_empty() && self.is_harmless(then) {
+            // Without a branch, what is computed of several elements overlaps.
+            let mut then = self.within(|g| g.block(then));
+            then.iter_mut().for_each(|stmt| under(&cond, stmt));
+            self.out.extend(then);
+            return;
+        }
         let then = self.within(|g| g.block(then));
         let other = self.within(|g| g.block(other));
         match (then.is_empty(), other.is_empty()) {
@@ -47,6 +63,22 @@ impl Gen<'_> {
             (true, false) => self.push(Out::If(not(cond), other, vec![])),
             _ => self.push(Out::If(cond, then, other)),
         }
+    }
+
+    /// Whether a block does nothing but leave values to be written, and may compute them where its condition does not hold: they are then
+    /// of no use, but no memory is accessed and nothing is divided.
+    fn is_harmless(&self, block: &Block) -> bool {
+        let divides = |op: &BinOp| matches!(op, BinOp::Div | BinOp::Rem);
+        block.iter().all(|stmt| match &stmt.kind {
+            StmtKind::Let(id) => match &self.function.exprs[*id].kind {
+                ExprKind::Load { .. } => false,
+                ExprKind::Binary { op, .. } => !divides(op) || self.function.exprs[*id].ty.scalar().is_float(),
+                _ => true,
+            },
+            StmtKind::Store { place, .. } => matches!(self.function.memories[place.memory].space, Space::Global { .. }),
+            StmtKind::If { then, other, .. } => other.is_empty() && self.is_harmless(then),
+            _ => false,
+        })
     }
 
     /// Emits the body of a statement that can be left by jumps.

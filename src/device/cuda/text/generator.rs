@@ -106,6 +106,8 @@ pub(super) struct Gen<'a> {
     pub(super) prints: Vec<Vec<Piece>>,
     pub(super) targets: Vec<Target>,
     pub(super) late: Option<Late>,
+    /// The arrays whose elements are not stored, but left to be written later; `None` in other texts.
+    pub(super) left: Option<Vec<MemId>>,
     /// Whether a load in such a loop is in bounds, by name.
     pub(super) inside: FxHashMap<ExprId, String>,
     /// The number of the next statement, as in range analysis.
@@ -151,6 +153,7 @@ impl<'a> Gen<'a> {
             prints: vec![],
             targets: vec![],
             late: None,
+            left: None,
             inside: FxHashMap::default(),
             stmt: 0,
             named: 0,

@@ -114,7 +114,14 @@ __device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(unsig
 __device__ __forceinline__ bf16 to_bf16(float x) {
     const unsigned bits = __float_as_uint(x);
     const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-    return bf16{u16(is_nan ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+#if __CUDA_ARCH__ >= 800
+    u16 nearest;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(nearest) : "f"(x));
+#else
+    const u16 nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+#endif
+    // Of a NaN, the instruction does not keep the bits.
+    return bf16{is_nan ? u16(bits >> 16 | 0x40) : nearest};
 }"#),
     helper("fma f16", &["f16"], r#"
 __device__ __forceinline__ f16 fused(f16 a, f16 b, f16 c) {

@@ -207,10 +207,16 @@ impl Gen<'_> {
 
     fn element_at(&mut self, place: &Place) -> Expr {
         let name = Expr::atom(&self.memories[place.memory.index()].name);
-        let indices: Vec<Expr> = place.indices.iter().map(|&index| self.value(index)).collect();
         if self.memories[place.memory.index()].by_axis {
+            let indices = place.indices.iter().map(|&index| self.value(index)).collect();
             return Expr::index(name, indices);
         }
+        Expr::index(name, vec![self.offset(place)])
+    }
+
+    /// Returns the position of an element in its array.
+    pub(super) fn offset(&mut self, place: &Place) -> Expr {
+        let indices: Vec<Expr> = place.indices.iter().map(|&index| self.value(index)).collect();
         let wide = self.options.wide && matches!(self.function.memories[place.memory].space, Space::Global { .. });
         let mut offset: Option<Expr> = None;
         for (axis, index) in indices.into_iter().enumerate() {
@@ -227,7 +233,7 @@ impl Gen<'_> {
             });
         }
         // An array of rank 0 is a variable.
-        Expr::index(name, vec![offset.unwrap_or(Expr::int(0))])
+        offset.unwrap_or(Expr::int(0))
     }
 }
 

@@ -2,7 +2,8 @@
 //
 // A block computes tiles of ROWS x COLUMNS elements, one after the other. Its first warpgroup (128 threads) copies parts of the factors
 // to a ring of stages in shared memory; the other two multiply them, ROWS / 2 rows each, with sums in registers, and pass each element
-// on. The terms of a sum are added in ascending order, whatever the tile, so that its bits do not depend on the tile.
+// on: most of them while the next tile is multiplied. The terms of a sum are added in ascending order, whatever the tile, so that its
+// bits do not depend on the tile.
 namespace tensor_cores {
 
 typedef unsigned int u32;
@@ -19,10 +20,11 @@ struct Plain {
 constexpr int ROWS = 128, COLUMNS = 256;
 // The terms of a stage: 128 bytes, the width of the swizzled layout; and those of one instruction.
 constexpr int TERMS = 64, STEP = 16;
-constexpr int STAGES = 4;
+constexpr int STAGES = 3;
 constexpr u32 A_BYTES = ROWS * 128, B_BYTES = COLUMNS * 128, STAGE_BYTES = A_BYTES + B_BYTES;
-// A warp passes its sums through shared memory, PANEL columns of 16 rows at a time.
-constexpr int PANEL = 64, PANEL_BYTES = 16 * PANEL * 4;
+// A warp passes its sums through shared memory: PANEL columns of its 16 rows at a time. Of a tile's WIDE panels, the last KEPT stay there
+// while the next tile is multiplied: a piece of PIECE rows after each step.
+constexpr int PANEL = 32, PANEL_BYTES = 16 * PANEL * 4, WIDE = COLUMNS / PANEL, KEPT = 5, PIECE = 8;
 constexpr int MULTIPLIERS = 2;
 // Tiles of that many rows of tiles are computed column by column: blocks that run together share rows and columns in the L2 cache.
 constexpr int TOGETHER = 16;
@@ -176,44 +178,122 @@ __device__ __forceinline__ void copy_stage(u32 to, const Map &a, const Map &b, i
     }
 }
 
-// Passes a warp's sums to `at`. They go through shared memory, so that its threads have neighboring columns: their loads and stores are
-// then of whole lines. A column's number XOR 8 times that of the row modulo 4 spreads them over the banks, both ways.
-template <class At>
-__device__ __forceinline__ void finish(const float (&sums)[COLUMNS / 2], float *panel, int row, int column, int rows, int columns, const At &at) {
+// What an element leaves to be written to an array, of which no other element writes the same place.
+template <class T>
+struct Later {
+    bool is = false;
+    int place = 0;
+    T value{};
+
+    __device__ __forceinline__ void put(bool inside, int at, T element) {
+        is = inside;
+        place = at;
+        value = element;
+    }
+};
+
+template <class T>
+struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T values[4]; };
+
+// Writes what the first `count` of four elements left: in one access, if that is possible.
+template <class T>
+__device__ __forceinline__ void write(T *to, int count, const Later<T> &a, const Later<T> &b, const Later<T> &c, const Later<T> &d) {
+    // Where nothing is to be written, places mean nothing.
+    const bool all = count >= 4 && a.is && b.is && c.is && d.is;
+    if (all && b.place == a.place + 1 && c.place == a.place + 2 && d.place == a.place + 3 && u64(to + a.place) % alignof(Four<T>) == 0) {
+        *(Four<T> *)(to + a.place) = Four<T>{{a.value, b.value, c.value, d.value}};
+        return;
+    }
+    if (count > 0 && a.is) to[a.place] = a.value;
+    if (count > 1 && b.is) to[b.place] = b.value;
+    if (count > 2 && c.is) to[c.place] = c.value;
+    if (count > 3 && d.is) to[d.place] = d.value;
+}
+
+// Puts a panel of a warp's sums into shared memory. A column's number XOR 8 times that of the row modulo 4 spreads them over the banks.
+__device__ __forceinline__ void put(const float *sums, float *panel) {
     const int lane = threadIdx.x & 31, group = lane >> 2, pair = lane & 3;
-#pragma unroll 1
-    for (int k = 0; k < COLUMNS / PANEL; k++) {
-        __syncwarp();
 #pragma unroll
-        for (int known = 0; known < COLUMNS / PANEL; known++) {
-            if (known != k) continue;
-#pragma unroll
-            for (int i = 0; i < PANEL / 2; i += 2) {
-                const int down = group + 8 * (i / 2 % 2), across = 8 * (i / 4) + 2 * pair;
-                float *to = panel + down * PANEL + (across ^ 8 * (down & 3));
-                *(float2 *)to = make_float2(sums[known * PANEL / 2 + i], sums[known * PANEL / 2 + i + 1]);
-            }
-        }
-        __syncwarp();
-        const int left = column + k * PANEL + lane, right = left + 32;
-#pragma unroll 4
-        for (int down = 0; down < 16; down++) {
-            const float *from = panel + down * PANEL;
-            const int swizzled = lane ^ 8 * (down & 3);
-            const float one = from[swizzled], other = from[swizzled + 32];
-            if (row + down < rows && left < columns) at(row + down, left, one);
-            if (row + down < rows && right < columns) at(row + down, right, other);
-        }
+    for (int i = 0; i < PANEL / 2; i += 2) {
+        const int down = group + 8 * (i / 2 % 2), across = 8 * (i / 4) + 2 * pair;
+        *(float2 *)(panel + down * PANEL + (across ^ 8 * (down & 3))) = make_float2(sums[i], sums[i + 1]);
     }
 }
 
-// Calls `at(row, column, element)` for the elements of the product in this many rows and columns, each a sum of `terms` products.
-template <class Factor, class At>
-__device__ __forceinline__ void product(const Factor &a, const Factor &b, int rows, int columns, int terms, const At &at) {
+// Passes COUNT rows of a panel, which begins at this row and column, to `at`: a thread has four elements beside each other of every
+// fourth row, and calls `at` for all before it writes what they left, so that what `at` loads is under way together. `WHOLE`: all are in
+// these rows and columns; else those that are not are replaced by the last ones, whose loads are in bounds, and leave nothing.
+template <class Left, bool WHOLE, int COUNT, class At, class Write>
+__device__ __forceinline__ void pass(const float *panel, int start, int row, int column, int rows, int columns, const At &at, const Write &write) {
+    const int lane = threadIdx.x & 31, across = 4 * (lane & 7), first = column + across;
+    int own[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) own[i] = WHOLE || first + i < columns ? first + i : columns - 1;
+    Left left[COUNT / 4][4];
+#pragma unroll
+    for (int k = 0; k < COUNT / 4; k++) {
+        const int down = start + 4 * k + (lane >> 3), inside = WHOLE || row + down < rows ? row + down : rows - 1;
+        const float4 four = *(const float4 *)(panel + down * PANEL + (across ^ 8 * (down & 3)));
+        at(inside, own[0], four.x, left[k][0]);
+        at(inside, own[1], four.y, left[k][1]);
+        at(inside, own[2], four.z, left[k][2]);
+        at(inside, own[3], four.w, left[k][3]);
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT / 4; k++) write(left[k], WHOLE ? 4 : row + start + 4 * k + (lane >> 3) < rows ? columns - first : 0);
+}
+
+// What a warp has in shared memory of a tile that was multiplied: pieces from this one on, of the rows and columns from these on.
+struct Kept {
+    float *panels;
+    int row, column, piece = KEPT * 16 / PIECE;
+};
+
+// Passes the next piece, if there is one.
+template <class Left, class At, class Write>
+__device__ __forceinline__ void pass_piece(Kept &kept, int rows, int columns, const At &at, const Write &write) {
+    constexpr int EACH = 16 / PIECE;
+    if (kept.piece == KEPT * EACH) return;
+    const int number = kept.piece / EACH, start = kept.piece % EACH * PIECE, column = kept.column + number * PANEL;
+    const float *panel = kept.panels + number * 16 * PANEL;
+    if (kept.row + 16 <= rows && column + PANEL <= columns) pass<Left, true, PIECE>(panel, start, kept.row, column, rows, columns, at, write);
+    else pass<Left, false, PIECE>(panel, start, kept.row, column, rows, columns, at, write);
+    kept.piece++;
+}
+
+// Passes the first panels of a warp's sums, and keeps the others for later.
+template <class Left, class At, class Write>
+__device__ __forceinline__ void finish(const float (&sums)[COLUMNS / 2], Kept &kept, int row, int column, int rows, int columns, const At &at,
+                                       const Write &write) {
+    constexpr int NOW = WIDE - KEPT;
+    const bool whole = row + 16 <= rows && column + NOW * PANEL <= columns;
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < NOW; k++) put(sums + k * PANEL / 2, kept.panels + k * 16 * PANEL);
+    __syncwarp();
+#pragma unroll 1
+    for (int k = 0; k < NOW; k++) {
+        const float *panel = kept.panels + k * 16 * PANEL;
+        if (whole) pass<Left, true, 16>(panel, 0, row, column + k * PANEL, rows, columns, at, write);
+        else pass<Left, false, 16>(panel, 0, row, column + k * PANEL, rows, columns, at, write);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < KEPT; k++) put(sums + (NOW + k) * PANEL / 2, kept.panels + k * 16 * PANEL);
+    __syncwarp();
+    kept.row = row;
+    kept.column = column + NOW * PANEL;
+    kept.piece = 0;
+}
+
+// Calls `at(row, column, element, left)` for the elements of the product in this many rows and columns, each a sum of `terms` products, and
+// `write(left, count)` with what four of them left, of which the first `count` are to be written.
+template <class Left, class Factor, class At, class Write>
+__device__ __forceinline__ void product(const Factor &a, const Factor &b, int rows, int columns, int terms, const At &at, const Write &write) {
     extern __shared__ unsigned char room[];
     // The swizzled layout is one of addresses, modulo 1024.
     const u32 address = u32(__cvta_generic_to_shared(room)), base = (address + 1023) & ~1023u;
-    const u32 panels = base + STAGES * STAGE_BYTES, full = panels + 4 * MULTIPLIERS * PANEL_BYTES, empty = full + 8 * STAGES;
+    const u32 panels = base + STAGES * STAGE_BYTES, full = panels + 4 * MULTIPLIERS * KEPT * PANEL_BYTES, empty = full + 8 * STAGES;
     const int high = (rows + ROWS - 1) / ROWS, wide = (columns + COLUMNS - 1) / COLUMNS, tiles = high * wide;
     const int steps = (terms + TERMS - 1) / TERMS;
     if (threadIdx.x == 0) {
@@ -263,7 +343,8 @@ __device__ __forceinline__ void product(const Factor &a, const Factor &b, int ro
     constexpr u32 A_NEXT = TENSOR_A_BY_COLUMNS ? STEP * 128 : STEP * 2, B_NEXT = TENSOR_B_BY_COLUMNS ? STEP * 2 : STEP * 128;
     // 64 rows of a are TERMS rows of 128 bytes, by columns, or 64 of them: the same.
     const u64 first_a = described(base + own * 64 * 128, !TENSOR_A_BY_COLUMNS), first_b = described(base + A_BYTES, TENSOR_B_BY_COLUMNS);
-    float *panel = (float *)(room + (panels - address) + warp * PANEL_BYTES);
+    Kept kept;
+    kept.panels = (float *)(room + (panels - address) + warp * KEPT * PANEL_BYTES);
     float sums[COLUMNS / 2];
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int row, column;
@@ -283,13 +364,18 @@ __device__ __forceinline__ void product(const Factor &a, const Factor &b, int ro
             if (step > 0) release(before);
             before = empty + 8 * stage;
             next();
+            pass_piece<Left>(kept, rows, columns, at, write);
         }
         fence(sums);
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         fence(sums);
         if (steps > 0) release(before);
-        finish(sums, panel, row + own * 64 + (warp & 3) * 16, column, rows, columns, at);
+#pragma unroll 1
+        while (kept.piece < KEPT * 16 / PIECE) pass_piece<Left>(kept, rows, columns, at, write);
+        finish<Left>(sums, kept, row + own * 64 + (warp & 3) * 16, column, rows, columns, at, write);
     }
+#pragma unroll 1
+    while (kept.piece < KEPT * 16 / PIECE) pass_piece<Left>(kept, rows, columns, at, write);
 }
 
 }  // namespace tensor_cores

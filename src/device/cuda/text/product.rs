@@ -4,13 +4,13 @@
 //! `product.cu` is the part that all of them share. It has to be compiled for `sm_90a`, and runs on no other GPU.
 
 use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, Options};
-use super::generator::Gen;
+use super::generator::{Array, Gen};
 use super::print;
 use super::tree::Stmt;
 use crate::base::source::Sources;
 use crate::device::Extents;
 use crate::ir::Prepared;
-use crate::ir::def::{Access, Factor, KernelParam, Leaf, Product, Scalar, Ty};
+use crate::ir::def::{Access, Factor, KernelParam, Leaf, MemId, Product, Scalar, Ty};
 use crate::ir::ranges::{self, Setting};
 
 /// What follows are the constants of this text.
@@ -19,7 +19,9 @@ const ROWS: u32 = 128;
 const COLUMNS: u32 = 256;
 /// The terms of a stage, and the columns of a box.
 const TERMS: u32 = 64;
-const STAGES: u32 = 4;
+const STAGES: u32 = 3;
+/// What a warp keeps of a tile while the next one is multiplied: five panels of 16 rows and 32 columns.
+const KEPT: u32 = 5 * 16 * 32 * 4;
 
 /// The names of the maps of the factors.
 pub(super) const MAPS: [&str; 2] = ["map_of_a", "map_of_b"];
@@ -29,8 +31,8 @@ pub(crate) const TENSOR_ARCHITECTURE: u32 = 90;
 
 /// Threads of a block along x, y, z.
 pub(crate) const BLOCK: [u32; 3] = [384, 1, 1];
-/// Bytes of dynamic shared memory: alignment, stages, 4 KiB for each of eight warps, and two barriers for each stage.
-pub(crate) const SHARED: u32 = 1024 + STAGES * (ROWS + COLUMNS) * 128 + 8 * 4096 + 16 * STAGES;
+/// Bytes of dynamic shared memory: alignment, stages, what eight warps keep, and two barriers for each stage.
+pub(crate) const SHARED: u32 = 1024 + STAGES * (ROWS + COLUMNS) * 128 + 8 * KEPT + 16 * STAGES;
 
 /// Returns the rows and columns that a launch's blocks compute, as index extents.
 pub(crate) fn extents(tile: [u32; 2], grid: [u32; 3]) -> Extents {
@@ -105,12 +107,14 @@ impl Gen<'_> {
             return None;
         }
         let function = self.function;
+        self.left = Some(vec![]);
         let body = self.within(|g| {
             g.local_arrays();
             g.declare_locals();
             g.block(&function.body);
         });
-        if self.uses_faults || self.uses_prints || self.uses_grid {
+        let left = self.left.take().unwrap_or_default();
+        if self.uses_faults || self.uses_prints || self.uses_grid || !self.is_plain(&left) {
             return None;
         }
         let element = self.params.len() - 1;
@@ -120,7 +124,7 @@ impl Gen<'_> {
             params.extend([a.map(ROWS), b.map(COLUMNS)]);
         }
         let notes = self.product_notes(&a, &b);
-        let text = self.product_body(&entry, &params, [&a, &b], copies, &notes, &body);
+        let text = self.product_body(&entry, &params, [&a, &b], copies, &notes, (&body, &left));
         Some(CudaKernel {
             text,
             entry,
@@ -170,7 +174,7 @@ impl Gen<'_> {
         [a, b]: [&Read; 2],
         copies: Copies,
         notes: &[String],
-        body: &[Stmt],
+        (body, left): (&[Stmt], &[MemId]),
     ) -> String {
         let element = self.params.last().cloned().unwrap_or_default();
         let names: Vec<String> = params.iter().map(|param| self.parameter(param)).collect();
@@ -192,14 +196,41 @@ impl Gen<'_> {
         text.push_str(") {\n");
         print::block(&prologue, 1, &mut text);
         let [(row, rows), (column, columns)] = [0, 1].map(|k| self.indices[k].clone());
+        let (struct_of_left, write) = self.left_of_elements(left);
         text.push_str(&format!(
-            "    const auto at = [&](const int {row}, const int {column}, const float {element}) \
+            "{struct_of_left}    const auto at = [&](const int {row}, const int {column}, const float {element}, Left &left) \
              __attribute__((always_inline)) {{\n"
         ));
         print::block(body, 2, &mut text);
-        text.push_str("    };\n");
+        text.push_str(&format!("    }};\n{write}"));
         let (terms, a, b) = (&a.extents[a.terms], a.argument(copies), b.argument(copies));
-        text.push_str(&format!("    tensor_cores::product({a}, {b}, {rows}, {columns}, {terms}, at);\n}}\n"));
+        let call = format!("tensor_cores::product<Left>({a}, {b}, {rows}, {columns}, {terms}, at, write)");
+        text.push_str(&format!("    {call};\n}}\n"));
         text.replace("FAULT_WORD", "nullptr")
+    }
+
+    /// Whether each array is written by one statement, and its elements are numbers: then what an element leaves can be written later.
+    fn is_plain(&self, left: &[MemId]) -> bool {
+        let is_one = |id: &MemId| left.iter().filter(|other| *other == id).count() == 1;
+        let is_number = |id: &MemId| {
+            let leaves = self.function.memories[*id].layout.leaves.as_slice();
+            self.memories[id.index()].element.fields.is_none() && matches!(leaves, [Leaf { ty: Ty::Scalar(_), .. }])
+        };
+        left.iter().all(|id| is_one(id) && is_number(id))
+    }
+
+    /// Returns the type of what an element leaves, and the function that writes what four of them left.
+    fn left_of_elements(&self, left: &[MemId]) -> (String, String) {
+        let mut members = String::new();
+        let mut writes = String::new();
+        for id in left {
+            let Array { name, element, .. } = &self.memories[id.index()];
+            members.push_str(&format!(" tensor_cores::Later<{}> {name};", element.ty));
+            let four = [0, 1, 2, 3].map(|k| format!("left[{k}].{name}")).join(", ");
+            writes.push_str(&format!("        tensor_cores::write({name}, count, {four});\n"));
+        }
+        let start =
+            "    const auto write = [&](const Left (&left)[4], const int count) __attribute__((always_inline)) {\n";
+        (format!("    struct Left {{{members} }};\n"), format!("{start}{writes}    }};\n"))
     }
 }

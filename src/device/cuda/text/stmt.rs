@@ -118,6 +118,13 @@ impl Gen<'_> {
         let ty = self.function.exprs[value].ty;
         let global = matches!(self.function.memories[place.memory].space, Space::Global { .. });
         let value = self.value(value);
+        if let (true, Some(left)) = (global, &mut self.left) {
+            left.push(place.memory);
+            let array = self.memories[place.memory.index()].name.clone();
+            let offset = self.offset(place);
+            self.push(Out::Do(Expr::call(format!("left.{array}.put"), [Expr::atom("true"), offset, value])));
+            return;
+        }
         let place = self.place(place);
         if hint == Hint::Streaming && global && streams(ty) {
             self.push(Out::Do(Expr::call("__stcs", [Expr::address(place), value])));
