@@ -79,6 +79,11 @@ impl Storage {
         Storage { len, unset: true, ..Storage::default() }
     }
 
+    /// Returns whether the bytes need not be zero before a kernel writes them. They have no meaning until then.
+    pub(crate) fn is_unset(&self) -> bool {
+        self.unset
+    }
+
     pub(crate) fn of_bytes(bytes: AlignedBytes) -> Storage {
         Storage { len: bytes.len(), host: OnceLock::from(bytes), ..Storage::default() }
     }

@@ -264,6 +264,7 @@ fn brought(storage: &Storage, remote: &RemoteCopy, context: &Arc<Context>) -> Re
                 remote.read(0, &mut bytes)?;
                 Buffer::of_bytes(context, &bytes)
             }
+            None if storage.is_unset() => Buffer::new(context, storage.len() as u64),
             None => Buffer::zeroed(context, storage.len() as u64),
         },
     }
