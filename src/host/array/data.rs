@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::device::storage::Storage;
@@ -41,6 +41,8 @@ pub(crate) struct Data {
     readers: Mutex<Vec<Weak<dyn Work>>>,
     /// A type, and the length of an axis of which all elements, as such integers, are known to be positions; 0 if none is.
     positions: AtomicU64,
+    /// The integers of a type that are 0, 1, 2, …, as one more than the type's number; 0 if that is not known.
+    counting: AtomicU8,
     /// The least and the largest element as integers of a type, once somebody has looked.
     extremes: Mutex<Option<(Scalar, (i128, i128))>>,
 }
@@ -112,6 +114,16 @@ impl Data {
         known != 0 && known >> 48 == scalar as u64 && known & 0xffff_ffff_ffff <= len as u64
     }
 
+    /// Notes that the elements, as integers of this type, are 0, 1, 2, ….
+    pub fn note_counting(&self, scalar: Scalar) {
+        self.counting.store(scalar as u8 + 1, Ordering::Relaxed);
+    }
+
+    /// Returns whether that is known.
+    pub fn is_counting(&self, scalar: Scalar) -> bool {
+        self.counting.load(Ordering::Relaxed) == scalar as u8 + 1
+    }
+
     /// Notes the least and the largest element, as integers of this type.
     pub fn note_extremes(&self, scalar: Scalar, extremes: (i128, i128)) {
         *self.extremes.lock().unwrap_or_else(PoisonError::into_inner) = Some((scalar, extremes));
@@ -127,6 +139,7 @@ impl Data {
     #[inline]
     fn forget(&mut self) {
         *self.positions.get_mut() = 0;
+        *self.counting.get_mut() = 0;
         *self.extremes.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 

@@ -171,6 +171,12 @@ impl Array {
         &self.data
     }
 
+    /// Returns whether this is known to be a row of the integers 0, 1, 2, ….
+    pub(crate) fn is_counting(&self) -> bool {
+        let is_row = self.rank() == 1 && self.byte_len() == self.data.len();
+        is_row && self.scalar().is_some_and(|scalar| self.data.is_counting(scalar))
+    }
+
     /// Returns the storage, computed now if necessary.
     pub(crate) fn storage(&self) -> Outcome<&Storage> {
         self.data.storage()

@@ -77,6 +77,11 @@ pub(super) fn add(
 
 fn marked(form: &Form, deed: &Deed, to: bool) -> Outcome<Value> {
     let Some(shape) = &form.shape else { return Ok(Value::Scalar(Number::of(true))) };
+    if let (Deed::Gather(picks), true) = (deed, to)
+        && let Some(chosen) = ops::one_of_each_row(picks, shape)?
+    {
+        return Ok(Value::Array(chosen));
+    }
     let dims: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
     let Value::Array(mut all) = ops::full(&dims, &Value::Scalar(Number::of(!to)))? else {
         return Array::zeros(Scalar::Bool, shape).map(Value::Array);

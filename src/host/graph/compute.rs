@@ -5,16 +5,32 @@ use std::any::Any;
 use crate::device::storage::Storage;
 use crate::host::array::{AlignedBytes, Element, Work, no_memory};
 use crate::host::graph::donate;
-use crate::host::graph::node::Node;
+use crate::host::graph::node::{Node, Operand, node_of};
+use crate::host::graph::place::is_for_device;
 use crate::host::graph::plan::{Plan, Source};
 use crate::host::graph::rows;
 use crate::host::graph::run::{SMALL, compute, now};
 use crate::host::problem::Outcome;
 
+/// The operations below a small result among which an array of a device is looked for.
+const DEPTH: usize = 4;
+
+/// Returns whether a device alone has what an operand is computed from.
+fn is_there(operand: &Operand, depth: usize) -> bool {
+    let Operand::Array(array, _) = operand else { return false };
+    if let Some(storage) = array.data().computed() {
+        return storage.here().is_none() && storage.remote().is_some();
+    }
+    let of_node = |node: &Node| node.operands().iter().any(|operand| is_there(operand, depth - 1));
+    depth > 0 && array.data().work().is_some_and(|work| node_of(&*work).is_some_and(of_node))
+}
+
 impl Work for Node {
     fn run(&self, len: usize) -> Outcome<Storage> {
-        // A few scalars are fetched in less time than a kernel takes, even if one for them is known.
-        if len <= SMALL * self.scalar.size() {
+        // A few scalars are fetched in less time than a kernel takes, even if one for them is known: unless a kernel needs them, which
+        // then need not wait for what the device has to do before.
+        let stays = is_for_device() && self.operands().iter().any(|operand| is_there(operand, DEPTH));
+        if len <= SMALL * self.scalar.size() && !stays {
             let mut bytes =
                 AlignedBytes::zeroed(len).ok_or_else(|| no_memory(&Element::Scalar(self.scalar), &self.shape))?;
             now(self.op, &self.operands(), &self.shape, &mut bytes, self.scalar.size())?;

@@ -24,7 +24,7 @@ use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Data, Element, Work};
 use crate::host::graph::emit::{self, AXES, Round};
 use crate::host::graph::library;
-use crate::host::graph::node::{Fold, Folded, MOST, MOST_PINNED, Op, Rows};
+use crate::host::graph::node::{Fold, Folded, MOST, MOST_PINNED, Op, Rows, node_of};
 use crate::host::graph::plan::{Plan, Source};
 use crate::host::graph::row_plan::results;
 use crate::host::graph::rows;
@@ -38,6 +38,8 @@ use crate::lang::scalar::{Scalar, Value};
 pub(super) const LONG: usize = 1 << 30;
 /// The threads from which a GPU has enough loads in flight whatever one thread does.
 const MANY: usize = 1 << 17;
+/// The threads of a GPU below which each computes too much of an expression by itself.
+const FEW: usize = 1 << 14;
 /// The most scalars that are reduced on the host.
 pub(super) const SMALL: usize = 256;
 
@@ -150,6 +152,7 @@ impl Work for Folded {
 /// As [`fold()`], at once and round by round.
 fn in_rounds(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], rows: Rows) -> Outcome<Option<Storage>> {
     let Rows { outer, len, inner } = rows;
+    store_few(array, outer * results(len) * inner)?;
     let Some(Lined { site, mut plan, mut element, mut axis }) = lined(array, shape, groups, rows, fold.wide.size())?
     else {
         return Ok(None);
@@ -174,6 +177,16 @@ fn in_rounds(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], rows: R
         Lined { plan, element, axis, .. } = Lined::of_results(&array, &site)?;
         left = results;
     }
+}
+
+/// Computes the elements of an expression first where so few threads would compute all that they reduce: a GPU does that faster with a
+/// thread for each.
+fn store_few(array: &Array, threads: usize) -> Outcome<()> {
+    let is_expression = array.data().work().is_some_and(|work| node_of(&*work).is_some());
+    if is_expression && threads < FEW && Site::current().device().is_remote() {
+        array.storage()?;
+    }
+    Ok(())
 }
 
 /// The plan of an array that is reduced.

@@ -47,9 +47,9 @@
 //!
 //! # Where an expression runs
 //! On the device in use where it was entered (`--device`, `on …`), to which operands elsewhere are copied, as for kernels. Two
-//! exceptions save copies: a result of a few elements is computed on the host, scalar by scalar, at once if its operands are there; and if
-//! the device in use is a GPU that has none of the operands, a result of less than [`run::WORTH_MOVING`] bytes is computed on the
-//! processor. Selections by masks, writing to positions and sorting are done on a GPU that has the array, else on the host.
+//! exceptions save copies: a result of a few elements is computed on the host, scalar by scalar, at once if its operands are there, and
+//! later unless a kernel of the device reads it; and if the device in use is a GPU that has none of the operands, a result of less than
+//! [`run::WORTH_MOVING`] bytes is computed on the processor. Selections by masks, writing to positions and sorting are done on a GPU that has the array, else on the host.
 //!
 //! # What is not deferred
 //! Texts, ranges, literals, single values, and arrays of structs, of which only selections are.
@@ -83,7 +83,7 @@ mod write;
 
 pub(crate) use fold::fold;
 pub(crate) use node::{Fold, Op, Operand, Rows};
-pub(crate) use pick::pick;
+pub(crate) use pick::{in_rows, pick};
 pub(crate) use picked::List;
 pub(crate) use place::words;
 pub(crate) use run::{ZERO, defer, each, failed, problem as faulted};

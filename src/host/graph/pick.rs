@@ -47,6 +47,8 @@ pub(crate) fn pick(array: &Array, axes: Vec<Along>, lists: Vec<List>, shape: &[u
     let scalar = source.scalar().ok_or_else(|| broken("a selection of structs"))?;
     let is_pinning = bytes <= array.byte_len() / MUCH;
     let pinned = if is_pinning { array.byte_len() } else { 0 };
+    let (axes, lists) = counted(axes, lists);
+    let kept: Vec<Array> = std::iter::once(array).chain(lists.iter().map(|list| &list.at)).cloned().collect();
     let Below { size, inputs, pinned, .. } = all_below(&lists, pinned)?;
     let work = Picked {
         state: Picked::pending(source.clone(), lists.clone()),
@@ -67,9 +69,40 @@ pub(crate) fn pick(array: &Array, axes: Vec<Along>, lists: Vec<List>, shape: &[u
         // It should not keep a much larger array in memory.
         result.storage()?;
     } else {
-        Held::keep(&result, all())?;
+        Held::keep(&result, kept.iter())?;
     }
     Ok(Some(result))
+}
+
+/// Takes positions that count, 0, 1, 2, …, for what they are: indices of the result. Some positions stay.
+fn counted(mut axes: Vec<Along>, mut lists: Vec<List>) -> (Vec<Along>, Vec<List>) {
+    while let Some(found) = lists.iter().position(|list| list.at.is_counting()).filter(|_| lists.len() > 1) {
+        let list = lists.swap_remove(found);
+        if let Some(axis) = axes.get_mut(list.axis) {
+            *axis = Along::all(list.first);
+        }
+    }
+    (axes, lists)
+}
+
+/// Returns which elements of a matrix with so many columns are at these positions, one in each row; `None` if some are not inside.
+pub(crate) fn in_rows(at: &Array, columns: usize) -> Outcome<Option<Array>> {
+    let shape = [at.count(), columns];
+    if byte_count(&Scalar::Bool.into(), &shape)? == 0
+        || columns > MAX_EXTENT
+        || !is_inside(at, columns, &Site::current())?
+    {
+        return Ok(None);
+    }
+    let (own, scalar) = ([at.count(), 1], Scalar::I32);
+    let numbers: Vec<i32> = (0..columns as i32).collect();
+    let mut at = at.with_shape(&own)?;
+    if at.scalar() != Some(scalar) {
+        at = defer(Op::Convert(scalar), vec![Operand::Array(at, own.to_vec())], scalar, scalar.into(), &own)?;
+    }
+    let numbers = Operand::Array(Array::from_shaped(&numbers, &[1, columns])?, vec![1, columns]);
+    let operands = vec![Operand::Array(at, own.to_vec()), numbers];
+    defer(Op::Binary(BinaryOp::Eq), operands, Scalar::Bool, Scalar::Bool.into(), &shape).map(Some)
 }
 
 /// Returns where so many bytes of an array are selected: on a GPU, unless that would have to be given much more than the result.

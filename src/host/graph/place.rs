@@ -1,6 +1,9 @@
 //! Where the bytes of an array are, and arrays of vectors and structs as arrays of scalars.
 
+use std::cell::Cell;
+
 use crate::host::array::{Array, Element};
+use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
 use crate::lang::scalar::Scalar;
 
@@ -35,4 +38,21 @@ pub(super) fn in_scalars(array: &Array) -> Outcome<Option<(Array, Option<usize>)
 pub(crate) fn words(size: usize) -> Option<(Scalar, usize)> {
     let fits = [Scalar::U32, Scalar::U16, Scalar::U8].into_iter().find(|word| size.is_multiple_of(word.size()))?;
     (size > 0).then(|| (fits, size / fits.size()))
+}
+
+thread_local! {
+    static FOR_DEVICE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Computes an array that a kernel on a site's device reads.
+pub(super) fn prepare(array: &Array, site: &Site) -> Outcome<()> {
+    let before = FOR_DEVICE.replace(site.device().is_remote());
+    let computed = array.storage().map(drop);
+    FOR_DEVICE.set(before);
+    computed
+}
+
+/// Returns whether what is computed next is for a kernel of a device with memory of its own; what that needs is not.
+pub(super) fn is_for_device() -> bool {
+    FOR_DEVICE.replace(false)
 }

@@ -17,6 +17,7 @@ use crate::device::storage::Storage;
 use crate::host::array::{Array, Data, MAX_EXTENT, Work};
 use crate::host::graph::node::{Node, Op, Operand, essential, node_of};
 use crate::host::graph::picked::{Parts, Picked, picked_of};
+use crate::host::graph::place::prepare;
 use crate::host::graph::site::{Held, Site};
 use crate::host::graph::view::{Along, View, align, lattice, spread, view_of};
 use crate::host::problem::{Outcome, Problem};
@@ -299,7 +300,7 @@ impl<'r> Planner<'r> {
                 }
             }
         }
-        array.storage()?;
+        prepare(array, self.site)?;
         self.input(array, shape, axes)
     }
 

@@ -38,7 +38,7 @@ const LARGE: usize = 96;
 /// they are not.
 const RUN: usize = 512;
 const PARTS: usize = 64;
-const MANY_TILES: usize = 264;
+const MANY_TILES: usize = 200;
 const MANY_THREADS: usize = 1 << 17;
 
 /// The edge of a processor's tiles, and the fewest of them.

@@ -24,6 +24,7 @@ use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Data, Element, Work};
 use crate::host::graph::library;
 use crate::host::graph::node::{Fold, Folded, MOST, Node, Operand, essential, folded_of, node_of};
+use crate::host::graph::place::prepare;
 use crate::host::graph::plan::{Source, is_constant};
 use crate::host::graph::row_kernel;
 use crate::host::graph::row_plan::{Division, Input, LONGEST, MOST_ROWS, RowPlan, Spread, Step, What, results};
@@ -265,7 +266,7 @@ impl<'s> Planner<'s> {
     }
 
     fn input(&mut self, array: &Array, spread: Spread) -> Outcome<Source> {
-        array.storage()?;
+        prepare(array, self.site)?;
         let scalar = array.scalar().ok_or_else(|| run::broken("an array of structs in an expression"))?;
         let same = |input: &Input| {
             Arc::ptr_eq(input.array.data(), array.data()) && input.scalar == scalar && input.spread == spread

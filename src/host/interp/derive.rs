@@ -281,6 +281,10 @@ impl Machine<'_> {
         let plain: Vec<Value> = values.iter().map(grad::primal).collect();
         let shape = self.shape_of_all(args, &plain, expr.span)?;
         let (function, params, result) = self.specialize(frame, callee, &plain, expr)?;
+        let values: Vec<Value> = values.into_iter().zip(&params).map(|(value, (ty, _))| typed(value, ty)).collect();
+        if let Some(value) = self.inlined(&function, &values, &result)? {
+            return Ok(value);
+        }
         let key = (function, params);
         let kernel = match self.interp.kernels.derived_maps.get(&key) {
             Some(found) => found.clone(),
@@ -298,10 +302,10 @@ impl Machine<'_> {
         let count: usize = shape.iter().product();
         let out = self.new_result(element, &[count], expr.span)?;
         let mut given = vec![];
-        for (value, (ty, is_array)) in values.into_iter().zip(&key.1) {
+        for (value, (_, is_array)) in values.into_iter().zip(&key.1) {
             let flat = match is_array {
                 true => grad::spread(value, &shape).map(|array| given.push(array)),
-                false => flatten(typed(value, ty), &mut given),
+                false => flatten(value, &mut given),
             };
             self.settle_problem(flat, expr.span)?;
         }

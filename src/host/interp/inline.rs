@@ -5,6 +5,7 @@
 use crate::check::typed::{Block, Body, Expr, ExprKind, LocalId, Pattern, StmtKind, Type};
 use crate::host::array::Element;
 use crate::host::array::broadcast::common_shape;
+use crate::host::grad::is_traced;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::BinaryOp;
@@ -15,8 +16,9 @@ use super::frame::Frame;
 use super::machine::{Eval, Machine};
 use super::map::put_in;
 
-/// The most operations of a function.
+/// The most operations of a function; of one that is differentiated, whose operations keep their operands for the way back.
 const MOST: usize = 40;
+const MOST_TRACED: usize = 3;
 
 /// The body of a function as assignments to variables and a result.
 struct Formula {
@@ -37,10 +39,10 @@ impl Machine<'_> {
         let (Function::Fn { id, arguments }, Type::Scalar(scalar)) = (function, result) else { return Ok(None) };
         let arrays: Vec<(&str, &[usize])> = values
             .iter()
-            .filter_map(|value| if let Value::Array(a) = value { Some(("", a.shape())) } else { None })
+            .filter_map(|value| if let Value::Array(a) = primal(value) { Some(("", a.shape())) } else { None })
             .collect();
         let Ok(shape) = common_shape(&arrays) else { return Ok(None) };
-        let is_plain = |value: &Value| match value {
+        let is_plain = |value: &Value| match primal(value) {
             Value::Array(array) => matches!(array.element(), Element::Scalar(_)),
             value => matches!(value, Value::Scalar(_)),
         };
@@ -48,7 +50,8 @@ impl Machine<'_> {
             return Ok(None);
         }
         let Some(body) = self.program.fns[*id].body.clone() else { return Ok(None) };
-        let Some(formula) = Formula::of(&body, arguments) else { return Ok(None) };
+        let most = if values.iter().any(is_traced) { MOST_TRACED } else { MOST };
+        let Some(formula) = Formula::of(&body, arguments, most) else { return Ok(None) };
         let mut frame = Frame::new(arguments.clone().into(), Vec::new());
         for (at, value) in values.iter().enumerate() {
             *frame.place(LocalId::new(at)) = Some(value.clone());
@@ -58,17 +61,26 @@ impl Machine<'_> {
             *frame.place(*local) = Some(value);
         }
         Ok(match self.eval(&mut frame, &formula.result) {
-            Ok(Value::Array(found)) if found.shape() == shape && found.scalar() == Some(*scalar) => {
-                Some(Value::Array(found))
-            }
-            _ => None,
+            Ok(found) => match primal(&found) {
+                Value::Array(plain) if plain.shape() == shape && plain.scalar() == Some(*scalar) => Some(found),
+                _ => None,
+            },
+            Err(_) => None,
         })
+    }
+}
+
+/// Returns a value without what its derivative needs.
+fn primal(value: &Value) -> &Value {
+    match value {
+        Value::Traced(traced) => primal(traced.primal()),
+        value => value,
     }
 }
 
 impl Formula {
     /// `None` if the body is not only arithmetic.
-    fn of(body: &Body, arguments: &[Argument]) -> Option<Formula> {
+    fn of(body: &Body, arguments: &[Argument], most: usize) -> Option<Formula> {
         let mut rewriter = Rewriter { arguments, operations: 0 };
         let mut lets = Vec::with_capacity(body.root.stmts.len());
         for stmt in &body.root.stmts {
@@ -81,7 +93,7 @@ impl Formula {
             lets.push((*local, rewriter.expr(value)?));
         }
         let result = rewriter.expr(body.root.tail.as_deref()?)?;
-        (rewriter.operations <= MOST).then_some(Formula { lets, result })
+        (rewriter.operations <= most).then_some(Formula { lets, result })
     }
 }
 

@@ -7,13 +7,21 @@ use super::operand;
 use crate::base::{room, stop};
 use crate::host::array::Array;
 use crate::host::graph;
+use crate::host::ops;
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
+use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{self, Scalar};
 
 /// Returns zeros of this shape, to which the elements of an array of floats are added at these places.
 pub(crate) fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Value> {
     let from = operand::array(x, "a selection")?;
+    if let (Some(own), 1, Some(chosen)) = (from.scalar(), from.element().lanes(), one_of_each_row(picks, shape)?) {
+        let (zero, rows) = (Value::Scalar(scalar::Value::zero(own)), from.with_shape(&[shape[0], 1])?);
+        // A zero is positive, as a sum is.
+        let rows = ops::binary(BinaryOp::Add, &Value::Array(rows), &zero)?;
+        return ops::select(&Value::Array(chosen), &rows, &zero);
+    }
     let mut result = Array::unplaced(from.element().clone(), shape)?;
     if let Some((whole, lists)) = gather::places_there(from, &result, picks)? {
         let lists: Vec<&Array> = lists.iter().collect();
@@ -42,4 +50,15 @@ pub(crate) fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Val
         place.copy_from_slice(&bits.to_le_bytes()[..scalar.size()]);
     }
     Ok(Value::Array(result))
+}
+
+/// Returns which elements of a matrix of this shape are picked, if that is one in each of its rows, in their order; else `None`. They are
+/// part of the expression of what reads them: nothing is sorted or written anywhere.
+pub(crate) fn one_of_each_row(picks: &[Pick], shape: &[usize]) -> Outcome<Option<Array>> {
+    let ([Pick::Array(rows), Pick::Array(at)], &[count, columns]) = (picks, shape) else { return Ok(None) };
+    let is_list = at.scalar().is_some_and(Scalar::is_int) && at.element().lanes() == 1;
+    if !is_list || !rows.is_counting() || rows.shape() != [count] || at.shape() != [count] {
+        return Ok(None);
+    }
+    graph::in_rows(at, columns)
 }

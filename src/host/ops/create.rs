@@ -92,8 +92,12 @@ fn count_integers(scalar: Scalar, start: i128, stop: i128, step: i128) -> Outcom
     let n = if distance > 0 { (distance + stride - 1) / stride } else { 0 };
     let n = i64::try_from(n).map_err(|_| too_long(n))?;
     let at = |i: usize| scalar::Value::from_integer(scalar, start + step * i as i128).map_or(0, |v| v.bits);
-    with_integer!(scalar, T => fill::<T>(&shape(&[n])?, |i| T::from_raw(at(i))), _ => Err(zero_step()))
-        .map(Value::Array)
+    let made = with_integer!(scalar, T => fill::<T>(&shape(&[n])?, |i| T::from_raw(at(i))), _ => Err(zero_step()))?;
+    if (start, step) == (0, 1) {
+        made.data().note_below(scalar, n as usize);
+        made.data().note_counting(scalar);
+    }
+    Ok(Value::Array(made))
 }
 
 fn count_floats(scalar: Scalar, start: f64, stop: f64, step: f64) -> Outcome<Value> {

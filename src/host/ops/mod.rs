@@ -26,7 +26,7 @@ pub(crate) mod totals;
 pub use argsort::argsort;
 pub(crate) use binary::index_text;
 pub use binary::{binary, unary};
-pub(crate) use collect::collect;
+pub(crate) use collect::{collect, one_of_each_row};
 pub(crate) use convert::bitcast_array;
 pub use convert::{bitcast, convert};
 pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};

@@ -354,3 +354,29 @@ fn structs_stay_there() {
         assert_eq!(found, expected, "result {k}");
     }
 }
+
+/// A kernel that reads a few scalars of its device does not wait for what is before it.
+#[test]
+fn few_scalars_that_a_kernel_reads_stay_there() {
+    let far = Arc::new(Far::default());
+    let (matrix, step) = (far.take(&numbers(7000)), far.take(&numbers(10)));
+    let matrix = ops::reshape(&matrix, &[700, 10]).expect("rows");
+    let half = Value::Float(0.5);
+    let few = || {
+        let scaled = ops::binary(BinaryOp::Mul, &step, &half).expect("numbers");
+        ops::binary(BinaryOp::Sub, &numbers(10), &scaled).expect("numbers")
+    };
+    let (mut sum, mut alone) = (Value::Unit, Value::Unit);
+    let copied = far.run(|| {
+        sum = ops::binary(BinaryOp::Add, &matrix, &few()).expect("numbers");
+        array(&sum).storage().expect("computed");
+    });
+    assert_eq!(copied, 0, "nothing comes back");
+    assert_eq!(array(&sum).items::<f32>().expect("numbers")[6999], 6999.0 + 4.5);
+    let copied = far.run(|| {
+        alone = few();
+        array(&alone).storage().expect("computed");
+    });
+    assert_eq!(copied, 40, "for others they are fetched");
+    assert_eq!(array(&alone).items::<f32>().expect("numbers")[9], 4.5);
+}

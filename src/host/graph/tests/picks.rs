@@ -187,3 +187,32 @@ fn vectors_and_structs_are_selected() {
         assert_eq!(array(&again).bytes().expect("bytes"), expected, "{element}");
     }
 }
+
+/// Rows that count are indices, and what one position in each row takes part in is neither sorted nor written: with the same result as
+/// for rows that nobody knows.
+#[test]
+fn one_element_of_each_row() {
+    let (n, columns) = (1500, 7);
+    let x =
+        ops::reshape(&add(&numbers(n * columns), &Value::Float(-5000.0)), &[n as i64, columns as i64]).expect("rows");
+    let Ok(Value::Array(mut known)) = ops::arange(&[Value::Int(n as i128)]) else { panic!("no rows") };
+    let plain = Array::from_items(&(0..n as i32).collect::<Vec<i32>>()).expect("rows");
+    let labels: Vec<i32> = (0..n).map(|i| (i * 7919 % columns) as i32).collect();
+    let labels = Array::from_items(&labels).expect("labels");
+    let pair = |rows: &Array, at: &Array| [Pick::Array(rows.clone()), Pick::Array(at.clone())];
+    let (ours, theirs) = (gather(&x, &pair(&known, &labels)), gather(&x, &pair(&plain, &labels)));
+    assert_eq!(array(&ours).bytes(), array(&theirs).bytes());
+    let negative = ops::unary(UnaryOp::Neg, &ops::binary(BinaryOp::Mul, &ours, &Value::Float(0.0)).expect("zeros"));
+    for part in [ours, negative.expect("zeros of both signs")] {
+        let sums = |rows: &Array| ops::collect(&part, &pair(rows, &labels), &[n, columns]).expect("sums");
+        assert_eq!(array(&sums(&known)).bytes(), array(&sums(&plain)).bytes());
+    }
+    let sums = || drop(array(&ops::collect(&theirs, &pair(&known, &labels), &[n, columns]).expect("sums")).bytes());
+    assert!(launches(sums) <= 3);
+    let outside = ops::gather(&x, &pair(&known, &Array::from_items(&vec![7i32; n]).expect("labels")));
+    assert_eq!(outside.expect_err("a column outside").code, "E0502");
+    known.items_mut::<i32>().expect("rows").swap(3, 4);
+    let swapped = gather(&x, &pair(&known, &labels));
+    let (swapped, before) = (array(&swapped).items::<f32>().expect("numbers")[3], 4 * columns + 3 * 7919 % columns);
+    assert_eq!(swapped, before as f32 - 5000.0, "rows that were written do not count any more");
+}
