@@ -313,7 +313,7 @@ fn certificates_come_with_their_questions() {
     let session = compiled("case.clk", text).expect("a program");
     let (id, _) = kernels(&session)[0];
     let report = examine(&session.program, id);
-    assert_eq!(letters(&report), "pppppp");
+    assert_eq!(letters(&report), "PPPPP.");
     let questions = report.certificates.matches("never: ").count();
     let steps: usize = report
         .verdicts
@@ -328,6 +328,38 @@ fn report(text: &str) -> Report {
     let session = compiled("case.clk", text).unwrap_or_else(|| panic!("{text}"));
     let (id, _) = kernels(&session)[0];
     examine(&session.program, id)
+}
+
+/// Each condition of the chain has the one before it in it, three times.
+#[test]
+fn chains_of_conditions_do_not_grow_exponentially() {
+    let text = "kernel walk(inout told: [u32; B], out y: [u32; B]) threads(b: B) {
+        var before = 0u32
+        var last = b - 1
+        while last >= 0 {
+            var words: [u32; 12] = 0u32
+            #unroll
+            for k in 0..12 { words[k] = atomic_load(told[max(last - k, 0)]) }
+            var more = true
+            var taken = 0
+            #unroll
+            for k in 0..12 {
+                more = more && words[k] != 0u32
+                if more {
+                    before += words[k]
+                    taken += 1
+                    if words[k] >> 30 == 2u32 {
+                        more = false
+                        taken = b + 12
+                    }
+                }
+            }
+            last -= taken
+        }
+        atomic_store(told[b], 2u32 << 30 | before)
+        y[b] = before
+    }";
+    assert_eq!(letters(&report(text)), "PPPPP.");
 }
 
 /// Each line: the verdicts, and a kernel.

@@ -230,6 +230,20 @@ impl Space {
         }
     }
 
+    /// As [`settled`](Self::settled); a variable stands for a long formula. A chain of conditions has each in the next one more than
+    /// once, so that it would grow exponentially.
+    pub fn short(&mut self, formula: Formula) -> Formula {
+        const LONG: usize = 32;
+        let formula = self.settled(formula);
+        let mut atoms = 0;
+        each_form(&formula, &mut |_| atoms += 1);
+        if atoms <= LONG {
+            return formula;
+        }
+        let value = self.either(&formula, &number(1), &number(0));
+        nonnegative(value.minus(&number(1)))
+    }
+
     fn derived(&mut self, name: &str, from: &[&Linear], low: i128, high: i128) -> Var {
         let mut on: Vec<Var> = from.iter().flat_map(|form| form.terms().iter().map(|&(var, _)| var)).collect();
         on.sort();

@@ -107,7 +107,7 @@ impl Walk<'_> {
         };
         match value {
             Some(Value::Int(form)) if is_tame(&form) => Value::Int(form),
-            Some(Value::Bool(formula)) => Value::Bool(self.space.settled(formula)),
+            Some(Value::Bool(formula)) => Value::Bool(self.space.short(formula)),
             _ if self.opaque.contains(&id) => self.unknown(expr.ty, "this may overflow", span),
             Some(Value::Int(_)) | None if self.computes(&expr.kind) => {
                 self.may_overflow(id);

@@ -189,7 +189,8 @@ impl<'a> Walk<'a> {
                     Value::Int(self.space.one_of(&[(one.clone(), x.clone()), (two.clone(), y.clone())]))
                 }
                 (Value::Bool(x), Value::Bool(y)) => {
-                    Value::Bool(or([and([one.clone(), x.clone()]), and([two.clone(), y.clone()])]))
+                    let either = or([and([one.clone(), x.clone()]), and([two.clone(), y.clone()])]);
+                    Value::Bool(self.space.short(either))
                 }
                 _ => continue,
             };
