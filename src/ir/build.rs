@@ -55,7 +55,7 @@ pub fn module(mut functions: Arena<Function>, body: FunctionBuilder, form: Form)
     let function = body.finish();
     let (name, span) = (function.name.clone(), function.span);
     let body = functions.push(function);
-    Module { functions, kernel: Kernel { name, body, form, params, cooperative, product: None, span } }
+    Module { functions, kernel: Kernel { name, body, form, params, cooperative, product: None, tiles: None, span } }
 }
 
 impl FunctionBuilder {

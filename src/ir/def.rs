@@ -127,6 +127,7 @@ pub struct Kernel {
     pub cooperative: bool,
     /// What the body is, if it is that.
     pub product: Option<Arc<Product>>,
+    pub tiles: Option<Arc<Tiles>>,
     pub span: Span,
 }
 
@@ -154,6 +155,7 @@ pub struct Factor {
     pub transposed: bool,
 }
 
+<<<<<<< HEAD
 /// What a loop adds up: `sum += left @ right`. All three are matrices of the block with known extents; the threads of the block
 /// share the elements of the sum among them, between barriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +175,72 @@ impl Factors {
         let ((m, n), (rows, k), (l, columns)) = (of(self.sum)?, of(self.left)?, of(self.right)?);
         ((m, n, k) == (rows, columns, l)).then_some([m, n, k])
     }
+=======
+/// A body that computes with tiles of values alone, as the steps of a block: a device may keep the tiles where it likes, and run the
+/// steps in place of the body, with the same bits. What no step can do is not there: memory of the block that threads index, atomics,
+/// prints, values that differ between the threads of a block.
+///
+/// Numbers and elements are computed by kernels `threads(row, column)`. Their parameters are those of this kernel, then the block's
+/// numbers along x, y, z, then the counters of all loops (all `i32`), then elements of tiles, in the order of the step's operands. What they give
+/// is stored in their last parameter, an array without axes; an element of an array of the kernel is stored there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tiles {
+    /// The rows of all tiles.
+    pub rows: u32,
+    pub held: Vec<HeldTile>,
+    /// The names of the counters of loops.
+    pub counters: Vec<String>,
+    pub steps: Vec<TileStep>,
+}
+
+/// A tile, or with no columns a value for each row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldTile {
+    pub name: String,
+    pub scalar: Scalar,
+    pub columns: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum TileStep {
+    /// Computes each element from those at its place, and the values of its row.
+    Each { to: TileTarget, operands: Vec<usize>, element: Module },
+    /// Puts the elements of each row together, in halves: element `k + h` to element `k`, with `h` the largest power of two below their
+    /// number. `fold` takes the two in this order.
+    Fold { to: usize, of: usize, fold: Module },
+    /// Adds a product to a tile, in groups of 16 terms in ascending order.
+    Product { sum: usize, terms: u32, a: TileFactor, b: TilePart },
+    /// Repeats steps; the counter starts at the first number, and grows by `step`, which is positive, while it is below the second one.
+    Repeat { counter: usize, bounds: [Module; 2], step: u32, body: Vec<TileStep> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TileTarget {
+    /// The tile at this position of [`Tiles::held`].
+    Held(usize),
+    /// Elements of an array, for so many columns, or one for each row.
+    Array(Option<u32>),
+}
+
+/// The first factor of a product.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TileFactor {
+    Held(usize),
+    Part(TilePart),
+}
+
+/// A part of an array of two axes, which nobody writes; beyond its edge are zeros.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TilePart {
+    /// The position of the parameter.
+    pub param: u32,
+    pub scalar: Scalar,
+    /// The factor is its transposition.
+    pub transposed: bool,
+    /// Its rows and columns, and the numbers of the first ones.
+    pub extents: [u32; 2],
+    pub start: [Module; 2],
+>>>>>>> 0117090 (Kernels of tiles are found as programs of steps, and have a text for the tensor cores of sm_90a)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,6 +35,7 @@ pub(crate) fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instanc
     module.kernel.cooperative |= kernel.cooperative || unit.cooperative;
     module.kernel.span = kernel.name_span;
     module.kernel.product = super::product::product(unit.program, kernel, instance).map(Arc::new);
+    module.kernel.tiles = super::program::tiles(unit.program, kernel, instance).map(Arc::new);
     Ok(module)
 }
 

@@ -26,6 +26,7 @@ mod mono;
 mod operator;
 mod place;
 mod product;
+mod program;
 mod purity;
 mod size;
 mod steady;

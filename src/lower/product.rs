@@ -228,7 +228,7 @@ fn reads_written(kernel: &typed::Kernel, stmt: &Stmt) -> bool {
 
 /// Whether a function does nothing that it matters for how often, by which threads and in which order it is done, and that no other
 /// element takes part in.
-fn is_of_elements(function: &Function) -> bool {
+pub(super) fn is_of_elements(function: &Function) -> bool {
     let is_own =
         |kind: &def::ExprKind| !matches!(kind, def::ExprKind::Id(..) | def::ExprKind::LaneIdx | def::ExprKind::WarpIdx);
     let mut found = function.exprs.iter().all(|(_, expr)| is_own(&expr.kind))

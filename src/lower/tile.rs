@@ -54,6 +54,14 @@ pub(crate) enum Step {
     Call(def::FunctionId, Ty),
 }
 
+/// What an axis runs along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Row,
+    Column,
+    One,
+}
+
 impl Tile {
     /// Whether it reads the memory of a part of this shape, which is written, at other elements than the one that a thread writes.
     pub(super) fn reads_elsewhere(&self, target: &Part, shape: &[u32]) -> bool {
@@ -71,6 +79,30 @@ impl Tile {
             Node::Same(_) | Node::Count | Node::Part(_) => true,
             Node::Transposed(of) | Node::Reshaped(of) => of.is_of_element() && !of.is_held(),
             Node::Each(_, parts) => parts.iter().all(Tile::is_of_element),
+        }
+    }
+
+    /// Whether the elements of other tiles in it are those at its own place, and the values of rows those of its own row. Axes are the
+    /// rows, the columns, or broadcast.
+    pub(super) fn is_in_place(&self, axes: &[Place]) -> bool {
+        let own = |shape: &[u32]| -> Option<Vec<Place>> {
+            let axes = &axes[axes.len().checked_sub(shape.len())?..];
+            Some(axes.iter().zip(shape).map(|(&axis, &n)| if n == 1 { Place::One } else { axis }).collect())
+        };
+        match &self.node {
+            Node::Count | Node::Part(_) => true,
+            Node::Same(_) => matches!(axes, [] | [Place::Row] | [Place::Row, Place::Column]) || self.shape.is_empty(),
+            Node::Transposed(of) => of.is_in_place(&axes.iter().rev().copied().collect::<Vec<_>>()),
+            Node::Reshaped(of) => {
+                let kept = |shape: &[u32]| shape.iter().copied().filter(|&n| n > 1).collect::<Vec<u32>>();
+                let mut left = axes.iter().zip(&self.shape).filter(|&(_, &n)| n > 1).map(|(&axis, _)| axis);
+                let inner = of.shape.iter().map(|&n| if n > 1 { left.next() } else { Some(Place::One) });
+                let inner: Option<Vec<Place>> = inner.collect();
+                !of.is_held() || kept(&self.shape) == kept(&of.shape) && inner.is_some_and(|axes| of.is_in_place(&axes))
+            }
+            Node::Each(_, parts) => {
+                parts.iter().all(|part| own(&part.shape).is_some_and(|axes| part.is_in_place(&axes)))
+            }
         }
     }
 

@@ -383,6 +383,9 @@ impl Body<'_, '_> {
 
     /// Reduces along an axis, or all: the upper half is combined with the lower half until one is left.
     fn reduced(&mut self, fold: Fold, args: &[Expr], named: &[(SmolStr, Expr)], span: Span) -> Fallible<Tile> {
+        if let Some(given) = self.given.get(&span) {
+            return Ok(given.clone());
+        }
         let of = args.first().ok_or_else(|| internal(span, "a reduction of nothing"))?;
         let mut of = self.tile(of)?;
         if matches!(fold, Fold::Operator(_)) && of.scalar.is_int() && of.scalar.size() < 4 {
@@ -416,10 +419,7 @@ impl Body<'_, '_> {
                 let half = this.out.i32(half as i32, span);
                 upper[axis] = this.out.binary(BinOp::Add, upper[axis], half, span);
                 let [low, high] = [at, &upper].map(|at| this.get(&kept, at, of.scalar, false, span));
-                let value = match fold {
-                    Fold::Operator(op) => this.apply(op, low, high, span, span)?,
-                    Fold::Math(function) => this.math(function, &[low, high], span),
-                };
+                let value = this.folded(fold, low, high, span)?;
                 this.put(&kept, at, value, span)
             })?;
             self.barrier_here(span);
@@ -431,6 +431,13 @@ impl Body<'_, '_> {
         let mut shape = of.shape.clone();
         shape.remove(axis);
         Ok(Tile { shape, scalar: of.scalar, node: Node::Part(Part { memory: kept.memory, along }), span })
+    }
+
+    pub(super) fn folded(&mut self, fold: Fold, low: ExprId, high: ExprId, span: Span) -> Fallible<ExprId> {
+        match fold {
+            Fold::Operator(op) => self.apply(op, low, high, span, span),
+            Fold::Math(function) => Ok(self.math(function, &[low, high], span)),
+        }
     }
 
     /// Lowers `target = mma(acc, a, b)`, of a target of this shape.
@@ -715,7 +722,7 @@ impl Body<'_, '_> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Fold {
+pub(super) enum Fold {
     Operator(BinaryOp),
     Math(MathFn),
 }

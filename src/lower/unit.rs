@@ -140,6 +140,8 @@ pub struct Body<'a, 'u> {
     /// Where tiles are, and the block, if it is not one of a launch: see [`super::product`].
     pub(super) tiles: HashMap<LocalId, Tile>,
     pub(super) block: Option<[ExprId; 3]>,
+    /// What reductions have given: see [`super::program`].
+    pub(super) given: HashMap<Span, Tile>,
     /// Values, and counters of loops, that all threads of a block share.
     pub(super) uniform: HashSet<ExprId>,
     pub(super) counters: HashSet<def::LocalId>,
@@ -171,6 +173,7 @@ impl<'a, 'u> Body<'a, 'u> {
             handed_back: vec![],
             tiles: HashMap::new(),
             block: None,
+            given: HashMap::new(),
             uniform: HashSet::new(),
             counters: HashSet::new(),
             fixed: HashMap::new(),

@@ -23,7 +23,7 @@ pub(crate) use simplify::is_held;
 use std::sync::Arc;
 
 use crate::base::stop;
-use crate::ir::def::{Module, Product};
+use crate::ir::def::{Module, Product, TileFactor, TilePart, TileStep, Tiles};
 use crate::ir::text::print;
 use crate::ir::verify::{Verified, checked, violations};
 use crate::ir::{Checks, Prepared};
@@ -49,6 +49,9 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
     if let Some(product) = module.kernel.product.take() {
         module.kernel.product = with_prepared_epilogue(&product, checks).map(Arc::new);
     }
+    if let Some(tiles) = module.kernel.tiles.take() {
+        module.kernel.tiles = with_prepared_steps(&tiles, checks).map(Arc::new);
+    }
     let module = valid(module, "the last pass")?;
     Ok(Prepared::new(module, checks))
 }
@@ -61,6 +64,42 @@ fn with_prepared_epilogue(product: &Product, checks: Checks) -> Option<Product> 
     }
     let epilogue = prepare(product.epilogue.clone()).ok()?.module.into_module();
     Some(Product { epilogue, ..product.clone() })
+}
+
+/// Prepares what the steps of tiles compute, under the same conditions.
+fn with_prepared_steps(tiles: &Tiles, checks: Checks) -> Option<Tiles> {
+    if checks.any() {
+        return None;
+    }
+    Some(Tiles { steps: prepared_steps(&tiles.steps)?, ..tiles.clone() })
+}
+
+fn prepared_steps(steps: &[TileStep]) -> Option<Vec<TileStep>> {
+    let prepared = |module: &Module| Some(prepare(module.clone()).ok()?.module.into_module());
+    let part = |part: &TilePart| {
+        let [row, column] = &part.start;
+        Some(TilePart { start: [prepared(row)?, prepared(column)?], ..part.clone() })
+    };
+    let step = |step: &TileStep| {
+        Some(match step {
+            TileStep::Each { to, operands, element } => {
+                TileStep::Each { to: *to, operands: operands.clone(), element: prepared(element)? }
+            }
+            TileStep::Fold { to, of, fold } => TileStep::Fold { to: *to, of: *of, fold: prepared(fold)? },
+            TileStep::Product { sum, terms, a, b } => {
+                let a = match a {
+                    TileFactor::Held(tile) => TileFactor::Held(*tile),
+                    TileFactor::Part(a) => TileFactor::Part(part(a)?),
+                };
+                TileStep::Product { sum: *sum, terms: *terms, a, b: part(b)? }
+            }
+            TileStep::Repeat { counter, bounds: [start, end], step, body } => {
+                let bounds = [prepared(start)?, prepared(end)?];
+                TileStep::Repeat { counter: *counter, bounds, step: *step, body: prepared_steps(body)? }
+            }
+        })
+    };
+    steps.iter().map(step).collect()
 }
 
 /// Inlines and simplifies a kernel whose derivative is wanted. An error is a bug in Clk.
@@ -86,7 +125,7 @@ pub(crate) fn simplified(module: &Module) -> Result<Module, String> {
 fn through(module: &Module, passes: &[pipeline::Pass], after: &str) -> Result<Module, String> {
     let mut module = valid(module.clone(), after)?.into_module();
     // Another kernel is made of it.
-    module.kernel.product = None;
+    (module.kernel.product, module.kernel.tiles) = (None, None);
     for pass in passes {
         stop::poll();
         (pass.run)(&mut module);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::context::Context;
 use super::plan::Kept;
 use super::text::abi::{CudaKernel, KernelArgument, Options, PlaceKind};
-use super::text::{cuda_text, product_text};
+use super::text::{cuda_text, tensor_text};
 use super::variant::Variant;
 use super::whole;
 use crate::base::late::Late;
@@ -73,7 +73,7 @@ impl Kernel {
     /// Returns the variant for tensor cores with these options, if the kernel is a product that can have one.
     pub fn product_variant(&self, options: &Options) -> Option<Arc<Variant>> {
         let mut variants = self.of_product.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = || product_text(&self.prepared, options, self.sources.as_deref());
+        let text = || tensor_text(&self.prepared, options, self.sources.as_deref());
         variants.entry(options.clone()).or_insert_with(|| text().map(|kernel| self.compiled(kernel))).clone()
     }
 

@@ -10,6 +10,7 @@ use self::kept::{shapes, values};
 use super::context::Context;
 use super::driver::Shape;
 use super::kernel::Kernel;
+use super::text::abi::Geometry;
 use super::text::{Options, SharedRefusal, is_narrow};
 use super::variant::{Loaded, Variant};
 use super::whole;
@@ -59,7 +60,7 @@ impl Kernel {
         by_blocks: &[bool],
     ) -> Result<Option<Plan>, End> {
         let Some(mut grid) = variant.kernel.grid(facts.extents) else { return Ok(None) };
-        if variant.kernel.options.product.is_some() {
+        if matches!(variant.kernel.geometry, Geometry::Product { .. }) {
             // Its blocks occupy a multiprocessor each, and take one tile after the other.
             grid.grid[0] = grid.grid[0].min(self.context.properties.multiprocessors.max(1));
         }

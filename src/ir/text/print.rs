@@ -35,7 +35,7 @@ fn printed(module: &Module, spans: bool) -> String {
 }
 
 fn kernel(out: &mut String, module: &Module, spans: bool) {
-    let Kernel { name, body, form, params, cooperative, product: _, span } = &module.kernel;
+    let Kernel { name, body, form, params, cooperative, product: _, tiles: _, span } = &module.kernel;
     let function = module.functions.get(*body);
     let params: Vec<String> = params
         .iter()

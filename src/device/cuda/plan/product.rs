@@ -1,4 +1,4 @@
-//! Launches of kernels that are products of matrices: which of them tensor cores compute, and how they read the factors.
+//! Launches of kernels that are products of matrices or programs of tiles: which of them tensor cores compute, and how they read the factors.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, LaunchFacts, NARROW, Options};
 use crate::device::cuda::text::{TENSOR_ARCHITECTURE, is_narrow, product_extents, product_tiles};
 use crate::device::cuda::variant::Variant;
-use crate::ir::def::Factor;
+use crate::ir::def::{Factor, TileFactor, TileStep};
 
 /// Numbers of tiles stay below this, so that 32 bits hold them and those that a block does not come to.
 const MOST_TILES: u64 = 1 << 30;
@@ -23,7 +23,9 @@ impl Kernel {
     /// Returns the variant that computes this launch on tensor cores, if there can be one; and whether that depends on the values of
     /// parameters.
     pub(super) fn on_tensor_cores(&self, facts: &Facts<'_, '_>) -> (Option<Arc<Variant>>, bool) {
-        let Some((copies, extents)) = self.computable(facts) else { return (None, false) };
+        let Some((copies, extents)) = self.computable(facts).or_else(|| self.held_in_registers(facts)) else {
+            return (None, false);
+        };
         let facts = Facts { args: facts.args, extents, declared: facts.declared };
         let mut options = Options { product: Some(copies), ..self.options() };
         let Some(variant) = self.product_variant(&options) else { return (None, false) };
@@ -60,6 +62,35 @@ impl Kernel {
         let in_boxes = [a, b].iter().all(|shape| (2 * u64::from(shape[1])).is_multiple_of(BOX_ALIGN));
         Some((if in_boxes { Copies::Boxes } else { Copies::Elements }, extents))
     }
+}
+
+impl Kernel {
+    /// As `computable`, of a program of tiles.
+    fn held_in_registers(&self, facts: &Facts<'_, '_>) -> Option<(Copies, Extents)> {
+        let tiles = self.definition().tiles.as_ref().filter(|_| self.definition().product.is_none())?;
+        let Extents::Grid { grid, block } = facts.extents else { return None };
+        let is_usual = grid.iter().chain(&block).all(|&n| n > 0) && is_narrow(&self.prepared.module, facts);
+        if self.context.properties.architecture != TENSOR_ARCHITECTURE || !is_usual {
+            return None;
+        }
+        let in_boxes = |param: u32| {
+            let extents = [0, 1].map(|axis| facts.extent(param as usize, axis));
+            let [Some(rows), Some(columns)] = extents else { return false };
+            rows > 0 && columns > 0 && (2 * u64::from(columns)).is_multiple_of(BOX_ALIGN)
+        };
+        copied(&tiles.steps).into_iter().all(in_boxes).then_some((Copies::Boxes, facts.extents))
+    }
+}
+
+/// Returns the arrays of which products take parts.
+fn copied(steps: &[TileStep]) -> Vec<u32> {
+    let of = |step: &TileStep| match step {
+        TileStep::Product { a: TileFactor::Part(a), b, .. } => vec![a.param, b.param],
+        TileStep::Product { b, .. } => vec![b.param],
+        TileStep::Repeat { body, .. } => copied(body),
+        TileStep::Each { .. } | TileStep::Fold { .. } => vec![],
+    };
+    steps.iter().flat_map(of).collect()
 }
 
 fn shape(facts: &Facts<'_, '_>, factor: Factor) -> Option<[u32; 2]> {

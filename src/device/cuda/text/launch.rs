@@ -96,17 +96,22 @@ impl CudaKernel {
                 }
                 grid.iter().all(|&n| n > 0).then_some(Grid { grid, block })
             }
+            (Geometry::Tiles { threads, .. }, Extents::Grid { grid, block }) => {
+                grid.iter().chain(&block).all(|&n| n > 0).then_some(Grid { grid, block: [threads, 1, 1] })
+            }
             (_, Extents::Grid { grid, block }) => {
                 grid.iter().chain(&block).all(|&n| n > 0).then_some(Grid { grid, block })
             }
-            (Geometry::Grid, Extents::Threads(_)) => None,
+            (Geometry::Grid | Geometry::Tiles { .. }, Extents::Threads(_)) => None,
         }
     }
 
     /// Returns the bytes of dynamic shared memory.
     pub(crate) fn shared_bytes(&self, module: &Module, facts: &dyn LaunchFacts) -> Result<u32, SharedFault> {
-        if let Geometry::Product { .. } = self.geometry {
-            return Ok(product::SHARED);
+        match self.geometry {
+            Geometry::Product { .. } => return Ok(product::SHARED),
+            Geometry::Tiles { shared, .. } => return Ok(shared),
+            _ => {}
         }
         let function = &module.functions[module.kernel.body];
         let mut used = 0u64;

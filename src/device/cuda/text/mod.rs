@@ -11,6 +11,7 @@
 //! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
 //! | `product` | products of matrices for tensor cores, with `product.cu` |
+//! | `tiles`, `steps` | programs of tiles for tensor cores, with `tiles.cu` |
 //! | `late` | guards that report behind a loop |
 //! | `fences` | fences and warp barriers that the memory model requires |
 //! | `helpers` | types and functions that a text defines for itself |
@@ -34,7 +35,9 @@ mod plan;
 mod print;
 mod product;
 mod scalar;
+mod steps;
 mod stmt;
+mod tiles;
 mod tree;
 mod warp;
 
@@ -49,12 +52,17 @@ pub(crate) use launch::{SharedRefusal, is_narrow, message};
 #[cfg(test)]
 pub(crate) use product::SHARED as SHARED_FOR_PRODUCTS;
 pub(crate) use product::TENSOR_ARCHITECTURE;
-pub(crate) use product::{extents as product_extents, product_text, tiles as product_tiles};
+pub(crate) use product::{extents as product_extents, tiles as product_tiles};
+
+/// Returns the text for tensor cores of a kernel that is a product or a program of tiles; `None` if there is none.
+pub(crate) fn tensor_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {
+    product::product_text(kernel, options, sources).or_else(|| tiles::tiles_text(kernel, options, sources))
+}
 
 /// Generates the CUDA C++ of a kernel. With sources, `#line` directives refer to their lines. What is no product, or cannot be
 /// computed on tensor cores, gets the usual text.
 pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> CudaKernel {
-    if let Some(found) = product_text(kernel, options, sources) {
+    if let Some(found) = tensor_text(kernel, options, sources) {
         return found;
     }
     let options = &Options { product: None, ..options.clone() };

@@ -45,7 +45,7 @@ pub(crate) fn tiles(rows: u32, columns: u32) -> u64 {
 }
 
 /// Returns the text of a product for tensor cores; `None` if the kernel is none, or may report faults or print for an element.
-pub(crate) fn product_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {
+pub(super) fn product_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {
     let (copies, product) = (options.product?, kernel.module.kernel.product.as_ref()?);
     let setting = Setting { largest: NARROW, block: None, assume: options.assume };
     let mut ranges = ranges::analyze(&product.epilogue, setting);

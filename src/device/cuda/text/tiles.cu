@@ -1,0 +1,283 @@
+// What programs of tiles are made of on the tensor cores of sm_90a.
+//
+// The tiles of a block have 64 rows for each of its computing warpgroups (of 128 threads), which hold them in registers and exchange
+// nothing with each other. One warpgroup before them copies parts of arrays to shared memory: such that are read once to places of their
+// own, and the others to a ring of stages, in the order in which products take them.
+//
+// All tiles are in the layout of sums: of a thread t of a warpgroup, register i is in row 16 * (t / 32) + t % 32 / 4 + 8 * (i / 2 % 2) of
+// the warpgroup's 64 and in column 8 * (i / 4) + 2 * (t % 4) + i % 2. A value for each row is thus held by four neighboring threads, of
+// two rows each.
+namespace tiles {
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+struct alignas(64) Map { u64 opaque[16]; };
+
+// A tile of 32-bit elements, the values of rows, and a tile of 16-bit elements that is a factor of products: word w has the elements 2 * w
+// and 2 * w + 1, which is the layout of a factor in registers.
+template <class T, int COLUMNS> using Tile = T[COLUMNS / 2];
+template <class T> using Rows = T[2];
+template <int COLUMNS> using Factor = u32[COLUMNS / 4];
+
+// The types of factors.
+struct Bf16 {};
+struct F16 {};
+
+// Barriers in shared memory, by address.
+
+__device__ __forceinline__ void create(u32 barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Makes new barriers visible to copies.
+__device__ __forceinline__ void created() {
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ __forceinline__ void arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void arrive_and_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Waits until the phase of this parity has ended: of a new barrier, that of parity 1 has.
+__device__ __forceinline__ void wait(u32 barrier, u32 parity) {
+    u32 done;
+    do {
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    } while (!done);
+}
+
+// Warpgroups take turns: `own` waits for its turn, and passes it on.
+
+__device__ __forceinline__ void wait_for_turn(int own) { asm volatile("bar.sync %0, 256;" ::"r"(own + 1) : "memory"); }
+
+__device__ __forceinline__ void pass_turn(int to) { asm volatile("bar.arrive %0, 256;" ::"r"(to + 1) : "memory"); }
+
+// A part of an array in shared memory: boxes of LENGTH rows of 64 elements (128 bytes), of which the 16-byte pieces are at their number XOR
+// the row's number modulo 8. Along the terms of a product, a row is 64 terms of one row or column of the factor: 8 of them are 1024 bytes,
+// and the next 64 terms are in the next box. Otherwise a row is one term of 64 rows or columns: 8 terms are 1024 bytes, and the next 64 rows
+// or columns are in the next box.
+template <int LENGTH, bool ALONG_TERMS>
+struct Part {
+    u64 first;
+    __device__ __forceinline__ explicit Part(u32 address)
+        : first(u64((address & 0x3ffff) >> 4) | u64((ALONG_TERMS ? 16 : LENGTH * 128) >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62) {}
+    // Describes the terms from 16 * k on.
+    __device__ __forceinline__ u64 described(int k) const {
+        return first + u64((ALONG_TERMS ? k / 4 * LENGTH * 128 + k % 4 * 32 : k * 16 * 128) >> 4);
+    }
+};
+
+// Copies a part of BOXES boxes of LENGTH rows from column x, row y on; what is outside of the matrix is zero. All bytes of the
+// boxes count at the barrier.
+template <int BOXES, int LENGTH>
+__device__ __forceinline__ void copy(u32 to, const Map &from, int x, int y, u32 barrier) {
+#pragma unroll
+    for (int k = 0; k < BOXES; k++)
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+                     ::"r"(to + k * LENGTH * 128), "l"(&from), "r"(x + 64 * k), "r"(y), "r"(barrier) : "memory");
+}
+
+// A stage that was taken: where it is, and the barrier of those who are done with it.
+struct Stage {
+    u32 address, empty;
+};
+
+// Stages in shared memory, which are filled and taken in the same order. Each side has a ring of its own.
+template <int STAGES, u32 BYTES>
+struct Ring {
+    u32 stages, barriers;
+    int stage = 0;
+    u32 parity = 0;
+
+    __device__ __forceinline__ Ring(u32 stages, u32 barriers) : stages(stages), barriers(barriers) {}
+    __device__ __forceinline__ u32 address() const { return stages + stage * BYTES; }
+    __device__ __forceinline__ u32 full() const { return barriers + 8 * stage; }
+    __device__ __forceinline__ u32 empty() const { return barriers + 8 * STAGES + 8 * stage; }
+    // Makes the barriers, for so many warpgroups that take stages.
+    __device__ __forceinline__ void create(int warpgroups) const {
+        for (int k = 0; k < STAGES; k++) {
+            tiles::create(barriers + 8 * k, 1);
+            tiles::create(barriers + 8 * (STAGES + k), 4 * warpgroups);
+        }
+    }
+    __device__ __forceinline__ void next() {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+    // Waits until the stage is free, and fills it with so many bytes by `fill(address, barrier)`.
+    template <class F>
+    __device__ __forceinline__ void fill(u32 bytes, const F &fill) {
+        wait(empty(), parity ^ 1);
+        arrive_and_expect(full(), bytes);
+        fill(address(), full());
+        next();
+    }
+    // Waits until the stage is filled.
+    __device__ __forceinline__ Stage take() {
+        wait(full(), parity);
+        const Stage taken = {address(), empty()};
+        next();
+        return taken;
+    }
+};
+
+// A warp of each computing warpgroup arrives once.
+__device__ __forceinline__ void release(const Stage &stage) {
+    if ((threadIdx.x & 31) == 0) arrive(stage.empty);
+}
+
+// Products. They run behind the threads: after `begin` and `multiply` comes `commit`, and `wait_products<K>` waits until all but the last K
+// commits are done. Until then their sums and factors in registers must not be touched, and their stages not released.
+
+__device__ __forceinline__ void begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+__device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+template <int K>
+__device__ __forceinline__ void wait_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(K) : "memory");
+}
+
+// Keep the compiler from moving reads and writes across.
+template <int N>
+__device__ __forceinline__ void fence(float (&values)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(values[i])::"memory");
+}
+
+template <int N>
+__device__ __forceinline__ void fence(u32 (&values)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+r"(values[i])::"memory");
+}
+
+TILES_INSTRUCTIONS
+
+// Adds the product of two factors of TERMS terms, in groups of 16 in ascending order; a fresh one sets the sums instead (to the bits of
+// one that is added to zeros).
+template <int TERMS, class Type, int N, int LENGTH_A, bool ALONG_A, int LENGTH_B, bool ALONG_B>
+__device__ __forceinline__ void multiply(Type type, float (&sums)[N], const Part<LENGTH_A, ALONG_A> &a, const Part<LENGTH_B, ALONG_B> &b, bool fresh) {
+#pragma unroll
+    for (int k = 0; k < TERMS / 16; k++) instruction<ALONG_A, ALONG_B>(type, sums, a.described(k), b.described(k), fresh && k == 0);
+}
+
+template <int TERMS, class Type, int N, int LENGTH_B, bool ALONG_B>
+__device__ __forceinline__ void multiply(Type type, float (&sums)[N], const u32 (&a)[TERMS / 4], const Part<LENGTH_B, ALONG_B> &b, bool fresh) {
+#pragma unroll
+    for (int k = 0; k < TERMS / 16; k++) instruction<ALONG_B>(type, sums, a[4 * k], a[4 * k + 1], a[4 * k + 2], a[4 * k + 3], b.described(k), fresh && k == 0);
+}
+
+// Element-wise steps.
+
+// Where the elements of a thread are in a tile.
+struct Place {
+    int row, column;
+    __device__ __forceinline__ explicit Place(int warpgroup)
+        : row(64 * warpgroup + (threadIdx.x >> 5 & 3) * 16 + (threadIdx.x >> 2 & 7)), column(2 * (threadIdx.x & 3)) {}
+    __device__ __forceinline__ int row_of(int i) const { return row + 8 * (i / 2 % 2); }
+    __device__ __forceinline__ int column_of(int i) const { return column + 8 * (i / 4) + i % 2; }
+};
+
+// Returns element i of a tile, or the value of its row.
+template <class T, int N>
+__device__ __forceinline__ T element(const T (&values)[N], int i) {
+    return values[N == 2 ? i / 2 % 2 : i];
+}
+
+// Sets elements to `f(row, column, elements...)`, in the rows and columns of the tile.
+template <class T, int N, class F, class... Values>
+__device__ __forceinline__ void each(T (&to)[N], const Place &place, const F &f, const Values &...values) {
+    static_assert(N > 2, "a tile");
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] = f(place.row_of(i), place.column_of(i), element(values, i)...);
+}
+
+// Sets the values of rows to `f(row, 0, values...)`.
+template <class T, class F, class... Values>
+__device__ __forceinline__ void each_row(T (&to)[2], const Place &place, const F &f, const Values &...values) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) to[i] = f(place.row_of(2 * i), 0, element(values, 2 * i)...);
+}
+
+// Rounds two numbers to nearest. Of a NaN only remains that it is one, as of all that comes from a product.
+__device__ __forceinline__ u32 rounded(Bf16, float low, float high) {
+    u32 word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+__device__ __forceinline__ u32 rounded(F16, float low, float high) {
+    u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+// Sets a factor's elements to `f(row, column, elements...)`, rounded.
+template <class Type, int N, class F, class... Values>
+__device__ __forceinline__ void each_rounded(Type type, u32 (&to)[N], const Place &place, const F &f, const Values &...values) {
+#pragma unroll
+    for (int w = 0; w < N; w++)
+        to[w] = rounded(type, f(place.row_of(2 * w), place.column_of(2 * w), element(values, 2 * w)...),
+                        f(place.row_of(2 * w), place.column_of(2 * w + 1), element(values, 2 * w + 1)...));
+}
+
+// Reductions along the columns, in halves: with h the largest power of two below the number of columns, element k + h is added to element k,
+// and so on. Columns 8 or more apart are in one thread.
+
+// Returns what register 4 * M + i holds once columns that are 8 * S or more apart are put together: one branch after the other, which needs
+// few registers.
+template <int S, int M, class T, int N, class F>
+__device__ __forceinline__ T folded(const T (&values)[N], int i, const F &f) {
+    if constexpr (S >= N / 4) {
+        return values[4 * M + i];
+    } else if constexpr (M + S >= N / 4) {
+        return folded<2 * S, M>(values, i, f);
+    } else {
+        const T one = folded<2 * S, M>(values, i, f);
+        return f(one, folded<2 * S, M + S>(values, i, f));
+    }
+}
+
+// Sets the values of rows to the elements of each row, put together by `f`, which does not depend on the order of its two operands.
+template <class T, int N, class F>
+__device__ __forceinline__ void reduce(T (&to)[2], const T (&values)[N], const F &f) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        T even = folded<1, 0>(values, 2 * r, f), odd = folded<1, 0>(values, 2 * r + 1, f);
+        even = f(even, __shfl_xor_sync(0xffffffff, even, 2));
+        odd = f(odd, __shfl_xor_sync(0xffffffff, odd, 2));
+        even = f(even, __shfl_xor_sync(0xffffffff, even, 1));
+        odd = f(odd, __shfl_xor_sync(0xffffffff, odd, 1));
+        to[r] = f(even, odd);
+    }
+}
+
+// Calls `f(row, column, elements...)` for each element of COLUMNS columns.
+template <int COLUMNS, class F, class... Values>
+__device__ __forceinline__ void visit(const Place &place, const F &f, const Values &...values) {
+#pragma unroll
+    for (int i = 0; i < COLUMNS / 2; i++) f(place.row_of(i), place.column_of(i), element(values, i)...);
+}
+
+// Calls `f(row, 0, values...)` once for each row.
+template <class F, class... Values>
+__device__ __forceinline__ void visit_rows(const Place &place, const F &f, const Values &...values) {
+    if ((threadIdx.x & 3) != 0) return;
+#pragma unroll
+    for (int i = 0; i < 2; i++) f(place.row_of(2 * i), 0, element(values, 2 * i)...);
+}
+
+// Returns how often a counter from `start` on is below `end`.
+__device__ __forceinline__ u32 turns(int start, int end, u32 step) {
+    return start < end ? (u32(end) - u32(start) - 1) / step + 1 : 0;
+}
+
+}  // namespace tiles

@@ -1,0 +1,294 @@
+//! Programs of tiles on tensor cores. In: a kernel that is one. Out: a text in which the warpgroups of a block hold its tiles in registers.
+//!
+//! `tiles.cu` is the part that all of them share. It has to be compiled for `sm_90a`, and runs on no other GPU. What is computed of
+//! elements are lambdas, made from the kernels of the program; around them, [`super::steps`] writes the steps.
+
+use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, Options};
+use super::generator::Gen;
+use super::helpers::Helpers;
+use super::names::sanitized;
+use super::print;
+use super::steps::{Factor, Load, Op, Program, Where};
+use super::tree::Stmt;
+use crate::base::source::Sources;
+use crate::ir::Prepared;
+use crate::ir::def::{
+    ExprKind, KernelParam, Module, Scalar, Space, StmtKind, TileFactor, TilePart, TileStep, Tiles,
+};
+use crate::ir::ranges::{self, Setting};
+
+const TEXT: &str = include_str!("tiles.cu");
+/// Where the instructions of the products go.
+const INSTRUCTIONS: &str = "TILES_INSTRUCTIONS";
+/// Bytes of shared memory that a block can have, and that parts may take which are read once.
+const ROOM: u32 = 227 * 1024;
+const ONCE: u32 = 128 * 1024;
+const MOST_STAGES: u32 = 8;
+/// Words of tiles that the registers of a thread hold.
+const WORDS: [u32; 3] = [208, 208, 136];
+
+/// Returns the text of a program of tiles for tensor cores; `None` if the kernel is none, or may report faults or print, or needs more
+/// registers or shared memory than there are.
+pub(super) fn tiles_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {
+    let tiles = kernel.module.kernel.tiles.as_ref().filter(|_| options.product == Some(Copies::Boxes))?;
+    let plain = Options { wide: false, block: None, assume: false, ..options.clone() };
+    let mut writer = Writer {
+        kernel,
+        tiles,
+        options: &plain,
+        sources,
+        helpers: Helpers::default(),
+        functions: String::new(),
+        count: 0,
+        signature: None,
+        program: Program::new(tiles),
+    };
+    let ops = writer.ops(&tiles.steps)?;
+    writer.laid_out(&ops)?;
+    Some(CudaKernel { options: options.clone(), ..writer.finished(&ops)? })
+}
+
+/// What the text's function takes.
+struct Signature {
+    params: Vec<KernelArgument>,
+    names: Vec<String>,
+    /// Of the block's numbers and the counters.
+    variables: Vec<String>,
+}
+
+struct Writer<'a> {
+    kernel: &'a Prepared,
+    tiles: &'a Tiles,
+    options: &'a Options,
+    sources: Option<&'a Sources>,
+    helpers: Helpers,
+    functions: String,
+    count: usize,
+    signature: Option<Signature>,
+    program: Program,
+}
+
+impl Writer<'_> {
+    /// The parameters of the kernel itself.
+    fn params(&self) -> usize {
+        self.kernel.module.kernel.params.len()
+    }
+
+    fn ops(&mut self, steps: &[TileStep]) -> Option<Vec<Op>> {
+        let mut ops: Vec<Op> = vec![];
+        for step in steps {
+            let op = match step {
+                TileStep::Each { to, operands, element } => {
+                    let zero = is_zero(element);
+                    Op::Each { to: *to, operands: operands.clone(), function: self.function(element)?, zero }
+                }
+                TileStep::Fold { to, of, fold } => Op::Fold { to: *to, of: *of, function: self.function(fold)? },
+                TileStep::Product { sum, terms, a, b } => {
+                    let a = match a {
+                        TileFactor::Held(tile) => Factor::Held(*tile),
+                        TileFactor::Part(part) => Factor::Load(self.load(part, !part.transposed)?),
+                    };
+                    let b = self.load(b, b.transposed)?;
+                    // Sums that begin with zeros need none.
+                    let fresh = ops.pop_if(|op| op.clears(*sum)).is_some();
+                    Op::Product { sum: *sum, terms: *terms, a, b, fresh }
+                }
+                TileStep::Repeat { counter, bounds: [start, end], step, body } => {
+                    let bounds = [self.function(start)?, self.function(end)?];
+                    Op::Repeat { counter: *counter, bounds, step: *step, body: self.ops(body)? }
+                }
+            };
+            ops.push(op);
+        }
+        Some(ops)
+    }
+
+    fn load(&mut self, part: &TilePart, along_terms: bool) -> Option<Load> {
+        let [length, columns] = part.extents;
+        let map = (part.param as usize, part.scalar, length);
+        let maps = &mut self.program.maps;
+        let map = maps.iter().position(|known| *known == map).unwrap_or_else(|| {
+            maps.push(map);
+            maps.len() - 1
+        });
+        let counters = self.params() + 3..self.params() + 3 + self.tiles.counters.len();
+        let varies = part.start.iter().any(|start| uses(start, &counters));
+        let at = [self.function(&part.start[0])?, self.function(&part.start[1])?];
+        let (boxes, scalar) = (columns.div_ceil(64), part.scalar);
+        let mut load = Load { map, scalar, boxes, length, along_terms, at, place: Where::Ring };
+        let taken: u32 = self.program.once.iter().map(Load::bytes).sum();
+        if !varies && taken + load.bytes() <= ONCE {
+            load.place = Where::Once(taken);
+            self.program.once.push(load.clone());
+        } else {
+            self.program.stage_bytes = self.program.stage_bytes.max(load.bytes());
+        }
+        Some(load)
+    }
+
+    /// Decides how many stages there are.
+    fn laid_out(&mut self, ops: &[Op]) -> Option<()> {
+        let once: u32 = self.program.once.iter().map(Load::bytes).sum();
+        let held: u32 = self.program.held.iter().map(|tile| tile.words()).sum();
+        if held > *WORDS.get(self.program.warpgroups as usize - 1)? {
+            return None;
+        }
+        if self.program.stage_bytes > 0 {
+            let room = ROOM.checked_sub(1024 + once + 8)?;
+            let stages = (room / (self.program.stage_bytes + 16)).min(MOST_STAGES);
+            // As many as two products take that are under way.
+            let least = 2 * ops.iter().map(Op::loads).max().unwrap_or(0);
+            self.program.stages = Some(stages).filter(|&stages| stages >= least)?;
+        }
+        Some(())
+    }
+
+    /// Writes a lambda, and returns its name; `None` if it may report a fault or print.
+    fn function(&mut self, module: &Module) -> Option<String> {
+        let setting = Setting { largest: NARROW, block: None, assume: false };
+        let mut ranges = ranges::analyze(module, setting);
+        if self.kernel.in_bounds {
+            ranges.vouch();
+        }
+        let mut g = Gen::new(module, self.options, self.sources, ranges);
+        g.helpers = std::mem::take(&mut self.helpers);
+        g.names.fresh(&self.kernel.module.kernel.name);
+        for param in &module.kernel.params {
+            let (KernelParam::Value { name, .. } | KernelParam::Array { name, .. }) = param;
+            let name = g.names.fresh(name);
+            g.params.push(name);
+        }
+        g.arrays();
+        self.sign(&mut g)?;
+        g.name_indices(2);
+        let function = g.function;
+        let body = g.within(|g| {
+            g.local_arrays();
+            g.declare_locals();
+            g.block(&function.body);
+        });
+        let has_tables = function.memories.iter().any(|(_, memory)| memory.space == Space::Constant);
+        if g.uses_faults || g.uses_prints || g.uses_grid || has_tables || !g.elements.is_empty() {
+            return None;
+        }
+        self.count += 1;
+        let name = format!("f{}_", self.count);
+        self.write_function(&mut g, &name, &body);
+        self.helpers = std::mem::take(&mut g.helpers);
+        Some(name)
+    }
+
+    /// Decides on the parameters of the text, with the first lambda: they have the same names in all.
+    fn sign(&mut self, g: &mut Gen<'_>) -> Option<()> {
+        let (own, mut params) = (self.params(), vec![]);
+        for (param, declared) in g.module.kernel.params.iter().enumerate().take(own) {
+            match declared {
+                KernelParam::Value { ty, .. } => params.push(KernelArgument::Value { param, ty: *ty }),
+                KernelParam::Array { memory, .. } => {
+                    params.push(KernelArgument::Array { param });
+                    let rank = g.function.memories[*memory].extents.len();
+                    for axis in 0..rank {
+                        g.param_extent(param, axis, rank);
+                        params.push(KernelArgument::Extent { param, axis });
+                    }
+                }
+            }
+        }
+        if self.signature.is_none() {
+            let names = params.iter().map(|param| g.parameter(param)).collect();
+            let variables = g.params[own..own + 3 + self.tiles.counters.len()].to_vec();
+            self.signature = Some(Signature { params, names, variables });
+        }
+        Some(())
+    }
+
+    fn write_function(&mut self, g: &mut Gen<'_>, name: &str, body: &[Stmt]) {
+        let prologue = [std::mem::take(&mut g.prologue), std::mem::take(&mut g.prologue_shared)].concat();
+        let mut takes: Vec<String> = g.indices.iter().map(|(index, _)| format!("const int {index}")).collect();
+        let mut result = None;
+        let first = self.params() + 3 + self.tiles.counters.len();
+        for (param, declared) in g.module.kernel.params.iter().enumerate().skip(first) {
+            match declared {
+                KernelParam::Value { ty, .. } => takes.push(format!("const {} {}", g.helpers.ty(*ty), g.params[param])),
+                KernelParam::Array { memory, .. } => {
+                    result = Some((g.memories[memory.index()].element.ty.clone(), g.params[param].clone()));
+                }
+            }
+        }
+        let text = &mut self.functions;
+        let takes = takes.join(", ");
+        text.push_str(&format!("    const auto {name} = [&]({takes}) __attribute__((always_inline)) {{\n"));
+        if let Some((ty, name)) = &result {
+            text.push_str(&format!("        {ty} {name}[1];\n"));
+        }
+        print::block(&prologue, 2, text);
+        print::block(body, 2, text);
+        if let Some((_, name)) = &result {
+            text.push_str(&format!("        return {name}[0];\n"));
+        }
+        text.push_str("    };\n");
+    }
+
+    fn finished(mut self, ops: &[Op]) -> Option<CudaKernel> {
+        let Signature { mut params, mut names, variables } = self.signature.take()?;
+        for (factor, &(param, element, rows)) in self.program.maps.iter().enumerate() {
+            params.push(KernelArgument::Map { factor, param, element, columns: 64, rows });
+            names.push(format!("const __grid_constant__ tiles::Map map{factor}_"));
+        }
+        let entry = sanitized(&self.kernel.module.kernel.name);
+        let threads = self.program.threads();
+        let mut text = std::mem::take(&mut self.helpers).into_text();
+        text.push_str(&TEXT.replace(INSTRUCTIONS, &self.program.instructions(ops)));
+        text.push_str(&format!("\nextern \"C\" __global__ void __launch_bounds__({threads}, 1) {entry}(\n    "));
+        text.push_str(&names.join(",\n    "));
+        text.push_str(") {\n");
+        let [block_x, block_y, block_z, counters @ ..] = variables.as_slice() else { return None };
+        // Blocks with high numbers often have the longest loops.
+        text.push_str(&format!(
+            "    const int {block_x} = gridDim.x - 1 - blockIdx.x, {block_y} = blockIdx.y, {block_z} = blockIdx.z;\n"
+        ));
+        counters.iter().for_each(|name| text.push_str(&format!("    int {name} = 0;\n")));
+        text.push_str(&self.functions);
+        self.program.counters = counters.to_vec();
+        self.program.write(ops, &mut text);
+        text.push_str("}\n");
+        Some(CudaKernel {
+            text: text.replace("FAULT_WORD", "nullptr"),
+            entry,
+            options: self.options.clone(),
+            params,
+            geometry: Geometry::Tiles { threads, shared: self.program.shared() },
+            max_block: threads,
+            static_shared: 0,
+            dynamic_shared: vec![],
+            cooperative: false,
+            places: vec![],
+            prints: vec![],
+            assumptions: vec![],
+            guards: Default::default(),
+            notes: vec!["tiles in the registers of warpgroups, products on tensor cores of sm_90a".into()],
+        })
+    }
+}
+
+/// Whether a kernel computes zero, whatever its parameters are.
+fn is_zero(module: &Module) -> bool {
+    let function = &module.functions[module.kernel.body];
+    match function.body.as_slice() {
+        [stmt] => match &stmt.kind {
+            StmtKind::Store { place, value, .. } => {
+                let is_result = place.indices.is_empty();
+                let value = &function.exprs[*value];
+                is_result && value.kind == ExprKind::Const(0) && value.ty.scalar() == Scalar::F32
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a kernel depends on these parameters.
+fn uses(module: &Module, params: &std::ops::Range<usize>) -> bool {
+    let function = &module.functions[module.kernel.body];
+    function.exprs.iter().any(|(_, expr)| matches!(expr.kind, ExprKind::Param(p) if params.contains(&(p as usize))))
+}
