@@ -91,8 +91,8 @@ impl Generator {
             // What launches run whose blocks are the signature's, and whose arrays have rows of whole boxes.
             Level::Cuda | Level::Ptx | Level::Sass => {
                 let kernel = &prepared.module.kernel;
-                let is_product = (kernel.product.is_some() || kernel.tiles.is_some())
-                    && self.architecture() == TENSOR_ARCHITECTURE;
+                let is_product =
+                    (kernel.product.is_some() || kernel.tiles.is_some()) && self.architecture() == TENSOR_ARCHITECTURE;
                 let block = constant_block(&session.program, &session.program.kernels[id]);
                 let options = Options { block, product: is_product.then_some(Copies::Boxes), ..self.options.clone() };
                 match level {

@@ -17,7 +17,7 @@ use crate::check::typed::{self, Block, Expr, ExprKind, LocalId, Pattern, Program
 use crate::check::walk;
 use crate::ir::build::module;
 use crate::ir::def::{
-    self, Access, Extent, ExprId, Form, HeldTile, Layout, Module, Scalar, Space, TileFactor, TilePart, TileStep,
+    self, Access, ExprId, Extent, Form, HeldTile, Layout, Module, Scalar, Space, TileFactor, TilePart, TileStep,
     TileTarget, Tiles, Ty,
 };
 use crate::lang::builtin::Builtin;
@@ -314,15 +314,10 @@ impl<'e> Finder<'e> {
     }
 
     /// Computes an element, if those of other tiles that it is computed of are at the same place.
-    fn element_at(
-        &self,
-        body: &mut Body<'_, '_>,
-        from: &Tile,
-        shape: &[u32],
-        made: &Made<'_>,
-    ) -> Fallible<ExprId> {
+    fn element_at(&self, body: &mut Body<'_, '_>, from: &Tile, shape: &[u32], made: &Made<'_>) -> Fallible<ExprId> {
         let axes = [Place::Row, Place::Column];
-        let whole = Tile { shape: shape.to_vec(), node: Node::Each(Step::Convert(from.scalar), vec![from.clone()]), ..*from };
+        let whole =
+            Tile { shape: shape.to_vec(), node: Node::Each(Step::Convert(from.scalar), vec![from.clone()]), ..*from };
         if shape.is_empty() || shape.len() > 2 || !whole.is_in_place(&axes[..shape.len()]) {
             return Err(super::error::internal(from.span, "elements of other places"));
         }
@@ -454,7 +449,8 @@ impl<'e> Finder<'e> {
         fill: impl FnOnce(&mut Body<'_, '_>, &Made<'_>) -> Fallible<()>,
     ) -> Option<Module> {
         let made = self.made(operands, fill)?;
-        let is_of_elements = made.functions.iter().all(|(_, function)| is_of_elements(function) && reads_inputs(function));
+        let is_of_elements =
+            made.functions.iter().all(|(_, function)| is_of_elements(function) && reads_inputs(function));
         is_of_elements.then_some(made)
     }
 
@@ -506,7 +502,8 @@ impl<'e> Finder<'e> {
 fn reads_inputs(function: &def::Function) -> bool {
     function.exprs.iter().all(|(_, expr)| match &expr.kind {
         def::ExprKind::Load { place, .. } => {
-            let inputs = |space| matches!(space, Space::Global { access: Access::In, .. } | Space::Local | Space::Constant);
+            let inputs =
+                |space| matches!(space, Space::Global { access: Access::In, .. } | Space::Local | Space::Constant);
             inputs(function.memories[place.memory].space)
         }
         _ => true,
@@ -525,7 +522,8 @@ impl Found {
     fn of(finder: &mut Finder<'_>, value: &Expr, steps: &mut Vec<TileStep>) -> Option<Found> {
         let (mut found, mut ok) = (Found::default(), true);
         walk::expr(value, &mut |expr| {
-            let is_inner = found.given.iter().any(|(span, _)| span.start <= expr.span.start && expr.span.end <= span.end);
+            let is_inner =
+                found.given.iter().any(|(span, _)| span.start <= expr.span.start && expr.span.end <= span.end);
             if !ok || is_inner {
                 return;
             }

@@ -11,6 +11,8 @@ use crate::ir::def::Extent;
 
 /// Bytes of shared memory per block, as on current GPUs.
 pub(crate) const LIMIT: usize = 227 * 1024;
+/// The same for programs of tiles, which a GPU holds in registers.
+pub(crate) const LIMIT_OF_TILES: usize = 1024 * 1024;
 
 /// Zeroes the `x` bytes of shared arrays that the frame has laid out.
 pub(crate) struct Clear;
@@ -35,7 +37,7 @@ pub(crate) fn place(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
         Extent::Known(n) => size.checked_mul(u64::from(*n)),
         _ => None,
     })?;
-    Some((start, start.checked_add(bytes)?)).filter(|&(_, end)| end <= LIMIT as u64)
+    Some((start, start.checked_add(bytes)?)).filter(|&(_, end)| end <= LIMIT_OF_TILES as u64)
 }
 
 /// Returns the bytes that the shared arrays of a block may take.

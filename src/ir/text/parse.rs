@@ -296,7 +296,11 @@ impl Parser {
         let body = if self.eat_word("body") { Some(Id::new(self.u32()? as usize)) } else { None };
         let span = self.span()?;
         self.end_of_line()?;
-        Ok((Kernel { name, body: Id::new(0), form, params, cooperative, product: None, tiles: None, span }, arrays, body))
+        Ok((
+            Kernel { name, body: Id::new(0), form, params, cooperative, product: None, tiles: None, span },
+            arrays,
+            body,
+        ))
     }
 
     fn function(&mut self, callees: Vec<(Reference, FunctionId)>) -> Parsed<(Reference, Reading)> {

@@ -11,7 +11,7 @@
 //! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
 //! | `product` | products of matrices for tensor cores, with `product.cu` |
-//! | `tiles`, `steps` | programs of tiles for tensor cores, with `tiles.cu` |
+//! | `tiles`, `steps`, `masks` | programs of tiles for tensor cores, with `tiles.cu` |
 //! | `late` | guards that report behind a loop |
 //! | `fences` | fences and warp barriers that the memory model requires |
 //! | `helpers` | types and functions that a text defines for itself |
@@ -29,6 +29,7 @@ mod helpers;
 mod kernel;
 mod late;
 mod launch;
+mod masks;
 mod memory;
 mod names;
 mod plan;

@@ -65,9 +65,17 @@ pub(super) enum Factor {
     Load(Load),
 }
 
+/// When all elements of a step are the same without their condition: what decides it, and the function that then computes them, if there is
+/// anything to compute.
+#[derive(Clone, Debug)]
+pub(super) struct Masked {
+    pub holds: String,
+    pub function: Option<String>,
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Each { to: TileTarget, operands: Vec<usize>, function: String, zero: bool },
+    Each { to: TileTarget, operands: Vec<usize>, function: String, zero: bool, mask: Option<Masked> },
     Fold { to: usize, of: usize, function: String },
     Product { sum: usize, terms: u32, a: Factor, b: Load, fresh: bool },
     Repeat { counter: usize, bounds: [String; 2], step: u32, body: Vec<Op> },
@@ -98,11 +106,13 @@ impl Op {
                 let factor = if let Factor::Held(tile) = a { Some(*tile) } else { None };
                 ([*sum].into_iter().chain(factor).collect(), vec![*sum])
             }
-            Op::Repeat { body, .. } => body.iter().map(Op::touches).fold((vec![], vec![]), |mut all, (reads, writes)| {
-                all.0.extend(reads);
-                all.1.extend(writes);
-                all
-            }),
+            Op::Repeat { body, .. } => {
+                body.iter().map(Op::touches).fold((vec![], vec![]), |mut all, (reads, writes)| {
+                    all.0.extend(reads);
+                    all.1.extend(writes);
+                    all
+                })
+            }
         }
     }
 
@@ -315,7 +325,13 @@ impl Program {
     }
 
     /// Begins a loop; returns its counter, and the variable with the number of turns that are left.
-    fn counted(&mut self, counter: usize, [start, end]: &[String; 2], step: u32, out: &mut Out<'_>) -> (String, String) {
+    fn counted(
+        &mut self,
+        counter: usize,
+        [start, end]: &[String; 2],
+        step: u32,
+        out: &mut Out<'_>,
+    ) -> (String, String) {
         self.loops += 1;
         let (counter, left) = (self.counters[counter].clone(), format!("left{}_", self.loops));
         // The bounds do not depend on the counter.
@@ -350,11 +366,26 @@ impl Program {
     fn step(&mut self, op: &Op, out: &mut Out<'_>) {
         self.wait_for(op, out);
         match op {
-            Op::Each { to, operands, function, .. } => self.each(*to, operands, function, out),
+            Op::Each { to, operands, function, mask: None, .. } => self.each(*to, operands, function, out),
+            Op::Each { to, operands, function, mask: Some(Masked { holds, function: within }), .. } => {
+                match within {
+                    Some(within) => {
+                        out.open(&format!("if ({holds}) {{"));
+                        self.each(*to, operands, within, out);
+                        out.close();
+                        out.open("else {");
+                    }
+                    None => out.open(&format!("if (!{holds}) {{")),
+                }
+                self.each(*to, operands, function, out);
+                out.close();
+            }
             Op::Fold { to, of, function } => {
                 let ty = scalar_type(self.held[*of].scalar);
                 let (to, of) = (&self.held[*to].name, &self.held[*of].name);
-                out.line(&format!("tiles::reduce({to}, {of}, [&]({ty} a_, {ty} b_) {{ return {function}(0, 0, a_, b_); }});"));
+                out.line(&format!(
+                    "tiles::reduce({to}, {of}, [&]({ty} a_, {ty} b_) {{ return {function}(0, 0, a_, b_); }});"
+                ));
             }
             Op::Product { sum, terms, a, b, fresh } => self.product((*sum, *terms, *fresh), a, b, out),
             Op::Repeat { counter, bounds, step, body } => {
@@ -558,7 +589,8 @@ fn instruction(columns: u32, kind: &str) -> String {
     let op = format!("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{low}.{low} {{{sums}}}, ");
     let head = format!("__device__ __forceinline__ void instruction({kind}, float (&sums)[{n}], ");
     let fresh = |at: u32| format!("    asm volatile(\"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{at}, 0;\\n\"\n");
-    let mut text = format!("template <bool ALONG_A, bool ALONG_B>\n{head}u64 a, u64 b, bool fresh) {{\n{}", fresh(n + 2));
+    let mut text =
+        format!("template <bool ALONG_A, bool ALONG_B>\n{head}u64 a, u64 b, bool fresh) {{\n{}", fresh(n + 2));
     let _ = write!(
         text,
         "        \"{op}%{n}, %{}, p, 1, 1, %{}, %{};\\n}}\"\n        : {outs}\n        \

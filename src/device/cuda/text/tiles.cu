@@ -275,6 +275,16 @@ __device__ __forceinline__ void visit_rows(const Place &place, const F &f, const
     for (int i = 0; i < 2; i++) f(place.row_of(2 * i), 0, element(values, 2 * i)...);
 }
 
+// Whether all numbers from `small + small_low` to `small + small_high` are less than, or with `equal` at most, those of the other side. Numbers
+// that leave 32 bits wrap, and are not compared.
+__device__ __forceinline__ bool ordered(int small, int small_low, int small_high, int large, int large_low, int large_high, bool equal) {
+    const long long bottom = (long long)small + small_low, below = (long long)small + small_high;
+    const long long above = (long long)large + large_low, top = (long long)large + large_high;
+    const long long least = -0x80000000ll, most = 0x7fffffffll;
+    const bool fits = bottom >= least && below <= most && above >= least && top <= most;
+    return fits && (equal ? below <= above : below < above);
+}
+
 // Returns how often a counter from `start` on is below `end`.
 __device__ __forceinline__ u32 turns(int start, int end, u32 step) {
     return start < end ? (u32(end) - u32(start) - 1) / step + 1 : 0;

@@ -6,14 +6,15 @@
 use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, Options};
 use super::generator::Gen;
 use super::helpers::Helpers;
+use super::masks::{Side, mask};
 use super::names::sanitized;
 use super::print;
-use super::steps::{Factor, Load, Op, Program, Where};
+use super::steps::{Factor, Load, Masked, Op, Program, Where};
 use super::tree::Stmt;
 use crate::base::source::Sources;
 use crate::ir::Prepared;
 use crate::ir::def::{
-    ExprKind, KernelParam, Module, Scalar, Space, StmtKind, TileFactor, TilePart, TileStep, Tiles,
+    ExprKind, KernelParam, Module, Scalar, Space, StmtKind, TileFactor, TilePart, TileStep, TileTarget, Tiles,
 };
 use crate::ir::ranges::{self, Setting};
 
@@ -80,7 +81,8 @@ impl Writer<'_> {
             let op = match step {
                 TileStep::Each { to, operands, element } => {
                     let zero = is_zero(element);
-                    Op::Each { to: *to, operands: operands.clone(), function: self.function(element)?, zero }
+                    let mask = self.masked(*to, operands, element);
+                    Op::Each { to: *to, operands: operands.clone(), function: self.function(element)?, zero, mask }
                 }
                 TileStep::Fold { to, of, fold } => Op::Fold { to: *to, of: *of, function: self.function(fold)? },
                 TileStep::Product { sum, terms, a, b } => {
@@ -101,6 +103,24 @@ impl Writer<'_> {
             ops.push(op);
         }
         Some(ops)
+    }
+
+    /// Returns when a tile's elements have no condition; `None` if they have none, or that is not seen.
+    fn masked(&mut self, to: TileTarget, operands: &[usize], element: &Module) -> Option<Masked> {
+        let TileTarget::Held(tile) = to else { return None };
+        let columns = self.tiles.held[tile].columns?;
+        let first = self.params() + 3 + self.tiles.counters.len();
+        let found = mask(element, first, [self.tiles.rows, columns])?;
+        let nothing = ", 0".repeat(operands.len());
+        let mut side = |Side { base, offsets: [low, high] }: &Side| {
+            let function = self.function(base)?;
+            Some(format!("{function}(0, 0{nothing}), {low}, {high}"))
+        };
+        let (small, large) = (side(&found.small)?, side(&found.large)?);
+        let holds = format!("tiles::ordered({small}, {large}, {})", found.equal);
+        let is_itself = found.gives.and_then(|param| operands.get(param.checked_sub(first)?)) == Some(&tile);
+        let function = if is_itself { None } else { Some(self.function(&found.within)?) };
+        Some(Masked { holds, function })
     }
 
     fn load(&mut self, part: &TilePart, along_terms: bool) -> Option<Load> {

@@ -207,7 +207,11 @@ impl<'a> Compiler<'a> {
             let arrays = self.memories.iter().filter(|m| m.kind == MemoryKind::Shared);
             let mut arrays = arrays;
             let end = arrays.try_fold(0, |used, def| Some(super::shared::place(used, def)?.1));
-            match end {
+            let limit = match self.kernel.tiles {
+                Some(_) => super::shared::LIMIT_OF_TILES,
+                None => super::shared::LIMIT,
+            };
+            match end.filter(|&bytes| bytes <= limit as u64) {
                 Some(bytes) => {
                     let run = self.pick::<super::shared::Clear>();
                     self.emit(run, Op { x: bytes as u32, ..nothing() });

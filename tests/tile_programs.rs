@@ -1,0 +1,373 @@
+//! Programs of tiles: which kernels are found to be one, that the steps of random ones compute the bits of the kernel, and their text for
+//! tensor cores, compiled by NVRTC if it is installed.
+
+#[path = "common/nvrtc.rs"]
+mod opened;
+mod tile_steps;
+
+use std::sync::Arc;
+
+use clk_lang::compile::{NoFiles, Session, default_instance};
+use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
+use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Control, Device, Extents};
+use clk_lang::ir::Prepared;
+use clk_lang::ir::def::{TileFactor, TileStep};
+use clk_lang::lang::scalar::Scalar;
+use clk_lang::{lower, pass};
+use opened::nvrtc;
+use tile_steps::{Arguments, Array, passed};
+
+/// Returns the only kernel of a text.
+#[track_caller]
+fn prepared(source: &str) -> Prepared {
+    let mut session = Session::default();
+    let outcome = session.add("main.clk", source, &NoFiles);
+    assert!(!outcome.failed(), "{:#?}\n{source}", outcome.diagnostics);
+    let (id, _) = session.program.kernels.iter().find(|(_, kernel)| kernel.name == "tiled").expect("a kernel");
+    let instance = default_instance(&session.program, id).expect("no compile-time arguments");
+    let module = lower::lower(&session.program, &instance).unwrap_or_else(|errors| panic!("{errors:#?}\n{source}"));
+    pass::prepare(module).expect("it is sound")
+}
+
+/// Attention, with parts to be replaced.
+const TEMPLATE: &str = "kernel tiled(q: [bf16; N, W], k: [bf16; N, W], v: [bf16; N, W], scale: f32, out o: [f32; N, W])
+    grid(ceil_div(N, ROWS), ceil_div(W, HEAD)) block(64) {
+    let i = ROWS * block_idx.x
+    let h = HEAD * block_idx.y
+    shared acc: [f32; ROWS, HEAD]
+    shared scores: [f32; ROWS, KEYS]
+    shared weights: [bf16; ROWS, KEYS]
+    shared top: [f32; ROWS]
+    shared total: [f32; ROWS]
+    shared shrink: [f32; ROWS]
+    acc = 0.0
+    total = 0.0
+    top = -1e30
+    for j in 0..N step KEYS {
+        scores = 0.0
+        scores = mma(scores, q[i..i + ROWS, h..h + HEAD], transpose(k[j..j + KEYS, h..h + HEAD]))
+        scores = select(arange(KEYS) < N - j, scores, -1e30)
+        shrink = top
+        top = max(top, max(scores, axis = 1))
+        shrink = exp2(scale * (shrink - top))
+        scores = exp2(scale * (scores - reshape(top, ROWS, 1)))
+        total = total * shrink + sum(scores, axis = 1)
+        weights = bf16(scores)
+        acc = acc * reshape(shrink, ROWS, 1)
+        acc = mma(acc, weights, v[j..j + KEYS, h..h + HEAD])
+    }
+    o[i..i + ROWS, h..h + HEAD] = acc / reshape(total, ROWS, 1)
+}
+";
+
+fn sized(rows: u32, head: u32, keys: u32) -> String {
+    let sizes = [("ROWS", rows), ("HEAD", head), ("KEYS", keys)];
+    sizes.iter().fold(TEMPLATE.to_string(), |text, (name, n)| text.replace(name, &n.to_string()))
+}
+
+fn attention() -> String {
+    sized(64, 32, 48)
+}
+
+fn is_found(source: &str) -> bool {
+    prepared(source).module.kernel.tiles.is_some()
+}
+
+#[test]
+fn attention_is_a_program_of_tiles_with_both_products_in_its_loop() {
+    let kernel = prepared(&attention());
+    let tiles = kernel.module.kernel.tiles.as_ref().expect("it is one");
+    assert_eq!((tiles.rows, tiles.counters.len()), (64, 1));
+    let body = tiles.steps.iter().find_map(|step| match step {
+        TileStep::Repeat { body, step: 48, .. } => Some(body),
+        _ => None,
+    });
+    let products = body.expect("a loop").iter().filter_map(|step| match step {
+        TileStep::Product { terms, a, b, .. } => Some((*terms, matches!(a, TileFactor::Held(_)), b.transposed)),
+        _ => None,
+    });
+    assert_eq!(products.collect::<Vec<_>>(), [(32, false, true), (48, true, false)]);
+}
+
+#[test]
+fn what_steps_cannot_do_is_no_program_of_tiles() {
+    assert!(is_found(&attention()));
+    let scaled = "acc = acc * reshape(shrink, 64, 1)";
+    let cases = [
+        ("values before they are there", "    acc = 0.0\n", ""),
+        ("a row's value for a column", scaled, "acc = acc * reshape(sum(scores, axis = 0)[0..32], 1, 32)"),
+        ("elements of other places", scaled, "scores = transpose(reshape(scores, 48, 64))"),
+        ("parts of tiles", scaled, "acc[0..32, 0..32] = 0.0"),
+        ("one number for the block", scaled, "let s = sum(acc)\n        acc = acc * s"),
+        ("statements of threads", scaled, "acc[0, thread_idx.x] = 1.0"),
+        ("numbers that change", scaled, "var s = 1.0\n        s = 2.0\n        acc = acc * s"),
+        ("what is stored is read", scaled, "acc = acc + o[i..i + 64, h..h + 32]"),
+        ("stores in loops", scaled, "o[i..i + 64, h..h + 32] = acc"),
+        ("the blocks of the launch", scaled, "acc = acc * f32(grid_dim.x)"),
+        ("another order", "for j in 0..N step 48", "for j in N..0 step -48"),
+        ("prints", scaled, "print(\"{j}\")"),
+    ];
+    for (what, from, to) in cases {
+        let source = attention().replace(from, to);
+        assert!(source != attention(), "{from}");
+        let mut session = Session::default();
+        if session.add("main.clk", &source, &NoFiles).failed() {
+            continue;
+        }
+        let (id, _) = session.program.kernels.iter().find(|(_, kernel)| kernel.name == "tiled").expect("a kernel");
+        let instance = default_instance(&session.program, id).expect("no compile-time arguments");
+        let Ok(module) = lower::lower(&session.program, &instance) else { continue };
+        assert!(module.kernel.tiles.is_none(), "{what}:\n{source}");
+    }
+    let twice = attention().replace("    o[i..i", "    o[i..i + 64, h..h + 32] = acc\n    o[i..i");
+    assert!(!is_found(&twice), "stored twice");
+    for (what, [rows, head, keys]) in
+        [("rows", [56, 32, 48]), ("too many rows", [256, 32, 48]), ("columns", [64, 36, 48]), ("terms", [64, 32, 40])]
+    {
+        assert!(!is_found(&sized(rows, head, keys)), "{what}");
+    }
+}
+
+// Bits
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// A number of a product: some are far smaller or larger than others.
+    fn element(&mut self, scalar: Scalar) -> u32 {
+        let x = (self.below(2001) as f32 - 1000.0) / 500.0 * [1.0, 1.0, 1e-3, 30.0][self.below(4) as usize];
+        match scalar {
+            Scalar::Bf16 => x.to_bits() >> 16,
+            _ => x.to_bits(),
+        }
+    }
+}
+
+/// Returns an expression of `[64, 24]` elements, or of a value for each row.
+fn expression(r: &mut Random, of_rows: bool, depth: u32) -> String {
+    if depth == 0 || r.below(4) == 0 {
+        return match of_rows {
+            true => r.pick(&["low", "high", "1.5", "each[i..i + 64]", "f32(i)", "max(t, axis = 1)"]).into(),
+            false => r
+                .pick(&[
+                    "t",
+                    "u",
+                    "reshape(low, 64, 1)",
+                    "bias[j..j + 24]",
+                    "rest[i..i + 64, j..j + 24]",
+                    "f32(arange(24))",
+                    "-0.25",
+                ])
+                .into(),
+        };
+    }
+    let (a, b) = (expression(r, of_rows, depth - 1), expression(r, of_rows, depth - 1));
+    match r.below(7) {
+        0 => format!("({a} + {b})"),
+        1 => format!("({a} - {b})"),
+        2 => format!("max(min({a} * {b}, 9.0), -9.0)"),
+        3 => format!("min({a}, {b})"),
+        4 if of_rows => format!("sum({}, axis = 1)", whole(r, false, depth - 1)),
+        4 => format!("select(j + arange(24) < reshape(arange(64), 64, 1), {a}, {b})"),
+        5 if of_rows => format!("max({}, axis = 1)", whole(r, false, depth - 1)),
+        _ => format!("abs({a})"),
+    }
+}
+
+fn whole(r: &mut Random, of_rows: bool, depth: u32) -> String {
+    // A part alone, or a number for each row, is no tile of this shape.
+    let shape = if of_rows { "0.0 * low" } else { "0.0 * t" };
+    format!("{shape} + {}", expression(r, of_rows, depth))
+}
+
+fn statement(r: &mut Random, level: u32) -> String {
+    match r.below(if level > 0 { 8 } else { 7 }) {
+        0 => format!("t = {}", whole(r, false, 3)),
+        1 => format!("u = {}", whole(r, false, 2)),
+        2 => format!("low = {}", whole(r, true, 2)),
+        3 => format!("high {} {}", r.pick(&["+=", "-=", "="]), whole(r, true, 3)),
+        4 => format!("f = bf16({})\nt = mma(t, f, b[j..j + 32, 3..27])", r.pick(&["wide", "0.5 * wide + reshape(low, 64, 1)"])),
+        5 => format!("{} = mma(t, a[i..i + 64, j..j + 16], {})", "t", r.pick(&["b[0..16, j..j + 24]", "transpose(c[j..j + 24, i..i + 16])"])),
+        6 => "u = 0.0\nu = mma(u, a[i..i + 64, 0..48], transpose(c[5..29, 0..48]))\nwide = 0.0\nwide = mma(wide, bf16(wide), b[1..33, 0..32])".into(),
+        _ => {
+            let body: Vec<String> = (0..=r.below(4)).map(|_| statement(r, level - 1)).collect();
+            let name = if level == 2 { "m" } else { "n" };
+            format!("for {name} in {}..{} step {} {{\nlet j = 8 * {name} - 8\n{}\n}}", r.below(2), r.below(4), 1 + r.below(2), body.join("\n"))
+        }
+    }
+}
+
+fn random_program(seed: u64) -> String {
+    let mut r = Random(seed.wrapping_mul(0x9E3779B97F4A7C15) ^ 0x5DEECE66D);
+    let body: Vec<String> = (0..5).map(|_| statement(&mut r, 2)).collect();
+    format!(
+        "kernel tiled(a: [bf16; M, K], b: [bf16; K, N], c: [bf16; N, K], bias: [f32; N], each: [f32; M], rest: [f32; M, N], out o: [f32; M, N],
+    out s: [f32; M]) grid(1, ceil_div(M, 64)) block(32) {{
+    let i = 64 * block_idx.y
+    let j = 16 * block_idx.x
+    shared t: [f32; 64, 24]
+    shared u: [f32; 64, 24]
+    shared wide: [f32; 64, 32]
+    shared f: [bf16; 64, 32]
+    shared low: [f32; 64]
+    shared high: [f32; 64]
+    low = each[i..i + 64]
+    high = 0.5
+    t = rest[i..i + 64, 0..24]
+    u = 1.0
+    wide = reshape(low, 64, 1) + f32(arange(32))
+    t = mma(t, a[i..i + 64, 0..32], b[0..32, 0..24])
+    {}
+    o[i..i + 64, 0..24] = t + u * reshape(low, 64, 1) + 0.0 * sum_of(high)
+    s[i..i + 64] = high + sum(wide, axis = 1)
+}}
+",
+        body.join("\n    ")
+    )
+    .replace(" + 0.0 * sum_of(high)", "")
+}
+
+#[test]
+fn steps_of_random_programs_compute_the_bits_of_the_kernel() {
+    let count = std::env::var("CLK_RANDOM_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(6_u64);
+    let first = std::env::var("CLK_RANDOM_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1_u64);
+    for seed in first..first + count {
+        let source = random_program(seed);
+        let kernel = prepared(&source);
+        let tiles = kernel.module.kernel.tiles.clone().unwrap_or_else(|| panic!("no program of tiles:\n{source}"));
+        let mut r = Random(seed);
+        let (m, k, n) = (61, 47, 26);
+        let array = |r: &mut Random, shape: &[u32], scalar: Scalar| {
+            let count = shape.iter().product::<u32>();
+            Array::new(shape, scalar, (0..count).map(|_| r.element(scalar)).collect::<Vec<_>>())
+        };
+        let mut arguments: Arguments = vec![
+            (array(&mut r, &[m, k], Scalar::Bf16), false),
+            (array(&mut r, &[k, n], Scalar::Bf16), false),
+            (array(&mut r, &[n, k], Scalar::Bf16), false),
+            (array(&mut r, &[n], Scalar::F32), false),
+            (array(&mut r, &[m], Scalar::F32), false),
+            (array(&mut r, &[m, n], Scalar::F32), false),
+            (Array::zeros(&[m, n], Scalar::F32), true),
+            (Array::zeros(&[m], Scalar::F32), true),
+        ];
+        let mut expected = arguments.clone();
+        let grid = [1, m.div_ceil(64), 1];
+        tile_steps::run(&tiles, &mut arguments, grid);
+        let executable = Simulator::default().load(Arc::new(kernel));
+        let control = Control { wait: true, ..Control::default() };
+        let extents = Extents::Grid { grid, block: [32, 1, 1] };
+        executable.launch(extents, &mut passed(&mut expected), &control).expect("no fault");
+        for at in [6, 7] {
+            let [found, wanted] = [&arguments, &expected].map(|arguments| arguments[at].0.elements());
+            let same = |(&x, &y): (&u32, &u32)| x == y || f32::from_bits(x).is_nan() && f32::from_bits(y).is_nan();
+            let differs = found.iter().zip(&wanted).position(|pair| !same(pair));
+            assert_eq!(
+                differs.map(|k| (k, f32::from_bits(found[k]), f32::from_bits(wanted[k]))),
+                None,
+                "seed {seed}:\n{source}"
+            );
+            assert!(wanted.iter().any(|&bits| bits != 0), "seed {seed}: nothing is stored");
+        }
+    }
+}
+
+// Texts
+
+/// Compiles a text for tensor cores; returns what is wrong with it.
+fn complaint(nvrtc: &Nvrtc, source: &str) -> Option<String> {
+    let options = Options { product: Some(Copies::Boxes), stop: true, ..Options::default() };
+    let text = cuda_text(&prepared(source), &options, None);
+    if text.options.product.is_none() {
+        return Some("it has the usual text".into());
+    }
+    let mut flags = text.options.flags();
+    flags.push("--ptxas-options=-v".into());
+    match nvrtc.compile(&text.text, "tiles.cu", 90, &flags) {
+        Ok(compiled) => {
+            let spills = !compiled.log.contains("0 bytes spill stores, 0 bytes spill loads");
+            let warns = ["serializ", "setmaxnreg"].iter().any(|word| compiled.log.contains(word));
+            (spills || warns).then_some(compiled.log)
+        }
+        Err(Failure::Rejected { log }) => Some(format!("{log}\n{}", text.text)),
+        Err(failure) => Some(format!("{failure:?}")),
+    }
+}
+
+#[test]
+fn texts_of_programs_compile_without_spills() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let wide = sized(128, 128, 128);
+    let causal = wide
+        .replace("0..N step", "0..i + 128 step")
+        .replace("select(arange(128) < N - j", "select(i + reshape(arange(128), 128, 1) >= j + arange(128)");
+    let halves = attention().replace("bf16", "f16");
+    let three = sized(192, 128, 80);
+    let sources = [attention(), wide, causal, three, halves, random_program(1), random_program(4)];
+    for source in sources {
+        assert_eq!(complaint(&nvrtc, &source), None, "{source}");
+    }
+}
+
+fn text(source: &str) -> String {
+    let options = Options { product: Some(Copies::Boxes), ..Options::default() };
+    cuda_text(&prepared(source), &options, None).text
+}
+
+#[test]
+fn conditions_that_hold_for_whole_tiles_are_left_out_where_they_do() {
+    let mask = "select(arange(48) < N - j, scores, -1e30)";
+    let cases = [
+        (mask, Some("0, 0), 0, 47, "), "columns"),
+        ("select(i + reshape(arange(64), 64, 1) >= j + arange(48), scores, -1e30)", Some("0, 0), 0, 47, "), "rows"),
+        (
+            "select(3 * arange(48) - reshape(arange(64), 64, 1) <= N, scores, -1e30)",
+            Some("0, 0), -63, 141, "),
+            "both axes",
+        ),
+        ("select(arange(48) * arange(48) < N, scores, -1e30)", None, "squares"),
+        ("select(scores < 1.0, scores, -1e30)", None, "values"),
+        ("select(arange(48) == N - j, scores, -1e30)", None, "equality"),
+    ];
+    for (condition, expected, what) in cases {
+        let text = text(&attention().replace(mask, condition));
+        let calls: Vec<&str> = text.lines().filter(|line| line.contains("tiles::ordered(")).collect();
+        assert_eq!(!calls.is_empty(), expected.is_some(), "{what}");
+        if let Some(expected) = expected {
+            assert!(
+                calls.iter().all(|call| call.contains("if (!tiles::ordered(") && call.contains(expected)),
+                "{what}: {calls:#?}"
+            );
+        }
+    }
+    // Where the elements change besides, they are computed either way.
+    let text = text(&attention().replace(mask, "select(arange(48) < N - j, 2.0 * scores, -1e30)"));
+    let calls = text.lines().filter(|line| line.contains("if (tiles::ordered(")).count();
+    assert_eq!((calls > 0, text.contains("if (!tiles::ordered(")), (true, false));
+}
+
+#[test]
+fn a_program_that_may_report_a_fault_or_needs_too_many_registers_has_the_usual_text() {
+    let is_usual = |source: &str| {
+        let kernel = prepared(source);
+        assert!(kernel.module.kernel.tiles.is_some(), "{source}");
+        let options = Options { product: Some(Copies::Boxes), ..Options::default() };
+        cuda_text(&kernel, &options, None).options.product.is_none()
+    };
+    assert!(!is_usual(&attention()));
+    let params = "scale: f32, at: [i32; 1], rest: [f32; L]";
+    let faulty = attention().replace("scale: f32", params).replace("= acc / ", "= rest[at[0]] * acc / ");
+    assert!(is_usual(&faulty));
+    assert!(is_usual(&sized(192, 128, 128)));
+}

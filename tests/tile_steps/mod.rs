@@ -1,0 +1,321 @@
+//! Runs the steps of a program of tiles one after the other, each of its kernels on the simulator: what they mean, apart from how a
+//! device runs them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Arg, Control, Device, Executable, Extents};
+use clk_lang::ir::Prepared;
+use clk_lang::ir::def::*;
+use clk_lang::ir::typing::I32;
+use clk_lang::ir::verify::verify;
+use clk_lang::lang::scalar::{Scalar, Value};
+
+/// An array, its elements in words of 32 bits or halves of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    pub shape: Vec<u32>,
+    pub scalar: Scalar,
+    words: Vec<u128>,
+}
+
+impl Array {
+    pub fn new(shape: &[u32], scalar: Scalar, elements: impl IntoIterator<Item = u32>) -> Array {
+        let elements: Vec<u32> = elements.into_iter().collect();
+        let bytes: Vec<u8> = elements.iter().flat_map(|e| e.to_le_bytes()[..scalar.size()].to_vec()).collect();
+        let mut words = vec![0_u128; bytes.len().div_ceil(16).max(1)];
+        bytemuck::cast_slice_mut::<u128, u8>(&mut words)[..bytes.len()].copy_from_slice(&bytes);
+        Array { shape: shape.to_vec(), scalar, words }
+    }
+
+    pub fn zeros(shape: &[u32], scalar: Scalar) -> Array {
+        Array::new(shape, scalar, vec![0; shape.iter().product::<u32>() as usize])
+    }
+
+    fn len(&self) -> usize {
+        self.shape.iter().product::<u32>() as usize
+    }
+
+    pub fn elements(&self) -> Vec<u32> {
+        let bytes = &bytemuck::cast_slice::<u128, u8>(&self.words)[..self.len() * self.scalar.size()];
+        let wide = |e: &[u8]| e.iter().rev().fold(0, |all, &byte| all << 8 | u32::from(byte));
+        bytes.chunks(self.scalar.size()).map(wide).collect()
+    }
+
+    pub fn read(&self) -> Arg<'_> {
+        let bytes = &bytemuck::cast_slice::<u128, u8>(&self.words)[..self.len() * self.scalar.size()];
+        Arg::Read { bytes, shape: self.shape.clone() }
+    }
+
+    pub fn write(&mut self) -> Arg<'_> {
+        let len = self.len() * self.scalar.size();
+        let bytes = &mut bytemuck::cast_slice_mut::<u128, u8>(&mut self.words)[..len];
+        Arg::Write { bytes, shape: self.shape.clone() }
+    }
+}
+
+/// The arguments of a launch: arrays, each with whether it is written.
+pub type Arguments = Vec<(Array, bool)>;
+
+pub fn passed(arguments: &mut Arguments) -> Vec<Arg<'_>> {
+    arguments.iter_mut().map(|(array, written)| if *written { array.write() } else { array.read() }).collect()
+}
+
+/// Runs a program for all blocks of a grid, in order.
+pub fn run(tiles: &Tiles, arguments: &mut Arguments, grid: [u32; 3]) {
+    let mut loaded = HashMap::new();
+    for z in 0..grid[2] {
+        for y in 0..grid[1] {
+            for x in 0..grid[0] {
+                let held = tiles.held.iter().map(|_| None).collect();
+                let counters = vec![0; tiles.counters.len()];
+                Block { tiles, loaded: &mut loaded, at: [x, y, z], counters, held }.steps(&tiles.steps, arguments);
+            }
+        }
+    }
+}
+
+struct Block<'a> {
+    tiles: &'a Tiles,
+    loaded: &'a mut HashMap<*const Module, Arc<dyn Executable>>,
+    at: [u32; 3],
+    counters: Vec<i32>,
+    held: Vec<Option<Array>>,
+}
+
+impl Block<'_> {
+    fn steps(&mut self, steps: &[TileStep], arguments: &mut Arguments) {
+        for step in steps {
+            match step {
+                TileStep::Each { to: TileTarget::Held(to), operands, element } => {
+                    let HeldTile { scalar, columns, .. } = self.tiles.held[*to];
+                    let columns = columns.unwrap_or(1);
+                    let operands = self.operands(operands, columns);
+                    let given = if scalar.size() == 2 { Scalar::F32 } else { scalar };
+                    let found = self.call(element, [self.tiles.rows, columns], &operands, Some(given), arguments);
+                    let found = found.elements().into_iter().map(|bits| rounded(bits, scalar));
+                    self.held[*to] = Some(Array::new(&[self.tiles.rows, columns], scalar, found));
+                }
+                TileStep::Each { to: TileTarget::Array(columns), operands, element } => {
+                    let columns = columns.unwrap_or(1);
+                    let operands = self.operands(operands, columns);
+                    self.call(element, [self.tiles.rows, columns], &operands, None, arguments);
+                }
+                TileStep::Fold { to, of, fold } => self.fold(*to, *of, fold, arguments),
+                TileStep::Product { sum, terms, a, b } => self.product(*sum, *terms, a, b, arguments),
+                TileStep::Repeat { counter, bounds: [start, end], step, body } => {
+                    let [start, end] = [start, end].map(|bound| self.number(bound, arguments));
+                    let mut at = i64::from(start);
+                    while at < i64::from(end) {
+                        self.counters[*counter] = at as i32;
+                        self.steps(body, arguments);
+                        at += i64::from(*step);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns tiles with as many columns; values of rows are the same in all.
+    fn operands(&self, operands: &[usize], columns: u32) -> Vec<Array> {
+        let of = |&tile: &usize| {
+            let held = self.held[tile].clone().expect("a tile has values before it is read");
+            match self.tiles.held[tile].columns {
+                Some(own) => {
+                    assert_eq!(own, columns);
+                    held
+                }
+                None => {
+                    let spread = held.elements().into_iter().flat_map(|bits| vec![bits; columns as usize]);
+                    Array::new(&[self.tiles.rows, columns], held.scalar, spread)
+                }
+            }
+        };
+        operands.iter().map(of).collect()
+    }
+
+    fn number(&mut self, module: &Module, arguments: &mut Arguments) -> i32 {
+        self.call(module, [1, 1], &[], Some(Scalar::I32), arguments).elements()[0] as i32
+    }
+
+    /// Runs a kernel for each element; returns what it computes.
+    fn call(
+        &mut self,
+        module: &Module,
+        shape: [u32; 2],
+        operands: &[Array],
+        gives: Option<Scalar>,
+        arguments: &mut Arguments,
+    ) -> Array {
+        let first = arguments.len() + 3 + self.counters.len();
+        let kernel = self.loaded.entry(std::ptr::from_ref(module)).or_insert_with(|| load(module, first)).clone();
+        let mut result = Array::zeros(&shape, gives.unwrap_or(Scalar::I32));
+        let mut args = passed(arguments);
+        let number = |n: u32| Arg::Value(vec![Value { ty: Scalar::I32, bits: n.into() }]);
+        args.extend(self.at.map(number));
+        args.extend(self.counters.iter().map(|&n| number(n as u32)));
+        args.extend(operands.iter().map(Array::read));
+        if gives.is_some() {
+            args.push(result.write());
+        }
+        let extents = Extents::Threads([shape[0], shape[1], 1]);
+        kernel.launch(extents, &mut args, &Control { wait: true, ..Control::default() }).expect("no fault");
+        drop(args);
+        result
+    }
+
+    fn fold(&mut self, to: usize, of: usize, fold: &Module, arguments: &mut Arguments) {
+        let mut rest = self.held[of].clone().expect("a tile has values before it is read");
+        let (rows, scalar) = (self.tiles.rows, rest.scalar);
+        while rest.shape[1] > 1 {
+            let (left, elements) = (rest.shape[1], rest.elements());
+            let half = left.next_power_of_two() / 2;
+            let from = |first: u32, count: u32| {
+                let at = |row: u32| (0..count).map(move |column| (row * left + first + column) as usize);
+                let found: Vec<u32> = (0..rows).flat_map(at).map(|at| elements[at]).collect();
+                Array::new(&[rows, count], scalar, found)
+            };
+            let (low, high) = (from(0, left - half), from(half, left - half));
+            let joined = self.call(fold, [rows, left - half], &[low, high], Some(scalar), arguments).elements();
+            let at = |row: u32, column: u32| match column < left - half {
+                true => joined[(row * (left - half) + column) as usize],
+                false => elements[(row * left + column) as usize],
+            };
+            let both: Vec<u32> =
+                (0..rows).flat_map(|row| (0..half).map(move |c| (row, c))).map(|(r, c)| at(r, c)).collect();
+            rest = Array::new(&[rows, half], scalar, both);
+        }
+        self.held[to] = Some(rest);
+    }
+
+    fn product(&mut self, sum: usize, terms: u32, a: &TileFactor, b: &TilePart, arguments: &mut Arguments) {
+        let a = match a {
+            TileFactor::Held(tile) => self.held[*tile].clone().expect("a factor has values before it is read"),
+            TileFactor::Part(part) => self.part(part, arguments),
+        };
+        let b = self.part(b, arguments);
+        let mut sums = self.held[sum].clone().expect("sums have values before they are added to").elements();
+        let (columns, left, right) = (b.shape[1], a.elements(), b.elements());
+        assert_eq!((a.shape.as_slice(), b.shape[0], terms % 16), ([self.tiles.rows, terms].as_slice(), terms, 0));
+        for (at, bits) in sums.iter_mut().enumerate() {
+            let (row, column) = (at as u32 / columns, at as u32 % columns);
+            for first in (0..terms).step_by(16) {
+                let term = |k: u32| (left[(row * terms + k) as usize], right[(k * columns + column) as usize]);
+                *bits = tensor_step(*bits, &(first..first + 16).map(term).collect::<Vec<_>>(), a.scalar);
+            }
+        }
+        self.held[sum] = Some(Array::new(&[self.tiles.rows, columns], Scalar::F32, sums));
+    }
+
+    /// Returns a part of an array as a factor, with zeros beyond the edge.
+    fn part(&mut self, part: &TilePart, arguments: &mut Arguments) -> Array {
+        let [row, column] = [0, 1].map(|axis| self.number(&part.start[axis], arguments));
+        let array = arguments[part.param as usize].0.clone();
+        let elements = array.elements();
+        let at = |down: u32, across: u32| {
+            let (row, column) = (i64::from(row) + i64::from(down), i64::from(column) + i64::from(across));
+            let inside =
+                (0..i64::from(array.shape[0])).contains(&row) && (0..i64::from(array.shape[1])).contains(&column);
+            if inside { elements[(row * i64::from(array.shape[1]) + column) as usize] } else { 0 }
+        };
+        let [rows, columns] = part.extents;
+        let (shape, turned) = if part.transposed { ([columns, rows], true) } else { ([rows, columns], false) };
+        let found = (0..shape[0]).flat_map(|x| (0..shape[1]).map(move |y| if turned { (y, x) } else { (x, y) }));
+        Array::new(&shape, part.scalar, found.map(|(x, y)| at(x, y)).collect::<Vec<_>>())
+    }
+}
+
+/// Loads a kernel, with arrays in place of the elements of tiles and of the result.
+fn load(module: &Module, first: usize) -> Arc<dyn Executable> {
+    let mut module = module.clone();
+    let function = &mut module.functions[module.kernel.body];
+    let mut at = |k: u8| {
+        function.spans.push(Default::default());
+        function.exprs.push(Expr { kind: ExprKind::Index(k), ty: I32 })
+    };
+    let at = [at(0), at(1)];
+    let mut lets = vec![];
+    for param in first..module.kernel.params.len() {
+        match module.kernel.params[param].clone() {
+            KernelParam::Value { name, ty } => {
+                let memory = function.memories.push(Memory {
+                    name: name.clone(),
+                    space: Space::Global { param: param as u32, access: Access::In },
+                    layout: Layout::plain(ty),
+                    extents: vec![Extent::Launch; 2],
+                    values: Arc::default(),
+                    span: Default::default(),
+                });
+                module.kernel.params[param] = KernelParam::Array { name, access: Access::In, memory };
+                let own = ExprKind::Param(param as u32);
+                let ids = function.exprs.iter().filter(|(_, expr)| expr.kind == own).map(|(id, _)| id);
+                for id in ids.collect::<Vec<ExprId>>() {
+                    let place = Place { memory, indices: at.to_vec(), leaf: 0, component: None };
+                    function.exprs[id].kind = ExprKind::Load { place, hint: Hint::None };
+                    lets.push(Stmt { kind: StmtKind::Let(id), span: Default::default() });
+                }
+            }
+            KernelParam::Array { memory, .. } => {
+                function.memories[memory].extents = vec![Extent::Launch; 2];
+                stored_at(&mut function.body, memory, at);
+            }
+        }
+    }
+    lets.append(&mut function.body);
+    function.body = lets;
+    let verified = verify(module).unwrap_or_else(|why| panic!("{why:#?}"));
+    Simulator::default().load(Arc::new(Prepared::new(verified, Default::default())))
+}
+
+fn stored_at(block: &mut [Stmt], result: MemId, at: [ExprId; 2]) {
+    for stmt in block {
+        match &mut stmt.kind {
+            StmtKind::Store { place, .. } if place.memory == result => place.indices = at.to_vec(),
+            StmtKind::If { then, other, .. } => {
+                [then, other].into_iter().for_each(|block| stored_at(block, result, at))
+            }
+            StmtKind::For { body, .. } | StmtKind::Loop { body, .. } | StmtKind::Block { body, .. } => {
+                stored_at(body, result, at);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns a number rounded to a type of 16 bits, or itself.
+fn rounded(bits: u32, to: Scalar) -> u32 {
+    match to.size() {
+        2 => Value { ty: Scalar::F32, bits: bits.into() }.to_type(to).bits as u32,
+        _ => bits,
+    }
+}
+
+/// Adds 16 products as a tensor core does: see docs/tiles.md.
+fn tensor_step(sum: u32, terms: &[(u32, u32)], format: Scalar) -> u32 {
+    let (fraction, width) = if format == Scalar::Bf16 { (7, 8) } else { (10, 5) };
+    let exponent = |bits: u32, fraction: u32, width: u32| -> Option<i32> {
+        let field = bits >> fraction & ((1 << width) - 1);
+        let is_zero = bits & ((1 << (fraction + width)) - 1) == 0;
+        (!is_zero).then(|| field.max(1) as i32 - ((1 << (width - 1)) - 1))
+    };
+    let number = |bits: u32| match format {
+        Scalar::Bf16 => f64::from(f32::from_bits(bits << 16)),
+        _ => f64::from(f32::from_bits(rounded_up(bits))),
+    };
+    let of = |&(a, b): &(u32, u32)| Some(exponent(a, fraction, width)? + exponent(b, fraction, width)?);
+    let largest = terms.iter().filter_map(of).chain(exponent(sum, 23, 8)).max().unwrap_or(-300).max(-300);
+    let grid = 2f64.powi(25 - largest);
+    let cut = |x: f64| (x * grid).trunc();
+    let all =
+        cut(f64::from(f32::from_bits(sum))) + terms.iter().map(|&(a, b)| cut(number(a) * number(b))).sum::<f64>() + 0.0;
+    let exact = all / grid;
+    let near = exact as f32;
+    let bits = near.to_bits();
+    if f64::from(near).abs() > exact.abs() { bits - 1 } else { bits }
+}
+
+/// Returns the bits of an `f16` as an `f32`.
+fn rounded_up(bits: u32) -> u32 {
+    Value { ty: Scalar::F16, bits: bits.into() }.to_type(Scalar::F32).bits as u32
+}
