@@ -155,7 +155,6 @@ pub struct Factor {
     pub transposed: bool,
 }
 
-<<<<<<< HEAD
 /// What a loop adds up: `sum += left @ right`. All three are matrices of the block with known extents; the threads of the block
 /// share the elements of the sum among them, between barriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +174,8 @@ impl Factors {
         let ((m, n), (rows, k), (l, columns)) = (of(self.sum)?, of(self.left)?, of(self.right)?);
         ((m, n, k) == (rows, columns, l)).then_some([m, n, k])
     }
-=======
+}
+
 /// A body that computes with tiles of values alone, as the steps of a block: a device may keep the tiles where it likes, and run the
 /// steps in place of the body, with the same bits. What no step can do is not there: memory of the block that threads index, atomics,
 /// prints, values that differ between the threads of a block.
@@ -211,7 +211,7 @@ pub enum TileStep {
     /// Adds a product to a tile, in groups of 16 terms in ascending order.
     Product { sum: usize, terms: u32, a: TileFactor, b: TilePart },
     /// Repeats steps; the counter starts at the first number, and grows by `step`, which is positive, while it is below the second one.
-    Repeat { counter: usize, bounds: [Module; 2], step: u32, body: Vec<TileStep> },
+    Repeat { counter: usize, bounds: Box<[Module; 2]>, step: u32, body: Vec<TileStep> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,8 +239,7 @@ pub struct TilePart {
     pub transposed: bool,
     /// Its rows and columns, and the numbers of the first ones.
     pub extents: [u32; 2],
-    pub start: [Module; 2],
->>>>>>> 0117090 (Kernels of tiles are found as programs of steps, and have a text for the tensor cores of sm_90a)
+    pub start: Box<[Module; 2]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

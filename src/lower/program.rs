@@ -153,14 +153,14 @@ impl<'e> Finder<'e> {
 
     /// Whether tiles of this shape can be held.
     fn has_rows(&mut self, rows: u32, columns: Option<u32>) -> Option<()> {
-        let fits = rows % ROWS == 0 && rows <= MOST_ROWS && *self.rows.get_or_insert(rows) == rows;
-        let fits = fits && columns.is_none_or(|n| n % COLUMNS == 0 && n <= MOST_COLUMNS);
+        let fits = rows.is_multiple_of(ROWS) && rows <= MOST_ROWS && *self.rows.get_or_insert(rows) == rows;
+        let fits = fits && columns.is_none_or(|n| n.is_multiple_of(COLUMNS) && n <= MOST_COLUMNS);
         fits.then_some(())
     }
 
     fn hold(&mut self, name: String, scalar: Scalar, columns: Option<u32>) -> Option<usize> {
         let is_word = matches!(scalar, Scalar::F32 | Scalar::I32 | Scalar::U32);
-        let is_factor = Format::of(scalar).is_some() && columns.is_some_and(|n| n % GROUP == 0);
+        let is_factor = Format::of(scalar).is_some() && columns.is_some_and(|n| n.is_multiple_of(GROUP));
         (is_word || is_factor).then(|| {
             self.held.push(HeldTile { name, scalar, columns });
             self.held.len() - 1
@@ -200,7 +200,7 @@ impl<'e> Finder<'e> {
         self.scope.truncate(scope);
         // There may be no iteration.
         self.filled.truncate(filled);
-        Some(TileStep::Repeat { counter, bounds: [start, end], step, body: steps })
+        Some(TileStep::Repeat { counter, bounds: Box::new([start, end]), step, body: steps })
     }
 
     fn assign(
@@ -371,7 +371,7 @@ impl<'e> Finder<'e> {
             TileFactor::Held(tile) => self.is_filled(*tile) && self.held[*tile].scalar == scalar,
             TileFactor::Part(part) => part.scalar == scalar,
         };
-        let fits = fits && shape == [rows, terms] && width == columns && terms % GROUP == 0;
+        let fits = fits && shape == [rows, terms] && width == columns && terms.is_multiple_of(GROUP);
         fits.then_some(TileStep::Product { sum, terms, a, b })
     }
 
@@ -411,7 +411,7 @@ impl<'e> Finder<'e> {
                 }
             })
         };
-        let part = TilePart { param, scalar, transposed, extents, start: [start(0)?, start(1)?] };
+        let part = TilePart { param, scalar, transposed, extents, start: Box::new([start(0)?, start(1)?]) };
         Some((part, if transposed { [extents[1], extents[0]] } else { extents }))
     }
 

@@ -77,8 +77,8 @@ fn with_prepared_steps(tiles: &Tiles, checks: Checks) -> Option<Tiles> {
 fn prepared_steps(steps: &[TileStep]) -> Option<Vec<TileStep>> {
     let prepared = |module: &Module| Some(prepare(module.clone()).ok()?.module.into_module());
     let part = |part: &TilePart| {
-        let [row, column] = &part.start;
-        Some(TilePart { start: [prepared(row)?, prepared(column)?], ..part.clone() })
+        let [row, column] = &*part.start;
+        Some(TilePart { start: Box::new([prepared(row)?, prepared(column)?]), ..part.clone() })
     };
     let step = |step: &TileStep| {
         Some(match step {
@@ -93,8 +93,9 @@ fn prepared_steps(steps: &[TileStep]) -> Option<Vec<TileStep>> {
                 };
                 TileStep::Product { sum: *sum, terms: *terms, a, b: part(b)? }
             }
-            TileStep::Repeat { counter, bounds: [start, end], step, body } => {
-                let bounds = [prepared(start)?, prepared(end)?];
+            TileStep::Repeat { counter, bounds, step, body } => {
+                let [start, end] = &**bounds;
+                let bounds = Box::new([prepared(start)?, prepared(end)?]);
                 TileStep::Repeat { counter: *counter, bounds, step: *step, body: prepared_steps(body)? }
             }
         })

@@ -104,8 +104,8 @@ impl Block<'_> {
                 }
                 TileStep::Fold { to, of, fold } => self.fold(*to, *of, fold, arguments),
                 TileStep::Product { sum, terms, a, b } => self.product(*sum, *terms, a, b, arguments),
-                TileStep::Repeat { counter, bounds: [start, end], step, body } => {
-                    let [start, end] = [start, end].map(|bound| self.number(bound, arguments));
+                TileStep::Repeat { counter, bounds, step, body } => {
+                    let [start, end] = [0, 1].map(|k| &bounds[k]).map(|bound| self.number(bound, arguments));
                     let mut at = i64::from(start);
                     while at < i64::from(end) {
                         self.counters[*counter] = at as i32;

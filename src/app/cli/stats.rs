@@ -12,7 +12,7 @@ pub(crate) fn line(device: &dyn Device) -> String {
     }
     let products = match s.on_tensor_cores {
         0 => String::new(),
-        n => format!(", {n} of them products on tensor cores"),
+        n => format!(", {n} of them on tensor cores"),
     };
     format!(
         "{}: {} launches begun in {}{products}, {} in kernels; {} copies to the device ({}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",

@@ -187,7 +187,8 @@ pub(super) struct Program {
 impl Program {
     pub fn new(tiles: &Tiles) -> Program {
         let held = tiles.held.iter().enumerate().map(|(k, tile)| Held {
-            name: format!("{}{k}_", sanitized(&tile.name)),
+            // Names of the text's own end in an underscore too, but have no number behind another one.
+            name: format!("{}_{k}_", sanitized(&tile.name)),
             scalar: tile.scalar,
             columns: tile.columns,
         });
@@ -499,7 +500,9 @@ impl Program {
         };
         let at = address(self, b, out);
         let (right, sums) = (part(b, at), &self.held[sum].name);
-        out.line(&format!("tiles::fence({sums});"));
+        if self.flights.iter().all(|flight| flight.sum != sum) {
+            out.line(&format!("tiles::fence({sums});"));
+        }
         if factor.is_some() {
             out.line(&format!("tiles::fence({left});"));
         }

@@ -95,7 +95,8 @@ impl Writer<'_> {
                     let fresh = ops.pop_if(|op| op.clears(*sum)).is_some();
                     Op::Product { sum: *sum, terms: *terms, a, b, fresh }
                 }
-                TileStep::Repeat { counter, bounds: [start, end], step, body } => {
+                TileStep::Repeat { counter, bounds, step, body } => {
+                    let [start, end] = &**bounds;
                     let bounds = [self.function(start)?, self.function(end)?];
                     Op::Repeat { counter: *counter, bounds, step: *step, body: self.ops(body)? }
                 }
