@@ -11,7 +11,7 @@ use clk_lang::compile::{NoFiles, Session, default_instance};
 use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
 use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
 use clk_lang::device::sim::Simulator;
-use clk_lang::device::{Control, Device, Extents};
+use clk_lang::device::{Control, Device, Extents, FaultKind};
 use clk_lang::ir::Prepared;
 use clk_lang::ir::def::{TileFactor, TileStep};
 use clk_lang::lang::scalar::Scalar;
@@ -372,4 +372,44 @@ fn a_program_that_may_report_a_fault_or_needs_too_many_registers_has_the_usual_t
     let faulty = attention().replace("scale: f32", params).replace("= acc / ", "= rest[at[0]] * acc / ");
     assert!(is_usual(&faulty));
     assert!(is_usual(&sized(192, 128, 128)));
+}
+
+// Memory
+
+/// Four tiles of 64 KiB.
+const LARGE: &str = "kernel tiled(a: [bf16; M, 16], b: [bf16; 16, N], out o: [f32; M, N]) grid(1) block(128) {
+    shared s: [f32; 64, 8]
+    shared t: [f32; 64, 256]
+    shared u: [f32; 64, 256]
+    shared v: [f32; 64, 256]
+    shared w: [f32; 64, 256]
+    s = 0.0
+    s = mma(s, a[0..64, ..], b[.., 0..8])
+    t = reshape(sum(s, axis = 1), 64, 1) + f32(arange(256)) * 0.0
+    u = t + 1.0
+    v = u - t
+    w = v
+    o[0..64, 0..256] = w
+}
+";
+
+#[test]
+fn tiles_of_a_program_may_need_more_memory_than_blocks_have() {
+    let run = |source: &str| {
+        let (m, n) = (3, 2);
+        let array = |shape: &[u32]| (Array::zeros(shape, Scalar::Bf16), false);
+        let mut arguments = vec![array(&[m, 16]), array(&[16, n]), (Array::zeros(&[m, n], Scalar::F32), true)];
+        let executable = Simulator::default().load(Arc::new(prepared(source)));
+        let control = Control { wait: true, ..Control::default() };
+        let extents = Extents::Grid { grid: [1; 3], block: [128, 1, 1] };
+        let ran = executable.launch(extents, &mut passed(&mut arguments), &control);
+        ran.map(|_| arguments[2].0.elements()).map_err(|fault| fault.kind)
+    };
+    assert_eq!(run(LARGE), Ok(vec![1_f32.to_bits(); 6]));
+    let of_threads = LARGE.replace("    u = t", "    t[0, 0] = 0.0\n    u = t");
+    let refused = run(&of_threads);
+    assert!(
+        matches!(refused, Err(FaultKind::SharedSize { bytes, limit: 232448 }) if bytes >= 4 * 65536),
+        "{refused:?}"
+    );
 }

@@ -2,6 +2,7 @@
 
 mod declared;
 mod products;
+mod tiles;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

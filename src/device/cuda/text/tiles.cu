@@ -52,12 +52,6 @@ __device__ __forceinline__ void wait(u32 barrier, u32 parity) {
     } while (!done);
 }
 
-// Warpgroups take turns: `own` waits for its turn, and passes it on.
-
-__device__ __forceinline__ void wait_for_turn(int own) { asm volatile("bar.sync %0, 256;" ::"r"(own + 1) : "memory"); }
-
-__device__ __forceinline__ void pass_turn(int to) { asm volatile("bar.arrive %0, 256;" ::"r"(to + 1) : "memory"); }
-
 // A part of an array in shared memory: boxes of LENGTH rows of 64 elements (128 bytes), of which the 16-byte pieces are at their number XOR
 // the row's number modulo 8. Along the terms of a product, a row is 64 terms of one row or column of the factor: 8 of them are 1024 bytes,
 // and the next 64 terms are in the next box. Otherwise a row is one term of 64 rows or columns: 8 terms are 1024 bytes, and the next 64 rows

@@ -1,0 +1,117 @@
+//! Launches of programs of tiles: which of them tensor cores compute, and with which blocks.
+
+use super::*;
+use crate::device::cuda::kernel::Kernel;
+use crate::device::cuda::plan::Facts;
+use crate::ir::def;
+use crate::ir::typing::{F32, I32};
+
+const BF16: Ty = Ty::Scalar(Scalar::Bf16);
+
+/// Begins a kernel of a step, with its parameters up to the elements of tiles.
+fn step() -> (FunctionBuilder, MemId) {
+    let mut b = FunctionBuilder::new("step");
+    b.array("a", Access::In, Layout::plain(BF16), 2);
+    b.array("b", Access::In, Layout::plain(BF16), 2);
+    let c = b.array("c", Access::Out, Layout::plain(F32), 2);
+    for name in ["block_x", "block_y", "block_z"] {
+        b.value(name, I32);
+    }
+    (b, c)
+}
+
+fn ended(b: FunctionBuilder) -> def::Module {
+    module(Default::default(), b, Form::Threads { rank: 2 })
+}
+
+fn constant(value: impl FnOnce(&mut FunctionBuilder) -> ExprId, ty: Ty) -> def::Module {
+    let (mut b, _) = step();
+    let value = value(&mut b);
+    let result = b.array("result", Access::Out, Layout::plain(ty), 0);
+    b.store(result, &[], value);
+    ended(b)
+}
+
+/// Returns a kernel that stores the product of 128 rows of `a` and 64 columns of `b`. What it does without tensor cores does not matter here.
+fn program() -> Prepared {
+    let zero = || constant(|b| b.i32(0), I32);
+    let part = |param, extents| TilePart {
+        param,
+        scalar: Scalar::Bf16,
+        transposed: false,
+        extents,
+        start: Box::new([zero(), zero()]),
+    };
+    let clear = constant(|b| b.f32(0.0), F32);
+    let (mut b, c) = step();
+    let x = b.value("x", F32);
+    let (row, column) = (b.index(0), b.index(1));
+    let [rows, columns] = [0, 1].map(|axis| b.extent(c, axis));
+    let inside = [(row, rows), (column, columns)].map(|(at, n)| b.binary(BinOp::Lt, at, n));
+    let inside = b.binary(BinOp::And, inside[0], inside[1]);
+    b.if_then(inside, |b| b.store(c, &[row, column], x));
+    let store = ended(b);
+    let steps = vec![
+        TileStep::Each { to: TileTarget::Held(0), operands: vec![], element: clear },
+        TileStep::Product { sum: 0, terms: 32, a: TileFactor::Part(part(0, [128, 32])), b: part(1, [32, 64]) },
+        TileStep::Each { to: TileTarget::Array(Some(64)), operands: vec![0], element: store },
+    ];
+    let held = vec![HeldTile { name: "sums".into(), scalar: Scalar::F32, columns: Some(64) }];
+    let mut b = FunctionBuilder::new("program");
+    b.array("a", Access::In, Layout::plain(BF16), 2);
+    b.array("b", Access::In, Layout::plain(BF16), 2);
+    b.array("c", Access::Out, Layout::plain(F32), 2);
+    let mut module = module(Default::default(), b, Form::Grid);
+    module.kernel.tiles = Some(Arc::new(Tiles { rows: 128, held, counters: vec![], steps }));
+    Prepared::new(verify(module).expect("a sound kernel"), Default::default())
+}
+
+const SHAPES: [[u32; 2]; 3] = [[129, 32], [32, 64], [129, 64]];
+const BLOCKS: Extents = Extents::Grid { grid: [5, 3, 2], block: [32, 1, 1] };
+
+fn storages() -> [Storage; 3] {
+    [(0, 2), (1, 2), (2, 4)].map(|(k, size)| Storage::zeros(SHAPES[k].iter().product::<u32>() as usize * size))
+}
+
+fn arguments<'a>(storages: &'a mut [Storage; 3], shapes: [[u32; 2]; 3]) -> [Arg<'a>; 3] {
+    let [a, b, c] = storages;
+    let [of_a, of_b, of_c] = shapes.map(|shape| shape.to_vec());
+    [
+        Arg::Array { storage: a, shape: of_a },
+        Arg::Array { storage: b, shape: of_b },
+        Arg::ArrayMut { storage: c, shape: of_c },
+    ]
+}
+
+#[test]
+fn a_program_of_tiles_is_launched_with_the_blocks_of_the_kernel_and_a_warpgroup_for_64_rows() {
+    let (gpu, kernel, fake) = gpu(program(), 1 << 24, |call| {
+        assert_eq!((call.shape.grid, call.shape.block), ([5, 3, 2], [384, 1, 1]));
+        // Both factors are copied once: 128 and 32 rows of 128 bytes; alignment and a barrier.
+        assert_eq!(call.shape.shared, 1024 + (128 + 32) * 128 + 8);
+        assert_eq!(call.find(KernelArgument::Extent { param: 2, axis: 0 }), 129);
+    });
+    let mut storages = storages();
+    kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
+    assert_eq!(gpu.statistics().on_tensor_cores, 1);
+    let state = fake.state.lock().unwrap();
+    let maps: Vec<_> = state.maps.iter().map(|map| (map.is_bf16, map.columns, map.rows, map.of_box)).collect();
+    assert_eq!(maps, [(true, 32, 129, [64, 128]), (true, 64, 32, [64, 32])]);
+}
+
+#[test]
+fn launches_whose_arrays_cannot_be_copied_by_boxes_have_the_usual_text() {
+    let (gpu, ..) = gpu(program(), 1 << 20, |_| ());
+    let kernel = Kernel::new(gpu.context.clone(), Arc::new(program()), None);
+    let planned = |shapes: [[u32; 2]; 3]| {
+        let mut storages = storages();
+        let args = &arguments(&mut storages, shapes);
+        let facts = Facts { args, extents: BLOCKS, declared: None };
+        let plan = kernel.plan(&facts).unwrap_or_else(|_| panic!("a plan")).expect("something to run");
+        plan.variant.kernel.options.product.is_some()
+    };
+    assert!(planned(SHAPES));
+    // Rows of 66 bytes, and no elements.
+    assert!(!planned([[129, 33], [32, 64], [129, 64]]));
+    assert!(!planned([[0, 32], [32, 64], [0, 64]]));
+}
