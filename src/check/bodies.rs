@@ -8,6 +8,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::stop;
 use crate::check::cx::{Cx, Home, Needs, ScriptNames};
+use crate::check::infer::array;
 use crate::check::typed::*;
 use crate::check::{contracts, finish, lints, sigs};
 use crate::syntax::ast;
@@ -88,7 +89,8 @@ fn declare_params(cx: &mut Cx<'_>, sig: &Signature, params: &[ast::Param]) {
 fn function(program: &Program, module: ModuleId, names: &ScriptNames, f: &Fn, def: &ast::Fn) -> Checked {
     let mut cx = Cx::new(program, module, Some(&f.sig), Home::Fn);
     cx.script_names = Some(names);
-    cx.result = Some(f.result.clone());
+    let result = any_extents(&f.result, &f.sig);
+    cx.result = Some(result.clone());
     declare_params(&mut cx, &f.sig, &def.params);
     let span = def.result.as_ref().map_or(f.name_span, |r| r.span);
     if cx.vars.holds_array(&f.result) && !cx.is_device_array(&f.result) {
@@ -102,8 +104,22 @@ fn function(program: &Program, module: ModuleId, names: &ScriptNames, f: &Fn, de
             cx.need_host(p.span, "text as a value");
         }
     }
-    let root = cx.function_body(&def.body, &f.result, span);
+    let root = cx.function_body(&def.body, &result, span);
     done(cx, root, None)
+}
+
+/// Returns the type of a result in which every `_` stands for whatever extent the body gives.
+fn any_extents(ty: &Type, sig: &Signature) -> Type {
+    let is_any =
+        |dim: &Dim| matches!(dim, Dim::Name(i) if sig.dims.get(*i as usize).is_some_and(|dim| dim.name == "_"));
+    match ty {
+        Type::Array(of) => {
+            let dims = of.dims.iter().map(|dim| if is_any(dim) { Dim::Unknown } else { dim.clone() });
+            array(of.element.clone(), dims.collect())
+        }
+        Type::Tuple(parts) => Type::Tuple(parts.iter().map(|part| any_extents(part, sig)).collect()),
+        _ => ty.clone(),
+    }
 }
 
 fn holds_text(ty: &Type) -> bool {
