@@ -313,7 +313,7 @@ fn certificates_come_with_their_questions() {
     let session = compiled("case.clk", text).expect("a program");
     let (id, _) = kernels(&session)[0];
     let report = examine(&session.program, id);
-    assert_eq!(letters(&report), "PPPPP.");
+    assert_eq!(letters(&report), "pppppp");
     let questions = report.certificates.matches("never: ").count();
     let steps: usize = report
         .verdicts

@@ -4,6 +4,9 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::device::{DeviceError, device_diagnostic};
 
+/// The help where a derivative stands in the way.
+pub(crate) const NO_GRAD: &str = "`no_grad(x)` takes a value as a constant, if that is meant";
+
 /// A run-time error as plain data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {

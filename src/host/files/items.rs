@@ -5,7 +5,7 @@ use smol_str::SmolStr;
 
 use crate::host::array::{Array, Element};
 use crate::host::files::kind::Format;
-use crate::host::problem::{Outcome, Problem};
+use crate::host::problem::{NO_GRAD, Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
 
@@ -77,6 +77,7 @@ fn numbers(value: &Value, format: Format) -> Outcome<&Array> {
 fn to_arrays(value: &Value) -> Outcome<Value> {
     match value {
         Value::Array(_) | Value::Strings(_) => Ok(value.clone()),
+        Value::Traced(_) => Err(Problem::new("E0715", "a value that is differentiated cannot be saved").help(NO_GRAD)),
         _ => {
             let name = value.type_name();
             let plain = crate::host::array::leaf::element_of(value).is_some();

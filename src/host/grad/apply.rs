@@ -3,11 +3,11 @@
 
 use super::deed::Deed;
 use super::form::Form;
-use super::tape::{Auditor, Tape, WAY_OUT, lost};
+use super::tape::{Auditor, Tape, lost};
 use super::wrap::{is_traced, level_of, links, primal, traced};
 use crate::host::array::broadcast::broadcast_to;
 use crate::host::ops::{self, Reduce};
-use crate::host::problem::{Outcome, Problem};
+use crate::host::problem::{NO_GRAD, Outcome, Problem};
 use crate::host::value::{Link, Value};
 use crate::lang::derivative::{self, Partial, Terms};
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
@@ -47,7 +47,7 @@ fn refuse(deed: &Deed) -> Outcome<()> {
         Deed::Convert(to) if !to.is_float() => Err(lost(&format!("a float becomes `{to}`"))),
         Deed::Math(function @ (MathFn::Lgamma | MathFn::Tgamma)) => {
             let title = format!("the derivative of `{}` is not computed", function.row().name);
-            Err(Problem::new("E0720", title).label("its argument depends on what is differentiated by").help(WAY_OUT))
+            Err(Problem::new("E0720", title).label("its argument depends on what is differentiated by").help(NO_GRAD))
         }
         _ => Ok(()),
     }

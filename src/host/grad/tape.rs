@@ -7,7 +7,7 @@ use super::form::Form;
 use super::kernel::Launch;
 use super::wrap::traced;
 use crate::base::source::Span;
-use crate::host::problem::{Outcome, Problem};
+use crate::host::problem::{NO_GRAD, Outcome, Problem};
 use crate::host::value::{Link, Value};
 
 /// What was done at one level, in order: the nodes of the values that came of it.
@@ -125,9 +125,7 @@ impl Auditor {
     }
 }
 
-pub(super) const WAY_OUT: &str = "`no_grad(x)` takes a value as a constant, if that is meant";
-
 /// Returns the error for an operation that has no derivative.
 pub(crate) fn lost(what: &str) -> Problem {
-    Problem::new("E0720", "the derivative is lost here").label(what).help(WAY_OUT)
+    Problem::new("E0720", "the derivative is lost here").label(what).help(NO_GRAD)
 }

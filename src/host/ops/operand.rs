@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::host::array::broadcast::common_shape;
 use crate::host::array::{Array, Element, leaf};
 use crate::host::graph::Operand;
-use crate::host::problem::{Outcome, Problem};
+use crate::host::problem::{NO_GRAD, Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar, format};
 
@@ -159,6 +159,9 @@ fn operand(value: &Value, scalar: Scalar, lanes: usize, what: &str) -> Outcome<O
 
 /// Returns the error for an operation that is not defined for operands of these types.
 pub(crate) fn undefined(what: &str, values: &[&Value]) -> Problem {
+    if values.iter().any(|value| matches!(value, Value::Traced(_))) {
+        return Problem::new("E0720", format!("the derivative of {what} is not computed")).help(NO_GRAD);
+    }
     let types: Vec<String> = values.iter().map(|v| format!("`{}`", v.type_name())).collect();
     let title = match types.as_slice() {
         [one] => format!("{what} does not take {one}"),
