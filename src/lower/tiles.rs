@@ -232,10 +232,11 @@ impl Body<'_, '_> {
             }
             ExprKind::Builtin { builtin: Builtin::Mma, args, .. } => {
                 let acc = args.first().ok_or_else(|| internal(span, "`mma` of nothing"))?;
-                let shape = self.tile(acc)?.shape;
-                let target = self.memory_for(&shape, Scalar::F32, span);
+                // `f64` in the twin of a derivative's audit.
+                let Tile { shape, scalar, .. } = self.tile(acc)?;
+                let target = self.memory_for(&shape, scalar, span);
                 self.product_into(&shape, &target, args, span)?;
-                Ok(Tile { shape, scalar: Scalar::F32, node: Node::Part(target), span })
+                Ok(Tile { shape, scalar, node: Node::Part(target), span })
             }
             ExprKind::Builtin { builtin: builtin @ (Builtin::Math(_) | Builtin::Select), args, .. } => {
                 let parts = args.iter().map(|arg| self.tile(arg)).collect::<Fallible<Vec<Tile>>>()?;

@@ -1,6 +1,6 @@
 //! Derivatives of kernels of tiles: those of `mma` against those of products of arrays, and against differences in `f64`.
 
-use super::run;
+use super::gradcheck::checked;
 
 /// The kernels of docs/tiles.md, and others with factors of all kinds.
 const KERNELS: &str = "
@@ -71,9 +71,10 @@ fn powers_of(x: [f32; N, N], s: f32, n: i32) -> f32 { sum(sin(powers(f16(x), s, 
 
 #[track_caller]
 fn holds(script: &str) {
-    if let Err(error) = run(&format!("{KERNELS}{script}")) {
-        panic!("{script}\n{error:?}");
-    }
+    let (error, warnings) = checked(&format!("{KERNELS}{script}"));
+    assert!(error.is_none(), "{script}\n{error:?}");
+    // Such as that there is no twin in `f64` to compare with.
+    assert!(warnings.is_empty(), "{script}\n{warnings:?}");
 }
 
 const FACTORS: &str = "
@@ -122,9 +123,26 @@ fn both_modes_of_attention_are_what_differences_say() {
 }
 
 #[test]
+fn products_of_products_have_twins() {
+    let kernel = "kernel twice(a: [f16; 4, 4], out c: [f32; 4, 4]) grid(1) block(32) {
+        shared acc: [f32; 4, 4]
+        acc = 0.0
+        c[0..4, 0..4] = sin(mma(mma(acc, a[0..4, 0..4], a[0..4, 0..4]), a[0..4, 0..4], a[0..4, 0..4]))
+    }";
+    holds(&format!(
+        "{kernel}\nfn f(a: [f32; 4, 4]) -> f32 {{ sum(sin(twice(f16(a)))) }}\ngradcheck(f, 0.5 * ones(4, 4))"
+    ));
+}
+
+#[test]
 fn factors_that_the_block_computes_are_kept() {
     for n in 0..6 {
-        holds(&format!("gradcheck(powers_of, 0.3 * random_normal(5, 5, seed = 1), 0.75, {n}, wrt = (x, s))"));
+        let check = format!("gradcheck(powers_of, 0.3 * random_normal(5, 5, seed = 1), 0.75, {n}, wrt = ");
+        holds(&format!("{check}x)"));
+        // A small sum of large parts, in `f16`.
+        let (error, _) = checked(&format!("{KERNELS}{check}s)"));
+        let is_right = |note: &String| note.starts_with("its rules are right: in `f64` both modes agree");
+        assert!(error.as_ref().is_none_or(|error| error.notes.iter().any(is_right)), "{error:?}");
     }
 }
 
