@@ -3,26 +3,12 @@
 
 #[path = "common/nvrtc.rs"]
 mod opened;
+#[path = "common/tensor_text.rs"]
+mod tensor_text;
 
-use clk_lang::compile::{NoFiles, Session, default_instance};
-use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
 use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
-use clk_lang::ir::Prepared;
-use clk_lang::{lower, pass};
 use opened::nvrtc;
-
-/// Returns the only kernel of a text.
-#[track_caller]
-fn prepared(source: &str) -> Prepared {
-    let mut session = Session::default();
-    let outcome = session.add("main.clk", source, &NoFiles);
-    assert!(!outcome.failed(), "{:#?}\n{source}", outcome.diagnostics);
-    let own = |name: &str| source.contains(&format!("kernel {name}("));
-    let (id, _) = session.program.kernels.iter().find(|(_, kernel)| own(&kernel.name)).expect("a kernel");
-    let instance = default_instance(&session.program, id).expect("no compile-time arguments");
-    let module = lower::lower(&session.program, &instance).unwrap_or_else(|errors| panic!("{errors:#?}\n{source}"));
-    pass::prepare(module).expect("it is sound")
-}
+use tensor_text::{complaint, prepared};
 
 /// Parts of a kernel, each replaceable.
 struct Parts<'a> {
@@ -174,25 +160,8 @@ fn what_is_no_product_or_not_one_of_elements_is_none() {
     assert!(prepared(&transposed.replace("AFTER", "transpose(acc)")).module.kernel.product.is_none());
 }
 
-/// Compiles a text for tensor cores; returns what is wrong with it.
-fn complaint(nvrtc: &Nvrtc, kernel: &Prepared, copies: Copies) -> Option<String> {
-    let options = Options { product: Some(copies), stop: true, ..Options::default() };
-    let text = cuda_text(kernel, &options, None);
-    if text.options.product != Some(copies) {
-        return Some("it has the usual text".into());
-    }
-    let mut flags = text.options.flags();
-    flags.push("--ptxas-options=-v".into());
-    match nvrtc.compile(&text.text, "product.cu", 90, &flags) {
-        Ok(compiled) => {
-            let spills = !compiled.log.contains("0 bytes spill stores, 0 bytes spill loads");
-            let warns = ["warning", "serializ", "setmaxnreg"].iter().any(|word| compiled.log.contains(word));
-            (spills || warns).then_some(compiled.log)
-        }
-        Err(Failure::Rejected { log }) => Some(format!("{log}\n{}", text.text)),
-        Err(failure) => Some(format!("{failure:?}")),
-    }
-}
+/// Words of a log that is not what it should be.
+const SIGNS: [&str; 3] = ["warning", "serializ", "setmaxnreg"];
 
 #[test]
 fn texts_for_tensor_cores_compile_without_spills() {
@@ -201,7 +170,7 @@ fn texts_for_tensor_cores_compile_without_spills() {
     let mut check = |parts: &Parts<'_>| {
         let kernel = prepared(&source(parts));
         for copies in [Copies::Boxes, Copies::Elements] {
-            if let Some(log) = complaint(&nvrtc, &kernel, copies) {
+            if let Some(log) = complaint(&nvrtc, &kernel, copies, &SIGNS) {
                 wrong.push_str(&format!("{copies:?} {}\n{log}\n", source(parts)));
             }
         }
@@ -217,7 +186,7 @@ fn texts_for_tensor_cores_compile_without_spills() {
     let twice =
         Parts { params: "a: [bf16; M, K], out c: [f32; M, M]", b: "transpose(a[j..j + 32, k..k + 32])", ..USUAL };
     let kernel = prepared(&source(&twice).replace("ceil_div(N, 32)", "ceil_div(M, 32)"));
-    wrong.extend(complaint(&nvrtc, &kernel, Copies::Boxes));
+    wrong.extend(complaint(&nvrtc, &kernel, Copies::Boxes, &SIGNS));
     assert!(wrong.is_empty(), "{wrong}");
 }
 

@@ -3,33 +3,22 @@
 
 #[path = "common/nvrtc.rs"]
 mod opened;
+#[path = "common/tensor_text.rs"]
+mod tensor_text;
 mod tile_steps;
 
 use std::sync::Arc;
 
 use clk_lang::compile::{NoFiles, Session, default_instance};
-use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
 use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, Extents, FaultKind};
-use clk_lang::ir::Prepared;
 use clk_lang::ir::def::{TileFactor, TileStep};
 use clk_lang::lang::scalar::Scalar;
-use clk_lang::{lower, pass};
+use clk_lang::lower;
 use opened::nvrtc;
+use tensor_text::{complaint, prepared};
 use tile_steps::{Arguments, Array, passed};
-
-/// Returns the only kernel of a text.
-#[track_caller]
-fn prepared(source: &str) -> Prepared {
-    let mut session = Session::default();
-    let outcome = session.add("main.clk", source, &NoFiles);
-    assert!(!outcome.failed(), "{:#?}\n{source}", outcome.diagnostics);
-    let (id, _) = session.program.kernels.iter().find(|(_, kernel)| kernel.name == "tiled").expect("a kernel");
-    let instance = default_instance(&session.program, id).expect("no compile-time arguments");
-    let module = lower::lower(&session.program, &instance).unwrap_or_else(|errors| panic!("{errors:#?}\n{source}"));
-    pass::prepare(module).expect("it is sound")
-}
 
 /// Attention, with parts to be replaced.
 const TEMPLATE: &str = "kernel tiled(q: [bf16; N, W], k: [bf16; N, W], v: [bf16; N, W], scale: f32, out o: [f32; N, W])
@@ -287,26 +276,6 @@ fn steps_of_random_programs_compute_the_bits_of_the_kernel() {
 
 // Texts
 
-/// Compiles a text for tensor cores; returns what is wrong with it.
-fn complaint(nvrtc: &Nvrtc, source: &str) -> Option<String> {
-    let options = Options { product: Some(Copies::Boxes), stop: true, ..Options::default() };
-    let text = cuda_text(&prepared(source), &options, None);
-    if text.options.product.is_none() {
-        return Some("it has the usual text".into());
-    }
-    let mut flags = text.options.flags();
-    flags.push("--ptxas-options=-v".into());
-    match nvrtc.compile(&text.text, "tiles.cu", 90, &flags) {
-        Ok(compiled) => {
-            let spills = !compiled.log.contains("0 bytes spill stores, 0 bytes spill loads");
-            let warns = ["serializ", "setmaxnreg"].iter().any(|word| compiled.log.contains(word));
-            (spills || warns).then_some(compiled.log)
-        }
-        Err(Failure::Rejected { log }) => Some(format!("{log}\n{}", text.text)),
-        Err(failure) => Some(format!("{failure:?}")),
-    }
-}
-
 #[test]
 fn texts_of_programs_compile_without_spills() {
     let Some(nvrtc) = nvrtc() else { return };
@@ -318,7 +287,8 @@ fn texts_of_programs_compile_without_spills() {
     let three = sized(192, 128, 80);
     let sources = [attention(), wide, causal, three, halves, random_program(1), random_program(4)];
     for source in sources {
-        assert_eq!(complaint(&nvrtc, &source), None, "{source}");
+        let found = complaint(&nvrtc, &prepared(&source), Copies::Boxes, &["serializ", "setmaxnreg"]);
+        assert_eq!(found, None, "{source}");
     }
 }
 

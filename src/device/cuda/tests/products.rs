@@ -38,7 +38,7 @@ fn product() -> Prepared {
 const SHAPES: [[u32; 2]; 3] = [[700, 64], [300, 64], [700, 300]];
 const BLOCKS: Extents = Extents::Grid { grid: [10, 44, 1], block: [64, 1, 1] };
 
-fn arguments<'a>(storages: &'a mut [Storage; 3], shapes: [[u32; 2]; 3]) -> [Arg<'a>; 3] {
+pub(super) fn arguments<'a>(storages: &'a mut [Storage; 3], shapes: [[u32; 2]; 3]) -> [Arg<'a>; 3] {
     let [a, b, c] = storages;
     let [of_a, of_b, of_c] = shapes.map(|shape| shape.to_vec());
     [
@@ -48,7 +48,7 @@ fn arguments<'a>(storages: &'a mut [Storage; 3], shapes: [[u32; 2]; 3]) -> [Arg<
     ]
 }
 
-fn storages(shapes: [[u32; 2]; 3]) -> [Storage; 3] {
+pub(super) fn storages(shapes: [[u32; 2]; 3]) -> [Storage; 3] {
     [(0, 2), (1, 2), (2, 4)]
         .map(|(k, size): (usize, usize)| Storage::zeros((shapes[k][0] * shapes[k][1]) as usize * size))
 }

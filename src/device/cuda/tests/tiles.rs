@@ -1,5 +1,6 @@
 //! Launches of programs of tiles: which of them tensor cores compute, and with which blocks.
 
+use super::products::{arguments, storages};
 use super::*;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::plan::Facts;
@@ -69,20 +70,6 @@ fn program() -> Prepared {
 const SHAPES: [[u32; 2]; 3] = [[129, 32], [32, 64], [129, 64]];
 const BLOCKS: Extents = Extents::Grid { grid: [5, 3, 2], block: [32, 1, 1] };
 
-fn storages() -> [Storage; 3] {
-    [(0, 2), (1, 2), (2, 4)].map(|(k, size)| Storage::zeros(SHAPES[k].iter().product::<u32>() as usize * size))
-}
-
-fn arguments<'a>(storages: &'a mut [Storage; 3], shapes: [[u32; 2]; 3]) -> [Arg<'a>; 3] {
-    let [a, b, c] = storages;
-    let [of_a, of_b, of_c] = shapes.map(|shape| shape.to_vec());
-    [
-        Arg::Array { storage: a, shape: of_a },
-        Arg::Array { storage: b, shape: of_b },
-        Arg::ArrayMut { storage: c, shape: of_c },
-    ]
-}
-
 #[test]
 fn a_program_of_tiles_is_launched_with_the_blocks_of_the_kernel_and_a_warpgroup_for_64_rows() {
     let (gpu, kernel, fake) = gpu(program(), 1 << 24, |call| {
@@ -91,7 +78,7 @@ fn a_program_of_tiles_is_launched_with_the_blocks_of_the_kernel_and_a_warpgroup_
         assert_eq!(call.shape.shared, 1024 + (128 + 32) * 128 + 8);
         assert_eq!(call.find(KernelArgument::Extent { param: 2, axis: 0 }), 129);
     });
-    let mut storages = storages();
+    let mut storages = storages(SHAPES);
     kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
     assert_eq!(gpu.statistics().on_tensor_cores, 1);
     let state = fake.state.lock().unwrap();
@@ -104,7 +91,7 @@ fn launches_whose_arrays_cannot_be_copied_by_boxes_have_the_usual_text() {
     let (gpu, ..) = gpu(program(), 1 << 20, |_| ());
     let kernel = Kernel::new(gpu.context.clone(), Arc::new(program()), None);
     let planned = |shapes: [[u32; 2]; 3]| {
-        let mut storages = storages();
+        let mut storages = storages(SHAPES);
         let args = &arguments(&mut storages, shapes);
         let facts = Facts { args, extents: BLOCKS, declared: None };
         let plan = kernel.plan(&facts).unwrap_or_else(|_| panic!("a plan")).expect("something to run");

@@ -6,11 +6,6 @@
 // bits do not depend on the tile.
 namespace tensor_cores {
 
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-struct alignas(64) Map { u64 opaque[16]; };
-
 // A factor as it is in memory, without gaps between rows.
 struct Plain {
     const void *data;
@@ -31,46 +26,10 @@ constexpr int TOGETHER = 16;
 // Registers of a thread of the first and of the other warpgroups: 65536 for 128 threads of each.
 constexpr int COPIER_REGISTERS = TENSOR_PLAIN ? 120 : 24, MULTIPLIER_REGISTERS = TENSOR_PLAIN ? 192 : 240;
 
-// Barriers in shared memory, by address.
-
-__device__ __forceinline__ void create(u32 barrier, u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-
-// Makes new barriers visible to copies.
-__device__ __forceinline__ void created() {
-    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
-}
-
-__device__ __forceinline__ void arrive(u32 barrier) {
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ void arrive_and_expect(u32 barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
-// Waits until the phase of this parity has ended: of a new barrier, that of parity 1 has.
-__device__ __forceinline__ void wait(u32 barrier, u32 parity) {
-    u32 done;
-    do {
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-    } while (!done);
-}
-
-// Copies a box from column x and row y on; what is outside of the matrix is zero. All of the box's bytes count at the barrier.
-__device__ __forceinline__ void copy_box(u32 to, const Map &from, int x, int y, u32 barrier) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(to), "l"(&from), "r"(x), "r"(y), "r"(barrier) : "memory");
-}
-
-// Describes a factor in shared memory, in the layout that `copy_box` writes: rows of 128 bytes, of which the 16-byte pieces are at their
-// number XOR the row's number modulo 8. Along the terms a matrix is in rows of 64 terms: 8 of them are 1024 bytes. Otherwise a row is 64
-// rows or columns of one term: 8 terms are 1024 bytes, and the next 64 rows or columns come behind all terms of the stage.
+// Describes a factor. Along the terms a matrix is in rows of 64 terms. Otherwise a row is 64 rows or columns of one term, and the next 64 come
+// behind all terms of the stage.
 __device__ __forceinline__ u64 described(u32 address, bool along_terms) {
-    const u32 other = along_terms ? 16 : TERMS * 128;
-    return u64((address & 0x3ffff) >> 4) | u64(other >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
+    return boxes_at(address, u32(along_terms ? 16 : TERMS * 128));
 }
 
 // Adds the product of 64 x STEP and STEP x COLUMNS elements. The sums of a thread t of a warpgroup: sums[i] is in row

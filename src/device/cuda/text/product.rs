@@ -14,7 +14,7 @@ use crate::ir::def::{Access, Factor, KernelParam, Leaf, MemId, Product, Scalar, 
 use crate::ir::ranges::{self, Setting};
 
 /// What follows are the constants of this text.
-const TEXT: &str = include_str!("product.cu");
+const TEXT: &str = concat!("namespace tensor_cores {\n", include_str!("boxes.cu"), "}\n\n", include_str!("product.cu"));
 const ROWS: u32 = 128;
 const COLUMNS: u32 = 256;
 /// The terms of a stage, and the columns of a box.

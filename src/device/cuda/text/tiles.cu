@@ -9,11 +9,6 @@
 // two rows each.
 namespace tiles {
 
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-struct alignas(64) Map { u64 opaque[16]; };
-
 // A tile of 32-bit elements, the values of rows, and a tile of 16-bit elements that is a factor of products: word w has the elements 2 * w
 // and 2 * w + 1, which is the layout of a factor in registers.
 template <class T, int COLUMNS> using Tile = T[COLUMNS / 2];
@@ -24,34 +19,6 @@ template <int COLUMNS> using Factor = u32[COLUMNS / 4];
 struct Bf16 {};
 struct F16 {};
 
-// Barriers in shared memory, by address.
-
-__device__ __forceinline__ void create(u32 barrier, u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-
-// Makes new barriers visible to copies.
-__device__ __forceinline__ void created() {
-    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
-}
-
-__device__ __forceinline__ void arrive(u32 barrier) {
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ void arrive_and_expect(u32 barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
-// Waits until the phase of this parity has ended: of a new barrier, that of parity 1 has.
-__device__ __forceinline__ void wait(u32 barrier, u32 parity) {
-    u32 done;
-    do {
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-    } while (!done);
-}
-
 // A part of an array in shared memory: boxes of LENGTH rows of 64 elements (128 bytes), of which the 16-byte pieces are at their number XOR
 // the row's number modulo 8. Along the terms of a product, a row is 64 terms of one row or column of the factor: 8 of them are 1024 bytes,
 // and the next 64 terms are in the next box. Otherwise a row is one term of 64 rows or columns: 8 terms are 1024 bytes, and the next 64 rows
@@ -60,7 +27,7 @@ template <int LENGTH, bool ALONG_TERMS>
 struct Part {
     u64 first;
     __device__ __forceinline__ explicit Part(u32 address)
-        : first(u64((address & 0x3ffff) >> 4) | u64((ALONG_TERMS ? 16 : LENGTH * 128) >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62) {}
+        : first(boxes_at(address, ALONG_TERMS ? 16 : LENGTH * 128)) {}
     // Describes the terms from 16 * k on.
     __device__ __forceinline__ u64 described(int k) const {
         return first + u64((ALONG_TERMS ? k / 4 * LENGTH * 128 + k % 4 * 32 : k * 16 * 128) >> 4);
@@ -72,9 +39,7 @@ struct Part {
 template <int BOXES, int LENGTH>
 __device__ __forceinline__ void copy(u32 to, const Map &from, int x, int y, u32 barrier) {
 #pragma unroll
-    for (int k = 0; k < BOXES; k++)
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-                     ::"r"(to + k * LENGTH * 128), "l"(&from), "r"(x + 64 * k), "r"(y), "r"(barrier) : "memory");
+    for (int k = 0; k < BOXES; k++) copy_box(to + k * LENGTH * 128, from, x + 64 * k, y, barrier);
 }
 
 // A stage that was taken: where it is, and the barrier of those who are done with it.

@@ -18,7 +18,7 @@ use crate::ir::def::{
 };
 use crate::ir::ranges::{self, Setting};
 
-const TEXT: &str = include_str!("tiles.cu");
+const TEXT: &str = concat!("namespace tiles {\n", include_str!("boxes.cu"), "}\n\n", include_str!("tiles.cu"));
 /// Where the instructions of the products go.
 const INSTRUCTIONS: &str = "TILES_INSTRUCTIONS";
 /// Bytes of shared memory that a block can have, and that parts may take which are read once.
