@@ -57,9 +57,11 @@ impl Body<'_, '_> {
             (op, &place.kind, &value.kind)
             && let Some(acc) = args.first()
             && matches!(acc.kind, ExprKind::Local(_))
-            && self.tile(acc)?.shape == to.shape
         {
-            return self.product_into(&to.shape, &target, args, value.span);
+            let acc = self.tile(acc)?;
+            if acc.shape == to.shape {
+                return self.product_into(acc, &target, args, value.span);
+            }
         }
         let mut from = self.tile(value)?;
         if let Some(op) = op {
@@ -233,9 +235,10 @@ impl Body<'_, '_> {
             ExprKind::Builtin { builtin: Builtin::Mma, args, .. } => {
                 let acc = args.first().ok_or_else(|| internal(span, "`mma` of nothing"))?;
                 // `f64` in the twin of a derivative's audit.
-                let Tile { shape, scalar, .. } = self.tile(acc)?;
+                let acc = self.tile(acc)?;
+                let (shape, scalar) = (acc.shape.clone(), acc.scalar);
                 let target = self.memory_for(&shape, scalar, span);
-                self.product_into(&shape, &target, args, span)?;
+                self.product_into(acc, &target, args, span)?;
                 Ok(Tile { shape, scalar, node: Node::Part(target), span })
             }
             ExprKind::Builtin { builtin: builtin @ (Builtin::Math(_) | Builtin::Select), args, .. } => {
@@ -441,10 +444,10 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Lowers `target = mma(acc, a, b)`, of a target of this shape.
-    fn product_into(&mut self, shape: &[u32], target: &Part, args: &[Expr], span: Span) -> Fallible<()> {
-        let [acc, a, b] = args else { return Err(internal(span, "`mma` takes three tiles")) };
-        let (mut acc, a, b) = (self.tile(acc)?, self.tile(a)?, self.tile(b)?);
+    /// Lowers `target = mma(acc, a, b)`, of a target of the sum's shape. The sum is lowered already, as it may be a product itself.
+    fn product_into(&mut self, mut acc: Tile, target: &Part, args: &[Expr], span: Span) -> Fallible<()> {
+        let [_, a, b] = args else { return Err(internal(span, "`mma` takes three tiles")) };
+        let (a, b) = (self.tile(a)?, self.tile(b)?);
         let (&[rows, columns], &[m, k], &[l, n]) = (acc.shape.as_slice(), a.shape.as_slice(), b.shape.as_slice())
         else {
             return Err(other_shapes(&[acc, a, b], span));
@@ -459,9 +462,7 @@ impl Body<'_, '_> {
         if (rows, columns, k) != (m, n, l) {
             return Err(other_shapes(&[acc, a, b], span));
         }
-        if shape != acc.shape {
-            return Err(internal(span, "a product of another shape"));
-        }
+        let shape = &acc.shape.clone();
         if acc.reads_elsewhere(target, shape) {
             acc.node = Node::Part(self.kept(&acc)?);
         }

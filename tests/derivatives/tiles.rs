@@ -1,5 +1,10 @@
 //! Derivatives of kernels of tiles: those of `mma` against those of products of arrays, and against differences in `f64`.
 
+use clk_lang::compile::{NoFiles, Session, default_instance};
+use clk_lang::ir::def::StmtKind;
+use clk_lang::ir::visit::each_stmt;
+use clk_lang::lower;
+
 use super::gradcheck::checked;
 
 /// The kernels of docs/tiles.md, and others with factors of all kinds.
@@ -132,6 +137,26 @@ fn products_of_products_have_twins() {
     holds(&format!(
         "{kernel}\nfn f(a: [f32; 4, 4]) -> f32 {{ sum(sin(twice(f16(a)))) }}\ngradcheck(f, 0.5 * ones(4, 4))"
     ));
+}
+
+/// The inner product is the sum of the outer one, and computed once.
+#[test]
+fn a_product_of_a_product_is_two_products() {
+    let kernel = "kernel twice(a: [f16; 4, 4], out c: [f32; 4, 4]) grid(1) block(32) {
+        shared acc: [f32; 4, 4]
+        acc = 0.0
+        c[0..4, 0..4] = mma(mma(acc, a[0..4, 0..4], a[0..4, 0..4]), a[0..4, 0..4], a[0..4, 0..4])
+    }";
+    let mut session = Session::default();
+    assert!(!session.add("twice.clk", kernel, &NoFiles).failed(), "accepted");
+    let (id, _) = session.program.kernels.iter().next().expect("a kernel");
+    let instance = default_instance(&session.program, id).expect("no compile-time arguments");
+    let module = lower::lower(&session.program, &instance).expect("lowered");
+    let mut products = 0;
+    each_stmt(&module.functions[module.kernel.body].body, &mut |stmt| {
+        products += usize::from(matches!(stmt.kind, StmtKind::For { product: Some(_), .. }));
+    });
+    assert_eq!(products, 2);
 }
 
 #[test]
