@@ -10,6 +10,8 @@ mod cases;
 mod generate;
 #[path = "derive/harness.rs"]
 mod harness;
+#[path = "derive/held.rs"]
+mod held;
 #[path = "derive/random.rs"]
 mod random;
 #[allow(dead_code)]
@@ -87,6 +89,16 @@ fn stencils() {
             assert!(!text::print(&gather.module).contains("atomic"), "{}", case.name);
         }
     }
+}
+
+/// What shared memory, or an array of the thread, holds to the end of a kernel is on no tape.
+#[test]
+fn what_is_held_is_not_recorded() {
+    let records = |case: &Case| derived(case).params.iter().any(|role| matches!(role, derive::Role::Tape(_)));
+    run(held::HELD);
+    held::HELD.iter().for_each(|case| assert!(!records(case), "{}: there is a tape", case.name));
+    run(held::OVERWRITTEN);
+    held::OVERWRITTEN.iter().for_each(|case| assert!(records(case), "{}: there is no tape", case.name));
 }
 
 /// What all threads read: its adjoint is a sum over them.

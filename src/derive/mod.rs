@@ -10,8 +10,8 @@
 //! 3. `reverse` makes the forward part and its mirror image: statements in opposite order, a load becomes an addition to the adjoint, a
 //!    store takes the adjoint and zeroes it, loops run backwards, barriers stay;
 //! 4. `alone` asks the kernel's footprint ([`crate::ir::footprint`]) which loads and stores no two threads do to one element at a time;
-//! 5. `tape` keeps what the mirror image needs. What depends on constants, parameters, indices, loop counters and read-only arrays is
-//!    computed again; values of the outermost block are still there; those of a branch are kept in a local; those of a loop are pushed
+//! 5. `tape` keeps what the mirror image needs. What depends on constants, parameters, indices, loop counters, read-only arrays and what
+//!    shared memory keeps to the end (`settled`) is computed again; values of the outermost block are still there; those of a branch are kept in a local; those of a loop are pushed
 //!    when their block ends, and popped when its mirror image begins;
 //! 6. `apart` makes kernels of their own for adjoints of arrays that are read at a thread's indices moved by constants (`gather`), and
 //!    for sums over all threads (`totals`).
@@ -56,6 +56,7 @@ mod product;
 mod repeat;
 mod reverse;
 mod rules;
+mod settled;
 mod tape;
 mod text;
 mod totals;

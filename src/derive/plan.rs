@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::active::Activity;
 use super::factors::{Sources, sources};
+use super::settled::settled;
 use crate::ir::def::*;
 use crate::pass::edit;
 
@@ -43,6 +44,8 @@ pub(super) struct Plan {
     pub counters: FxHashSet<ExprId>,
     /// Memories that the kernel never writes.
     pub constant: Vec<bool>,
+    /// Loads whose values are still in memory when the mirror image runs.
+    pub settled: FxHashSet<ExprId>,
     /// Memories that the kernel reads.
     pub read: Vec<bool>,
     /// Where loops that add products get their factors from in the mirror image.
@@ -58,6 +61,7 @@ pub(super) fn plan(f: &Function, activity: &Activity) -> Plan {
         nested: FxHashSet::default(),
         counters: FxHashSet::default(),
         constant,
+        settled: settled(f),
         read: vec![false; f.memories.len()],
     };
     let mut planner = Planner { f, activity, plan, counters: vec![] };

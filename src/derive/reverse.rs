@@ -551,7 +551,7 @@ impl Reverse<'_> {
         let fits = match kind {
             kind if kind.is_free() => return true,
             ExprKind::Read(_) => return self.plan.counters.contains(&id),
-            ExprKind::Load { place, .. } => self.plan.constant[place.memory.index()],
+            ExprKind::Load { place, .. } => self.plan.constant[place.memory.index()] || self.plan.settled.contains(&id),
             ExprKind::Result => false,
             _ => true,
         };

@@ -9,7 +9,7 @@ pub(super) const fn threads(n: [u32; 3]) -> Extents {
     Extents::Threads(n)
 }
 
-const fn blocks(grid: u32, block: u32) -> Extents {
+pub const fn blocks(grid: u32, block: u32) -> Extents {
     Extents::Grid { grid: [grid, 1, 1], block: [block, 1, 1] }
 }
 
