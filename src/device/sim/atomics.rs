@@ -14,7 +14,7 @@ use super::memory::{out_of_bounds, place, resolve};
 use super::shape::{Indices, Shape, Word};
 use crate::device::FaultKind;
 use crate::lang::ops::AtomicOp;
-use crate::lang::scalar::{Scalar, Value, dynamic};
+use crate::lang::scalar::{Element, Scalar, Value, dynamic};
 
 unsafe fn def<'a>(g: &Group, op: *const Op) -> &'a AtomicDef {
     // SAFETY: G5: the code outlives the run of its ops. C4: `x` is an atomic operation (indexing checks it).
@@ -113,7 +113,12 @@ fn changes(op: AtomicOp, old: Value, value: Value, compare: Option<Value>) -> bo
 #[inline(always)]
 pub(crate) unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare: Option<Value>) -> Value {
     let ty = value.ty;
-    let next = |bits: u64| dynamic::atomic(op, Value { ty, bits }, value, compare).map_or(bits, |v| v.bits);
+    let next = |bits: u64| match (op, ty) {
+        // Sums of floats are most of what derivatives do.
+        (AtomicOp::Add, Scalar::F32) => (f32::from_raw(bits) + f32::from_raw(value.bits)).to_raw(),
+        (AtomicOp::Add, Scalar::F64) => (f64::from_raw(bits) + f64::from_raw(value.bits)).to_raw(),
+        _ => dynamic::atomic(op, Value { ty, bits }, value, compare).map_or(bits, |v| v.bits),
+    };
     macro_rules! by_size {
         ($atomic:ty, $int:ty) => {{
             if alone {
@@ -400,6 +405,40 @@ unsafe fn add_word<const NEGATE: bool>(
             g.set_lane(result, lane, old);
         }
         old
+    }
+}
+
+/// `+` on floats whose old values are unused, with affine indices: lane by lane, as the order shows.
+pub(crate) struct AddFloats<const WIDE: bool>;
+
+impl<const WIDE: bool> Step for AddFloats<WIDE> {
+    const SHAPE: Shape = Shape::new("add floats").x(Word::Atomic(Indices::Affine, if WIDE { 8 } else { 4 }));
+
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C4, C5: as in [`AddRows`]. If others update the memory, its elements are aligned.
+        unsafe {
+            let def = def(g, op);
+            let access = &(&(*g.code).accesses)[def.access as usize];
+            let alone = (*g.memories.add(access.memory as usize)).alone;
+            if g.backward {
+                return Atomic::<false>::step(g, op);
+            }
+            let Some(run) = resolve(g, access, def.access) else {
+                return Atomic::<false>::step(g, op);
+            };
+            let (stride, solid) = (run.stride[0], g.full || (g.solid && run.is_exact(g)));
+            let scalar = if WIDE { Scalar::F64 } else { Scalar::F32 };
+            run.rows(|lane, addr, count| {
+                for i in 0..count {
+                    if solid || g.is_active(lane + i) {
+                        let value = read_value(g, def.value, scalar, lane + i);
+                        update(addr.wrapping_offset(i as isize * stride), alone, AtomicOp::Add, value, None);
+                    }
+                }
+            });
+            op.add(1)
+        }
     }
 }
 

@@ -212,13 +212,19 @@ impl<'a> Compiler<'a> {
         let x = self.atomics.len() as u32;
         self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
         let checked = self.checks.arithmetic && scalar.is_signed();
+        let unseen = result.is_none() && self.f.memories[place.memory].space != Space::Local;
         let run = if atomics::is_word_add(op, scalar) {
-            let unseen = result.is_none() && self.f.memories[place.memory].space != Space::Local;
             let negate = op == AtomicOp::Sub;
             if checked {
                 self.add_word::<true>(negate, spread, unseen)
             } else {
                 self.add_word::<false>(negate, spread, unseen)
+            }
+        } else if op == AtomicOp::Add && scalar.is_float() && unseen && spread != Spread::Lanes && scalar.size() >= 4 {
+            if scalar == Scalar::F64 {
+                self.pick::<atomics::AddFloats<true>>()
+            } else {
+                self.pick::<atomics::AddFloats<false>>()
             }
         } else if checked {
             plain::<atomics::Atomic<true>>()

@@ -52,26 +52,38 @@ struct Updates {
 
 /// Declares an atomic on floats of a type: the lanes whose bits are set, the first one first. `alone`: nobody else accesses them.
 macro_rules! updates {
-    ($name:ident $float:ty, $scalar:expr) => {
+    ($name:ident $bits:ty, $float:ty, $scalar:expr) => {
         unsafe extern "sysv64" fn $name<const OP: u8>(at: *mut Updates, base: *mut u8, mask: u32, alone: u64) {
             // SAFETY: R2, R9: machine code puts operands of this type there, and the addresses of the lanes in the mask have been
             // checked. If other workers access them, they are aligned, and accessed atomically.
             unsafe {
                 let at = &mut *at;
-                let (values, found) = (at.values.as_ptr().cast::<$float>(), at.found.as_mut_ptr().cast::<$float>());
+                let (values, found) = (at.values.as_ptr().cast::<$bits>(), at.found.as_mut_ptr().cast::<$bits>());
+                let (lanes, first) = (mask.trailing_ones() as usize, at.offsets[0]);
+                let in_a_row = |lane: usize| at.offsets[lane] == first + (lane * size_of::<$bits>()) as i32;
+                if OP == 0 && alone != 0 && u64::from(mask) + 1 == 1 << lanes && (1..lanes).all(in_a_row) {
+                    let to = base.offset(first as isize).cast::<$bits>();
+                    for lane in 0..lanes {
+                        let old = to.add(lane).read_unaligned();
+                        let sum = <$float>::from_bits(old) + <$float>::from_bits(values.add(lane).read());
+                        to.add(lane).write_unaligned(sum.to_bits());
+                        found.add(lane).write(old);
+                    }
+                    return;
+                }
                 for lane in (0..16).filter(|lane| mask >> lane & 1 != 0) {
                     let value = Value { ty: $scalar, bits: values.add(lane).read().into() };
                     let to = base.offset(at.offsets[lane] as isize);
                     let old = atomics::update(to, alone != 0, operation(OP), value, None);
-                    found.add(lane).write(old.bits as $float);
+                    found.add(lane).write(old.bits as $bits);
                 }
             }
         }
     };
 }
 
-updates!(update_f32 u32, Scalar::F32);
-updates!(update_f64 u64, Scalar::F64);
+updates!(update_f32 u32, f32, Scalar::F32);
+updates!(update_f64 u64, f64, Scalar::F64);
 
 const fn operation(number: u8) -> AtomicOp {
     match number {
