@@ -377,3 +377,36 @@ extern "C" __global__ void __launch_bounds__(64) sums(const int *__restrict__ x,
         y[block_x] = int(unsigned(s[0]) + s[1]);
     }
 }
+typedef unsigned long long u64;
+// Adds to a place that whole warps often add to together: then their sum is added once.
+template <typename T> __device__ __forceinline__ void atomic_sum(T *place, T value) {
+    const unsigned all = ~0u;
+    int same = 0;
+    if (__activemask() == all) __match_all_sync(all, u64(place), &same);
+    if (!same) {
+        atomicAdd(place, value);
+        return;
+    }
+    for (int by = 16; by > 0; by /= 2) value += __shfl_xor_sync(all, value, by);
+    unsigned lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    if (lane == 0) atomicAdd(place, value);
+}
+
+// 4 accesses to memory, none is guarded
+// in bounds if 2 <= extent 0 of sums
+// in bounds if 256 <= extent 0 of parts
+extern "C" __global__ void __launch_bounds__(256) totals(
+    const float *__restrict__ x,
+    int x_len,
+    float *__restrict__ sums,
+    float *__restrict__ parts) {
+    const int global_x = blockIdx.x * 256 + threadIdx.x;
+    const int thread_x = threadIdx.x;
+    if (global_x < x_len) {
+        const float t1 = x[global_x];
+        atomic_sum(&sums[0], t1);
+        atomic_sum(&sums[1], -t1);
+        atomicAdd(&parts[thread_x], t1);
+    }
+}

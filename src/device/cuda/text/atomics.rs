@@ -4,6 +4,7 @@ use super::generator::{Gen, Known};
 use super::print;
 use super::tree::{Expr, Stmt as Out};
 use crate::ir::def::*;
+use crate::ir::variance::{self, Variance};
 use crate::lang::ops::{AtomicOp, MathFn};
 
 /// The CUDA function for an operation.
@@ -66,6 +67,8 @@ impl Gen<'_> {
         let plain = !matches!(s, Scalar::F16 | Scalar::Bf16);
         let stores = op == AtomicOp::Exchange && !result.is_some_and(|id| self.plan.is_used(id));
         let private = self.function.memories[place.memory].space == Space::Local;
+        let is_sum = matches!((op, s), (AtomicOp::Add | AtomicOp::Sub, Scalar::F32 | Scalar::F64)) && result.is_none();
+        let together = is_sum && self.is_one_place(place);
         let (value, compare) = (self.value(value), compare.map(|id| self.value(id)));
         let place = self.place(place);
         if private {
@@ -81,6 +84,11 @@ impl Gen<'_> {
                 self.helpers.need("atomic_store");
                 Expr::call("atomic_store", [address, self.constant(s, value)])
             }
+            Some(_) if together => {
+                self.helpers.need("atomic_sum");
+                let value = if op == AtomicOp::Sub { Expr::unary("-", value) } else { value };
+                Expr::call("atomic_sum", [address, value])
+            }
             Some(native) => self.native(native, op, s, address, value, compare),
             None => {
                 let (value, compare) = (self.constant(s, value), compare.map(|c| self.constant(s, c)));
@@ -88,6 +96,12 @@ impl Gen<'_> {
             }
         };
         self.result(result, call);
+    }
+
+    /// Returns whether threads that are there together update one element.
+    fn is_one_place(&mut self, place: &Place) -> bool {
+        let variances = self.variances.get_or_insert_with(|| variance::analyze(self.function));
+        place.indices.iter().all(|&index| variances.exprs[index] == Variance::Uniform)
     }
 
     fn native(

@@ -11,6 +11,7 @@ use super::tree::{Expr, Stmt};
 use crate::base::source::{Sources, Span};
 use crate::ir::def::*;
 use crate::ir::ranges::{Ranges, Site};
+use crate::ir::variance::Variances;
 
 /// Facts that analysis found about an operation.
 #[derive(Clone, Copy, Default)]
@@ -110,6 +111,8 @@ pub(super) struct Gen<'a> {
     pub(super) left: Option<Vec<MemId>>,
     /// Whether a load in such a loop is in bounds, by name.
     pub(super) inside: FxHashMap<ExprId, String>,
+    /// How values vary between threads, once that is asked for.
+    pub(super) variances: Option<Variances>,
     /// The number of the next statement, as in range analysis.
     pub(super) stmt: u32,
     /// The number of named values and labels so far.
@@ -155,6 +158,7 @@ impl<'a> Gen<'a> {
             late: None,
             left: None,
             inside: FxHashMap::default(),
+            variances: None,
             stmt: 0,
             named: 0,
             line: None,

@@ -286,6 +286,21 @@ __device__ __forceinline__ unsigned thread_number() {
 template <typename T> __device__ __forceinline__ T atomic_load(const T *place) { return *(const volatile T *)place; }"#),
     helper("atomic_store", &[], r#"
 template <typename T> __device__ __forceinline__ void atomic_store(T *place, T value) { *(volatile T *)place = value; }"#),
+    helper("atomic_sum", &["u64"], r#"
+// Adds to a place that whole warps often add to together: then their sum is added once.
+template <typename T> __device__ __forceinline__ void atomic_sum(T *place, T value) {
+    const unsigned all = ~0u;
+    int same = 0;
+    if (__activemask() == all) __match_all_sync(all, u64(place), &same);
+    if (!same) {
+        atomicAdd(place, value);
+        return;
+    }
+    for (int by = 16; by > 0; by /= 2) value += __shfl_xor_sync(all, value, by);
+    unsigned lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    if (lane == 0) atomicAdd(place, value);
+}"#),
     helper("atomic_update", &["u8", "u16", "u64"], r#"
 // Replaces what a place holds by `next` of it, and gives the old value: for what CUDA has no atomic operation of.
 template <typename T, typename Next> __device__ __forceinline__ T atomic_update(T *place, Next next) {
