@@ -6,6 +6,8 @@
 mod common;
 #[path = "derivatives/gradcheck.rs"]
 mod gradcheck;
+#[path = "derivatives/ordered.rs"]
+mod ordered;
 #[path = "derivatives/random.rs"]
 mod random;
 #[path = "derivatives/stated.rs"]
@@ -381,6 +383,9 @@ fn products_beyond_the_range_of_their_type_have_derivatives() {
 const REFUSED: &[(&str, &str)] = &[
     ("f64(i32(x[0])) * x[1]", "i32(x[0])"),
     ("f64(bitcast(u64, x[0]) >> 3) * x[1]", "bitcast(u64, x[0])"),
+    ("bitcast(f64, bitcast(u64, x[0])) * x[1]", "bitcast(u64, x[0])"),
+    ("sum(bitcast(f64, bitcast(i64, x)))", "bitcast(i64, x)"),
+    ("sum(masked(x))", "bitcast(u64, x[i])"),
     ("lgamma(x[0])", "lgamma(x[0])"),
     ("sum(sort(x))", "sort(x)"),
     ("sum(linspace(0.0, x[0], 5))", "linspace(0.0, x[0], 5)"),
@@ -399,6 +404,7 @@ fn lost_derivatives_are_refused_where_they_are_lost() {
             "kernel moved(x: [f64; N], at: [i32; N], out y: [f64; N]) threads(i: N) {{ y[at[i]] = x[i] * x[i] }}\n\
              fn anywhere(x: [f64; N]) -> f64 {{ sum(moved(x, (arange(N) + 1) % N)) }}\n\
              kernel rounded(x: [f64; N], out y: [f64; N]) threads(i: N) {{ y[i] = 2.0 * f64(i32(x[i])) }}\n\
+             kernel masked(x: [f64; N], out y: [f64; N]) threads(i: N) {{ y[i] = bitcast(f64, bitcast(u64, x[i]) >> 1) }}\n\
              kernel settled(x: [f64; N], n: [i32; N], out y: [f64; N]) threads(i: N) {{\n    var s = x[i]\n    \
              for k in 0..n[i] {{ s = sin(s) }}\n    y[i] = s\n}}\n\
              fn f(x: [f64; N]) -> f64 {{ {body} }}\ngrad(f)([1.0, 2.0, 4.0])"
@@ -409,4 +415,18 @@ fn lost_derivatives_are_refused_where_they_are_lost() {
         assert_eq!(&text[span.start as usize..span.end as usize], *place, "{body}: {}", error.title);
         assert!(!error.help.is_empty(), "{body}: a way out");
     }
+}
+
+/// In a kernel, the bits of a float that become that float again are the float.
+#[test]
+fn floats_that_go_through_their_bits_are_followed() {
+    let text = "kernel through(x: [f64; N], out y: [f64; N]) threads(i: N) {
+            var s = bitcast(f64, bitcast(u64, x[i])) * x[i]
+            for k in 0..2 { s = s * bitcast(f64, bitcast(i64, s)) }
+            y[i] = s
+        }
+        fn f(x: [f64; N]) -> f64 { sum(through(x)) }
+        let (_, forward) = jvp(f)([2.0, -1.0], tangent = [1.0, 0.0])
+        concat(grad(f)([2.0, -1.0]), [forward])";
+    assert_eq!(numbers(text), [1024.0, -8.0, 1024.0]);
 }

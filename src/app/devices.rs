@@ -16,6 +16,7 @@ use crate::device::cuda::Isolation;
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Settings};
+use crate::device::ordered::Ordered;
 use crate::device::sim::{Isa, Jit, Proofs, Simulator};
 use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
@@ -92,6 +93,8 @@ pub(crate) struct Usage {
     pub proofs: Proofs,
     /// Whether profilers are told about machine code.
     pub perf: perf::Wanted,
+    /// Whether results may not depend on the order of threads.
+    pub deterministic: bool,
 }
 
 /// All devices, each opened on first use.
@@ -192,7 +195,10 @@ impl Devices for Machine {
         if let Some(gpu) = gpus.get(&key) {
             return Ok(gpu.clone());
         }
-        let gpu: Arc<dyn Device> = Arc::new(Gpu::open(number, self.settings())?);
+        let mut gpu: Arc<dyn Device> = Arc::new(Gpu::open(number, self.settings())?);
+        if self.usage.deterministic {
+            gpu = Arc::new(Ordered::new(gpu, self.simulator.clone()));
+        }
         gpus.insert(key, gpu.clone());
         Ok(gpu)
     }

@@ -11,6 +11,7 @@ pub mod both;
 pub mod cuda;
 mod diagnose;
 mod fault;
+pub mod ordered;
 pub mod sim;
 pub(crate) mod storage;
 

@@ -1,6 +1,7 @@
 //! Visitors for the references of expressions and statements (operands, results, blocks, memories, locals), shared or mutable.
 
 use crate::ir::def::*;
+use crate::lang::ops::AtomicOp;
 
 /// Calls `$f` with each operand, for `&` and `&mut` alike by default binding modes. `$each` iterates over a vector.
 macro_rules! expr_operands {
@@ -233,4 +234,11 @@ pub(crate) fn each_stmt_mut(block: &mut Block, f: &mut impl FnMut(&mut Stmt)) {
             each_stmt_mut(inner, f);
         }
     }
+}
+
+/// Returns whether what an atomic operation leaves, or gives, depends on which threads were there before.
+pub(crate) fn shows_order(f: &Function, stmt: &StmtKind) -> bool {
+    let StmtKind::Atomic { op, place, result, .. } = stmt else { return false };
+    let is_float = f.memories[place.memory].layout.leaves[place.leaf as usize].ty.scalar().is_float();
+    is_float || matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange) || result.is_some()
 }

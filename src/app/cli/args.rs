@@ -123,7 +123,8 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     let lines = matches.get_flag("line-info") || std::env::var_os("CUDA_INJECTION64_PATH").is_some();
     let (isa, jit) = (from_environment(devices::ISA)?, from_environment(devices::JIT)?);
     let proofs = if check.is_some_and(|what| what == EVERYTHING) { Proofs::Unused } else { Proofs::Used };
-    let usage = Usage { timed: stats, lines, text, isa, jit, proofs, perf: from_environment(perf::VARIABLE)? };
+    let (perf, deterministic) = (from_environment(perf::VARIABLE)?, limits.deterministic);
+    let usage = Usage { timed: stats, lines, text, isa, jit, proofs, perf, deterministic };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
         // Options that only the simulator supports select it.
@@ -270,7 +271,10 @@ fn global_options() -> Vec<Arg> {
             ),
         flag("no-check", "Do not look for them").overrides_with("check"),
         flag("trap-nan", "Stop where the first NaN or infinity is computed"),
-        flag("deterministic", "Float atomics give the same for any number of workers, at the price of running on one"),
+        flag(
+            "deterministic",
+            "Kernels with atomics give the same in each run, at the price of running on one worker, not on a GPU",
+        ),
         Arg::new("color")
             .long("color")
             .value_name("WHEN")

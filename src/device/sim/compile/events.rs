@@ -10,9 +10,9 @@ use crate::device::sim::events::{
 };
 use crate::device::sim::sanitizer::arithmetic;
 use crate::ir::owner::{self, Owner};
-use crate::ir::visit::each_stmt;
+use crate::ir::visit::{each_stmt, shows_order};
 use crate::ir::{Apart, ends, filled};
-use crate::lang::ops::{AtomicOp, BarrierKind};
+use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
 
 /// Returns what checks need to know of each memory; `None` where no access can be wrong. `apart` is what is proved of them.
@@ -157,10 +157,8 @@ impl<'a> Compiler<'a> {
         });
         self.splits = self.waits || !barriers;
         each_stmt(&f.body, &mut |stmt| match stmt.kind {
-            StmtKind::Atomic { op, ref place, result, .. } if f.memories[place.memory].space != Space::Shared => {
-                let float = f.memories[place.memory].layout.leaves[place.leaf as usize].ty.scalar().is_float();
-                let last = matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange);
-                self.ordered |= float || last || result.is_some();
+            StmtKind::Atomic { ref place, .. } if f.memories[place.memory].space != Space::Shared => {
+                self.ordered |= shows_order(f, &stmt.kind);
             }
             StmtKind::Warp { .. } | StmtKind::Barrier { kind: BarrierKind::Warp, .. } => self.warp_ops = true,
             _ => {}
