@@ -188,9 +188,8 @@ fn recorded(
     let nodes: Vec<Option<u32>> = links.iter().map(|link| link.as_ref().and_then(Link::node)).collect();
     // Refused where it is launched, and not on the way back.
     kernel.derived(Direction::Reverse, &active(kernel, |param| nodes[param].is_some()))?;
-    let held = inner.iter().enumerate().map(|(param, value)| held(kernel, param, value));
-    let operands = held.collect::<Outcome<Vec<Value>>>()?.into_iter().zip(nodes);
-    let results = launched(launch, inner)?;
+    let results = launched(launch, inner.clone())?;
+    let operands = inner.into_iter().zip(nodes);
     let operands: Vec<Operand> =
         operands.map(|(value, node)| Operand { node, form: Form::of(&value), value: Some(value) }).collect();
     let form = Form { shape: Some(vec![results.len()]), scalar: Scalar::F64, lanes: 1 };
@@ -207,16 +206,6 @@ fn recorded(
         }
     };
     Ok(results.into_iter().map(node).collect())
-}
-
-/// Returns what the tape holds of an argument: of an array that the kernel only writes no more than its shape.
-fn held(kernel: &Kernel, param: usize, value: &Value) -> Outcome<Value> {
-    match value {
-        Value::Array(array) if kernel.access(param) == Some(Access::Out) => {
-            Array::unplaced(array.element().clone(), array.shape()).map(Value::Array)
-        }
-        _ => Ok(value.clone()),
-    }
 }
 
 /// Returns how many nodes behind the step of a launch are its results.
