@@ -3,6 +3,7 @@
 /// The modules: name after `std.` and text.
 #[rustfmt::skip]
 pub static MODULES: &[(&str, &str)] = &[
+    ("fft", include_str!("../../stdlib/fft.clk")),
     ("histogram", include_str!("../../stdlib/histogram.clk")),
     ("image", include_str!("../../stdlib/image.clk")),
     ("linalg", include_str!("../../stdlib/linalg.clk")),
