@@ -94,6 +94,30 @@ fn the_standard_library_passes_its_own_tests() {
 }
 
 #[test]
+fn the_standard_library_refuses_what_it_cannot_compute() {
+    let refused = [
+        ("std.fft", "fft.fft(full(12, f32x2(1.0)))", "transforms of powers of two, not of 12 numbers"),
+        ("std.fft", "fft.ifft_rows_f64(full(2, 0, f64x2(1.0f64)))", "transforms of powers of two, not of 0 numbers"),
+        ("std.sparse", "sparse.matvec([0, 2, 1], [0], [1.0], [1.0])", "the starts of rows ascend"),
+        ("std.sparse", "sparse.matvec([1, 1, 2], [0, 0], [1.0, 1.0], [1.0])", "from 0 to the number of values"),
+        ("std.sparse", "sparse.matvec([0, 1, 1], [0, 0], [1.0, 1.0], [1.0])", "from 0 to the number of values"),
+        ("std.sparse", "sparse.matvec([0], [0], [1.0], [1.0])", "no rows, and 1 values from 0 on"),
+        (
+            "std.sparse",
+            "sparse.matvec([0, 2], [0, 1], [1.0, 1.0], [1.0])",
+            "index 1 is out of bounds for `x` of length 1",
+        ),
+        ("std.sparse", "sparse.matvec([0, 1], [-1], [1.0], [1.0])", "index -1 is out of bounds for `x` of length 1"),
+    ];
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    for (module, call, message) in refused {
+        fs::write(scratch.path().join("script.clk"), format!("import {module}\nprint({call})\n")).expect("written");
+        let ran = common::run(scratch.path(), &["run", "script.clk"]);
+        assert!(ran.code != 0 && ran.err.contains(message), "{call}: {}{}", ran.out, ran.err);
+    }
+}
+
+#[test]
 fn every_item_of_the_standard_library_is_documented_with_a_running_example() {
     let mut scripts = Vec::new();
     for path in sources("stdlib") {
