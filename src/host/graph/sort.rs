@@ -3,22 +3,25 @@
 //! Rows of numbers of at most 32 bits are sorted together, by the row and then the key; a processor sorts by itself. Positions are
 //! sorted by the keys of their numbers.
 
+use std::ops::Range;
+
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
-use crate::host::array::{Array, Element, MAX_EXTENT, byte_count};
+use crate::host::array::{Array, Element, byte_count};
 use crate::host::graph::library::{self, Given};
-use crate::host::graph::node::Rows;
 use crate::host::graph::place::is_there;
-use crate::host::graph::run::extents;
-use crate::host::graph::scan::{Adds, level};
+use crate::host::graph::run::{broken, extents};
 use crate::host::graph::site::Site;
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::{Scalar, Value};
 
 /// As in `std.sort`.
 const RADIX: usize = 256;
-const KEYS: usize = 4096;
-const THREADS: u32 = 256;
+const THREADS: usize = 384;
+const COUNTING: u32 = 512;
+const COUNTED: usize = 8192;
+const COUNTERS: usize = 528;
+const LARGEST: usize = 2_147_463_000;
 
 /// How numbers become keys: see `key_of` in `std.sort`.
 #[derive(Clone, Copy)]
@@ -47,17 +50,33 @@ impl Form {
         Form { word, form, sign, negatives }
     }
 
-    fn args<'a>(self) -> impl Iterator<Item = Arg<'a>> {
-        let word = |n: u64| Value::of(n).to_type(self.word);
-        [Value::of(self.form), word(self.sign), word(self.negatives)].map(|value| Arg::Value(vec![value])).into_iter()
+    /// As unsigned integers of this type, which stay as they are.
+    fn none(word: Scalar) -> Form {
+        Form { word, form: 0, sign: 0, negatives: 0 }
     }
+
+    fn args<'a>(self) -> impl Iterator<Item = Arg<'a>> {
+        [number(self.form)].into_iter().chain(self.signs())
+    }
+
+    fn signs<'a>(self) -> impl Iterator<Item = Arg<'a>> {
+        [self.sign, self.negatives].map(|n| self.word(n)).into_iter()
+    }
+
+    fn word<'a>(self, n: u64) -> Arg<'a> {
+        Arg::Value(vec![Value::of(n).to_type(self.word)])
+    }
+}
+
+fn number<'a>(n: i32) -> Arg<'a> {
+    Arg::Value(vec![Value::of(n)])
 }
 
 /// Returns the array with its rows of this length sorted; `None` if the host is to do that.
 pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
     let (count, form) = (array.count(), Form::of(scalar));
     let rows = count.checked_div(row).unwrap_or(0);
-    let fits = count > 1 && count < MAX_EXTENT - KEYS && (rows == 1 || scalar.size() <= 4);
+    let fits = count > 1 && count <= LARGEST && (rows == 1 || scalar.size() <= 4);
     // A device is looked for only if it is needed.
     let site = if fits && is_there(array) { Site::current() } else { return Ok(None) };
     if !site.device().is_remote() {
@@ -67,15 +86,13 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
     let input = Arg::Array { storage: array.storage()?, shape: extents(&[rows, row]) };
     let bits = form.word.size() * 8;
     let sorted = if rows == 1 {
-        let input = Arg::Array { storage: array.storage()?, shape: extents(&[count]) };
-        let keys = sort.each("keys", form, (input, &[count]), form.word)?;
-        let keys = sort.by_digits(keys, form.word, 0..bits)?;
-        sort.each("keyed", form, (Arg::Array { storage: &keys, shape: extents(&[count]) }, &[count]), form.word)?
+        sort.by_digits(array.storage()?, form, 0..bits, false)?.0
     } else {
         let keys = sort.each("row_keys", form, (input, &[rows, row]), Scalar::U64)?;
-        let keys = sort.by_digits(keys, Scalar::U64, 0..bits)?;
+        let plain = Form::none(Scalar::U64);
+        let keys = sort.by_digits(&keys, plain, 0..bits, false)?.0;
         let row_bits = (rows - 1).ilog2() as usize + 1;
-        let keys = sort.by_digits(keys, Scalar::U64, 32..32 + row_bits)?;
+        let keys = sort.by_digits(&keys, plain, 32..32 + row_bits, false)?.0;
         sort.each("keyed_rows", form, (Arg::Array { storage: &keys, shape: extents(&[count]) }, &[count]), form.word)?
     };
     Array::with_storage(Element::Scalar(scalar), array.shape(), sorted).map(Some)
@@ -92,30 +109,20 @@ pub(crate) fn order(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option
 /// integers in `0..below`.
 pub(super) fn order_of(site: &Site, array: &Array, scalar: Scalar, below: Option<usize>) -> Outcome<Option<Array>> {
     let (count, form) = (array.count(), Form::of(scalar));
-    if count >= MAX_EXTENT - KEYS {
+    if count > LARGEST {
         return Ok(None);
     }
     let sort = Sort { site, element: Element::Scalar(scalar), shape: array.shape(), count };
     let own = || extents(&[count]);
     let input = || Ok::<_, Problem>(Arg::Array { storage: array.storage()?, shape: own() });
-    // The key lies in the upper half, of 64 bits the lower part first.
     let bits = below.map_or(usize::MAX, |below| (below.max(2) - 1).ilog2() as usize + 1);
-    let upper = 32..32 + bits.min(8 * scalar.size().min(4));
-    let keys = sort.each("order_keys", form, (input()?, &[count]), Scalar::U64)?;
-    let mut keys = sort.by_digits(keys, Scalar::U64, upper.clone())?;
-    if scalar.size() == 8 {
-        let mut args = vec![input()?];
-        args.extend(form.args());
-        args.push(Arg::ArrayMut { storage: &mut keys, shape: own() });
-        sort.launch("upper_keys", Some(form.word), Extents::Threads([count as u32, 1, 1]), &mut args)?;
-        drop(args);
-        keys = sort.by_digits(keys, Scalar::U64, upper)?;
-    }
-    let mut order = Storage::unset(byte_count(&Element::Scalar(Scalar::I32), &[count])?);
-    let mut args = vec![Arg::Array { storage: &keys, shape: own() }];
-    args.push(Arg::ArrayMut { storage: &mut order, shape: own() });
-    sort.launch("positions_of", None, Extents::Threads([count as u32, 1, 1]), &mut args)?;
-    drop(args);
+    let word = if scalar.size() > 4 { Scalar::U64 } else { Scalar::U32 };
+    let keys = match form.word == word && form.form == 0 {
+        true => None,
+        false => Some(sort.each("order_keys", form, (input()?, &[count]), word)?),
+    };
+    let keys = keys.as_ref().map_or_else(|| array.storage(), Ok)?;
+    let (_, order) = sort.by_digits(keys, Form::none(word), 0..bits.min(8 * scalar.size()), true)?;
     Array::with_storage(Element::Scalar(Scalar::I32), array.shape(), order).map(Some)
 }
 
@@ -128,9 +135,8 @@ struct Sort<'a> {
 }
 
 impl Sort<'_> {
-    fn launch(&self, name: &'static str, word: Option<Scalar>, space: Extents, args: &mut [Arg<'_>]) -> Outcome<()> {
-        let given: Vec<Given> = word.map(Given::Type).into_iter().collect();
-        let executable = library::kernel(self.site, name, &given)?;
+    fn launch(&self, name: &'static str, given: &[Given], space: Extents, args: &mut [Arg<'_>]) -> Outcome<()> {
+        let executable = library::kernel(self.site, name, given)?;
         library::launch(self.site, &*executable, space, args, (&self.element, self.shape))
     }
 
@@ -143,36 +149,80 @@ impl Sort<'_> {
         args.push(Arg::ArrayMut { storage: &mut result, shape: extents(space) });
         let mut threads = [1; 3];
         threads.iter_mut().zip(space).for_each(|(slot, &n)| *slot = n as u32);
-        self.launch(name, Some(form.word), Extents::Threads(threads), &mut args)?;
+        let mut given = vec![Given::Type(form.word)];
+        given.extend((name == "order_keys").then_some(Given::Type(to)));
+        self.launch(name, &given, Extents::Threads(threads), &mut args)?;
         drop(args);
         Ok(result)
     }
 
-    /// Sorts keys by these bits, from the lowest digit on; keys with the same ones stay in order.
-    fn by_digits(&self, keys: Storage, word: Scalar, bits: std::ops::Range<usize>) -> Outcome<Storage> {
-        let blocks = self.count.div_ceil(KEYS);
-        let grid = Extents::Grid { grid: [blocks as u32, 1, 1], block: [THREADS, 1, 1] };
-        let mut keys = keys;
-        for low in bits.step_by(8) {
-            let shift = || Arg::Value(vec![Value::of(low as u64).to_type(word)]);
-            let own = || extents(&[self.count]);
-            let mut counts = Storage::unset(RADIX * blocks * 4);
-            let mut args = vec![Arg::Array { storage: &keys, shape: own() }, shift()];
-            args.push(Arg::ArrayMut { storage: &mut counts, shape: extents(&[RADIX, blocks]) });
-            self.launch("digits", Some(word), grid, &mut args)?;
+    /// Returns numbers sorted by these bits of their keys, from the lowest digit on, and their positions if `positions`. Numbers with the
+    /// same digits stay in order.
+    fn by_digits(
+        &self,
+        numbers: &Storage,
+        form: Form,
+        bits: Range<usize>,
+        positions: bool,
+    ) -> Outcome<(Storage, Storage)> {
+        let own = || extents(&[self.count]);
+        let lows: Vec<usize> = bits.clone().step_by(8).collect();
+        let passes = lows.len();
+        let items = items(form.word, positions);
+        let blocks = self.count.div_ceil(THREADS * items);
+        let count = self.counts(numbers, form, bits.start, passes)?;
+        let mut told = Storage::zeros(passes * blocks * RADIX * 4);
+        let (mut keys, mut places) = (None, Storage::zeros(0));
+        for (pass, &low) in lows.iter().enumerate() {
+            let [from, to] = [0, passes - 1].map(|at| number(if pass == at { form.form } else { 0 }));
+            let (moves, given) = match (positions, pass) {
+                (false, _) => (0, 0),
+                (true, 0) => (self.count, 2),
+                (true, _) => (self.count, 1),
+            };
+            let mut next = Storage::unset(numbers.len());
+            let mut moved = Storage::unset(moves * 4);
+            let mut args = vec![Arg::Array { storage: keys.as_ref().unwrap_or(numbers), shape: own() }];
+            args.push(Arg::Array { storage: &places, shape: extents(&[places.len() / 4]) });
+            args.extend([form.word(low as u64), number(pass as i32)]);
+            args.push(Arg::Array { storage: &count, shape: extents(&[passes, RADIX]) });
+            args.extend([from, to].into_iter().chain(form.signs()));
+            args.push(Arg::ArrayMut { storage: &mut told, shape: extents(&[passes, blocks, RADIX]) });
+            args.push(Arg::ArrayMut { storage: &mut next, shape: own() });
+            args.push(Arg::ArrayMut { storage: &mut moved, shape: extents(&[moves]) });
+            let grid = Extents::Grid { grid: [blocks as u32, 1, 1], block: [THREADS as u32, 1, 1] };
+            let given =
+                [Given::Type(form.word), Given::Type(Scalar::I32), Given::Number(items as i32), Given::Number(given)];
+            self.launch("sweep", &given, grid, &mut args)?;
             drop(args);
-            let counts = Array::with_storage(Element::Scalar(Scalar::I32), &[1, RADIX * blocks, 1], counts)?;
-            let (rows, adds) =
-                (Rows { outer: 1, len: RADIX * blocks, inner: 1 }, Adds { wide: Scalar::I32, result: Scalar::I32 });
-            let starts = level(self.site, &counts, rows, adds, true)?;
-            let mut moved = Storage::unset(keys.len());
-            let mut args = vec![Arg::Array { storage: &keys, shape: own() }, shift()];
-            args.push(Arg::Array { storage: starts.storage()?, shape: extents(&[RADIX, blocks]) });
-            args.push(Arg::ArrayMut { storage: &mut moved, shape: own() });
-            self.launch("scatter", Some(word), grid, &mut args)?;
-            drop(args);
-            keys = moved;
+            (keys, places) = (Some(next), moved);
         }
-        Ok(keys)
+        Ok((keys.ok_or_else(|| broken("a sort by no bits"))?, places))
+    }
+
+    /// Returns the number of keys with smaller digits than each, for each digit from a bit on.
+    fn counts(&self, numbers: &Storage, form: Form, low: usize, passes: usize) -> Outcome<Storage> {
+        let shape = || extents(&[passes, RADIX]);
+        let mut count = Storage::zeros(passes * RADIX * 4);
+        let mut args =
+            vec![Arg::Array { storage: numbers, shape: extents(&[self.count]) }, form.word(low as u64)];
+        args.extend(form.args());
+        args.push(Arg::ArrayMut { storage: &mut count, shape: shape() });
+        let blocks = self.count.div_ceil(COUNTED).clamp(1, COUNTERS) as u32;
+        let grid = Extents::Grid { grid: [blocks, 1, 1], block: [COUNTING, 1, 1] };
+        self.launch("counts", &[Given::Type(form.word), Given::Number(passes as i32)], grid, &mut args)?;
+        drop(args);
+        let grid = Extents::Grid { grid: [passes as u32, 1, 1], block: [RADIX as u32, 1, 1] };
+        self.launch("begins", &[], grid, &mut [Arg::ArrayMut { storage: &mut count, shape: shape() }])?;
+        Ok(count)
+    }
+}
+
+/// Returns the number of keys of a thread, for tiles of which several fit into shared memory.
+fn items(word: Scalar, positions: bool) -> usize {
+    match (word.size() > 4, positions) {
+        (false, false) => 23,
+        (false, true) => 17,
+        (true, _) => 11,
     }
 }

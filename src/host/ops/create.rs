@@ -17,7 +17,7 @@ pub(crate) fn shape(dims: &[i64]) -> Outcome<Vec<usize>> {
 }
 
 pub fn zeros(dims: &[i64], ty: Scalar) -> Outcome<Value> {
-    Array::zeros(ty, &shape(dims)?).map(Value::Array)
+    Array::unplaced(ty, &shape(dims)?).map(Value::Array)
 }
 
 pub fn ones(dims: &[i64], ty: Scalar) -> Outcome<Value> {
