@@ -3,16 +3,19 @@
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Element, MAX_EXTENT};
-use crate::host::graph::library;
-use crate::host::graph::node::{Op, Operand, Rows};
+use crate::host::graph::library::{self, Given};
+use crate::host::graph::node::{Op, Operand};
 use crate::host::graph::pick::FEW;
 use crate::host::graph::place::is_there;
 use crate::host::graph::run::{broken, defer, extents};
-use crate::host::graph::scan::{Adds, scan};
 use crate::host::graph::site::Site;
 use crate::host::graph::view::with_lanes;
 use crate::host::problem::Outcome;
 use crate::lang::scalar::{Scalar, Value};
+
+/// As in `std.scan`.
+const TILE: usize = 4096;
+const THREADS: u32 = 256;
 
 /// Returns the positions, in order, of what a mask marks that selects from this array or writes to it; `None` if that is better done
 /// on the host, as both are there.
@@ -20,26 +23,36 @@ pub(crate) fn marked(mask: &Array, array: &Array) -> Outcome<Option<Array>> {
     let (count, site) = (mask.count(), Site::current());
     // A device is looked for only if it is needed.
     let any = is_there(mask) || is_there(array);
-    if !any || count == 0 || count > MAX_EXTENT || array.is_empty() || !site.device().is_remote() {
+    if !any || count == 0 || count > MAX_EXTENT - TILE || array.is_empty() || !site.device().is_remote() {
         return Ok(None);
     }
     let bytes = mask.seen_as(Element::Scalar(Scalar::U8), &[count])?;
-    let rows = Rows { outer: 1, len: count, inner: 1 };
-    let upto = scan(&bytes, rows, Adds { wide: Scalar::I32, result: Scalar::I32 })?;
-    let last = upto.item(count - 1)?.and_then(|last| last.as_int());
-    let total = last.and_then(|total| usize::try_from(total).ok()).ok_or_else(|| broken("a count of marks"))?;
+    let (tiles, word) = (count.div_ceil(TILE), Element::Scalar(Scalar::I32));
+    let grid = |blocks: usize, threads: u32| Extents::Grid { grid: [blocks as u32, 1, 1], block: [threads, 1, 1] };
+    let input = || -> Outcome<Arg<'_>> { Ok(Arg::Array { storage: bytes.storage()?, shape: extents(&[count]) }) };
+    let mut starts = Storage::zeros((tiles + 1) * word.size());
+    let mut args = vec![input()?, Arg::ArrayMut { storage: &mut starts, shape: extents(&[tiles + 1]) }];
+    let executable = library::kernel(&site, "marks", &[])?;
+    library::launch(&site, &*executable, grid(tiles, THREADS), &mut args, (&word, &[tiles + 1]))?;
+    drop(args);
+    let mut args = [Arg::ArrayMut { storage: &mut starts, shape: extents(&[tiles + 1]) }];
+    let executable = library::kernel(&site, "starts", &[Given::Type(Scalar::I32)])?;
+    library::launch(&site, &*executable, grid(1, 1024), &mut args, (&word, &[tiles + 1]))?;
+    let starts = Array::with_storage(word, &[tiles + 1], starts)?;
+    let total = starts.item(tiles)?.and_then(|total| total.as_int());
+    let total = total.and_then(|total| usize::try_from(total).ok()).ok_or_else(|| broken("a count of marks"))?;
     let (element, shape) = (Element::Scalar(Scalar::I32), [total]);
     if total == 0 {
         return Array::zeros(element, &shape).map(Some);
     }
     let mut storage = Storage::unset(total * element.size());
     let mut args = vec![
-        Arg::Array { storage: bytes.storage()?, shape: extents(&[count]) },
-        Arg::Array { storage: upto.storage()?, shape: extents(&[count]) },
+        input()?,
+        Arg::Array { storage: starts.storage()?, shape: extents(&[tiles + 1]) },
         Arg::ArrayMut { storage: &mut storage, shape: extents(&shape) },
     ];
     let executable = library::kernel(&site, "places", &[])?;
-    library::launch(&site, &*executable, Extents::Threads([count as u32, 1, 1]), &mut args, (&element, &shape))?;
+    library::launch(&site, &*executable, grid(tiles, THREADS), &mut args, (&element, &shape))?;
     drop(args);
     let at = Array::with_storage(element, &shape, storage)?;
     at.data().note_below(Scalar::I32, count);
