@@ -204,8 +204,7 @@ impl Sort<'_> {
     fn counts(&self, numbers: &Storage, form: Form, low: usize, passes: usize) -> Outcome<Storage> {
         let shape = || extents(&[passes, RADIX]);
         let mut count = Storage::zeros(passes * RADIX * 4);
-        let mut args =
-            vec![Arg::Array { storage: numbers, shape: extents(&[self.count]) }, form.word(low as u64)];
+        let mut args = vec![Arg::Array { storage: numbers, shape: extents(&[self.count]) }, form.word(low as u64)];
         args.extend(form.args());
         args.push(Arg::ArrayMut { storage: &mut count, shape: shape() });
         let blocks = self.count.div_ceil(COUNTED).clamp(1, COUNTERS) as u32;
