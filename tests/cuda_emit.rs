@@ -197,3 +197,30 @@ fn instructions_need_a_tool_of_the_toolkit() {
     assert_eq!(with.code, 0, "{}", with.err);
     assert!(with.out.contains("registers  ") && with.out.ends_with("-c of ELF\n"), "{}", with.out);
 }
+
+/// Returns how many wide accesses the text of a kernel of `pieces.clk` has: reads and writes.
+fn wide(text: &str, name: &str) -> (usize, usize) {
+    let kernel = kernel(text, name);
+    (kernel.matches(" take<").count(), kernel.matches(" put<").count())
+}
+
+/// Pieces are read early and written late only where that cannot be noticed.
+#[test]
+fn adjacent_indices_have_wide_accesses() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda/pieces.clk");
+    let text = emitted(&path, &[]);
+    let expected = [
+        ("axpy", (2, 1)),
+        ("gray", (1, 1)),
+        ("moved", (1, 1)),
+        ("blurred", (2, 1)),
+        ("some", (1, 0)),
+        ("divided", (2, 0)),
+        ("chosen", (1, 1)),
+    ];
+    for (name, count) in expected {
+        assert_eq!(wide(&text, name), count, "{name}");
+    }
+    let one = emitted(&path, &["--no-coarsen"]);
+    assert!(!one.contains("take<") && !one.contains("put<"));
+}

@@ -91,23 +91,66 @@ extern "C" __global__ void __launch_bounds__(256) escape(
     steps[row * steps_cols + col] = n;
 }
 typedef unsigned char u8;
+template <int bytes> struct Word;
+template <> struct Word<1> { typedef unsigned char of; };
+template <> struct Word<2> { typedef unsigned short of; };
+template <> struct Word<4> { typedef unsigned of; };
+template <> struct Word<8> { typedef uint2 of; };
+template <> struct Word<16> { typedef uint4 of; };
+template <int bytes, int count, typename T> __device__ __forceinline__ void take(T *piece, const T *__restrict__ from) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        const typename Word<bytes>::of word = reinterpret_cast<const typename Word<bytes>::of *>(from)[k];
+        memcpy(reinterpret_cast<char *>(piece) + k * bytes, &word, bytes);
+    }
+}
+template <int bytes, int count, typename T> __device__ __forceinline__ void put(T *to, const T *piece) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        typename Word<bytes>::of word;
+        memcpy(&word, reinterpret_cast<const char *>(piece) + k * bytes, bytes);
+        reinterpret_cast<typename Word<bytes>::of *>(to)[k] = word;
+    }
+}
 
+// a thread takes 16 adjacent indices, with wide accesses to v
 // 1 access to memory, none is guarded
 // in bounds if planes <= extent 0 of v
 // in bounds if rows <= extent 1 of v
 // in bounds if cols <= extent 2 of v
 extern "C" __global__ void __launch_bounds__(256) volume(
     u8 *__restrict__ v,
+    int v_extent0,
     int v_extent1,
     int v_extent2,
     int planes,
     int rows,
     int cols) {
+    u8 v_piece[16];
+    const auto at = [&](const int plane, const int row, const int col, const int turn, const bool grouped) {
+        (grouped ? v_piece[turn] : v[(plane * v_extent1 + row) * v_extent2 + col]) = u8(int(unsigned(plane + row) + col));
+    };
     const int plane = blockIdx.z * 2 + threadIdx.z;
     const int row = blockIdx.y * 4 + threadIdx.y;
-    const int col = blockIdx.x * 32 + threadIdx.x;
-    if (plane >= planes || row >= rows || col >= cols) {
+    if (plane >= planes || row >= rows) {
         return;
     }
-    v[(plane * v_extent1 + row) * v_extent2 + col] = u8(int(unsigned(plane + row) + col));
+    const bool aligned = (unsigned long long)(v) % 16 == 0 && unsigned(v_extent2) * 1 % 16 == 0;
+    const int step = aligned ? 1 : 32;
+    const int first = aligned ? (blockIdx.x * 32 + threadIdx.x) * 16 : blockIdx.x * 512 + threadIdx.x;
+    if (aligned && first + 16 <= cols && first + 16 <= v_extent2) {
+        #pragma unroll
+        for (int turn = 0; turn < 16; ++turn) {
+            at(plane, row, first + turn, turn, true);
+        }
+        put<16, 1>(&v[(((plane) * v_extent1 + row)) * (v_extent2) + first], v_piece);
+    } else {
+        #pragma unroll 1
+        for (int turn = 0; turn < 16; ++turn) {
+            const int col = first + step * turn;
+            if (col < cols) {
+                at(plane, row, col, 0, false);
+            }
+        }
+    }
 }

@@ -52,31 +52,66 @@ __device__ __forceinline__ f16 fused(f16 a, f16 b, f16 c) {
     asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));
     return y;
 }
+template <int bytes> struct Word;
+template <> struct Word<1> { typedef unsigned char of; };
+template <> struct Word<2> { typedef unsigned short of; };
+template <> struct Word<4> { typedef unsigned of; };
+template <> struct Word<8> { typedef uint2 of; };
+template <> struct Word<16> { typedef uint4 of; };
+template <int bytes, int count, typename T> __device__ __forceinline__ void take(T *piece, const T *__restrict__ from) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        const typename Word<bytes>::of word = reinterpret_cast<const typename Word<bytes>::of *>(from)[k];
+        memcpy(reinterpret_cast<char *>(piece) + k * bytes, &word, bytes);
+    }
+}
+template <int bytes, int count, typename T> __device__ __forceinline__ void put(T *to, const T *piece) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        typename Word<bytes>::of word;
+        memcpy(&word, reinterpret_cast<const char *>(piece) + k * bytes, bytes);
+        reinterpret_cast<typename Word<bytes>::of *>(to)[k] = word;
+    }
+}
 
-// a thread takes 4 indices, 256 apart: one waits for memory less than it would
+// a thread takes 8 adjacent indices, with wide accesses to x, y, z
 // 3 accesses to memory, none is guarded
 // in bounds if n <= extent 0 of x
 // in bounds if n <= extent 0 of y
 // in bounds if n <= extent 0 of z
 extern "C" __global__ void __launch_bounds__(256) halves(
     const f16 *__restrict__ x,
+    int x_len,
     const bf16 *__restrict__ y,
+    int y_len,
     f16 *__restrict__ z,
+    int z_len,
     int n) {
-    const auto at = [&](const int i) {
-        const f16 t1 = x[i];
-        z[i] = to_f16(to_float(to_f16(to_float(t1) * to_float(to_f16(to_float(y[i]))))) + to_float(fused(t1, t1, f16{0x3c00})));
+    f16 x_piece[8];
+    bf16 y_piece[8];
+    f16 z_piece[8];
+    const auto at = [&](const int i, const int turn, const bool grouped) {
+        const f16 t1 = (grouped ? x_piece[turn] : x[i]);
+        (grouped ? z_piece[turn] : z[i]) = to_f16(to_float(to_f16(to_float(t1) * to_float(to_f16(to_float((grouped ? y_piece[turn] : y[i])))))) + to_float(fused(t1, t1, f16{0x3c00})));
     };
-    const int first = blockIdx.x * 1024 + threadIdx.x;
-    if (first + 768 < n) {
+    const bool aligned = (unsigned long long)(x) % 16 == 0 && (unsigned long long)(y) % 16 == 0 && (unsigned long long)(z) % 16 == 0;
+    const int step = aligned ? 1 : 256;
+    const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 8 : blockIdx.x * 2048 + threadIdx.x;
+    if (aligned && first + 8 <= n && first + 8 <= x_len && first + 8 <= y_len && first + 8 <= z_len) {
+        take<16, 1>(&x_piece[0], &x[first]);
+        take<16, 1>(&y_piece[0], &y[first]);
         #pragma unroll
-        for (int turn = 0; turn < 4; ++turn) {
-            at(first + 256 * turn);
+        for (int turn = 0; turn < 8; ++turn) {
+            at(first + turn, turn, true);
         }
+        put<16, 1>(&z[first], z_piece);
     } else {
         #pragma unroll 1
-        for (int i = first; i < n; i += 256) {
-            at(i);
+        for (int turn = 0; turn < 8; ++turn) {
+            const int i = first + step * turn;
+            if (i < n) {
+                at(i, 0, false);
+            }
         }
     }
 }
@@ -112,8 +147,29 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
 // The smallest integer divided by -1 wraps.
 __device__ __forceinline__ int quotient(int a, int b) { return b == -1 ? int(0u - a) : a / b; }
 __device__ __forceinline__ i64 quotient(i64 a, i64 b) { return b == -1 ? i64(0ull - a) : a / b; }
+template <int bytes> struct Word;
+template <> struct Word<1> { typedef unsigned char of; };
+template <> struct Word<2> { typedef unsigned short of; };
+template <> struct Word<4> { typedef unsigned of; };
+template <> struct Word<8> { typedef uint2 of; };
+template <> struct Word<16> { typedef uint4 of; };
+template <int bytes, int count, typename T> __device__ __forceinline__ void take(T *piece, const T *__restrict__ from) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        const typename Word<bytes>::of word = reinterpret_cast<const typename Word<bytes>::of *>(from)[k];
+        memcpy(reinterpret_cast<char *>(piece) + k * bytes, &word, bytes);
+    }
+}
+template <int bytes, int count, typename T> __device__ __forceinline__ void put(T *to, const T *piece) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        typename Word<bytes>::of word;
+        memcpy(&word, reinterpret_cast<const char *>(piece) + k * bytes, bytes);
+        reinterpret_cast<typename Word<bytes>::of *>(to)[k] = word;
+    }
+}
 
-// a thread takes 4 indices, 256 apart: one waits for memory less than it would
+// a thread takes 4 adjacent indices, with wide accesses to a, b, c
 // 4 accesses to memory, none is guarded
 // 1 of 2 integer divisions guarded
 // in bounds if n <= extent 0 of a
@@ -122,15 +178,21 @@ __device__ __forceinline__ i64 quotient(i64 a, i64 b) { return b == -1 ? i64(0ul
 // in bounds if n <= extent 0 of d
 extern "C" __global__ void __launch_bounds__(256) integers(
     const int *__restrict__ a,
+    int a_len,
     const u16 *__restrict__ b,
+    int b_len,
     const i64 *__restrict__ c,
+    int c_len,
     i64 *__restrict__ d,
     int n,
     Faults *faults) {
-    const auto at = [&](const int i) {
-        const int t1 = a[i];
-        const u16 t2 = b[i];
-        const i64 t3 = c[i];
+    int a_piece[4];
+    u16 b_piece[4];
+    i64 c_piece[4];
+    const auto at = [&](const int i, const int turn, const bool grouped) {
+        const int t1 = (grouped ? a_piece[turn] : a[i]);
+        const u16 t2 = (grouped ? b_piece[turn] : b[i]);
+        const i64 t3 = (grouped ? c_piece[turn] : c[i]);
         const i64 t4 = i64(t1);
         if (t4 == 0) {
             report(faults, 0, make_uint3(0, 0, 0), make_uint3(i, 0, 0), raw(t3), raw(t4));
@@ -138,48 +200,91 @@ extern "C" __global__ void __launch_bounds__(256) integers(
         }
         d[i] = i64(i64(int(unsigned(t1) * t1 + 7) ^ (int(unsigned(t1) << 3) >> (t1 & 5))) + i64(u16(unsigned(t2) * t2)) - (u64(quotient(t3, t4)) + t3 % 5ll));
     };
-    const int first = blockIdx.x * 1024 + threadIdx.x;
-    if (first + 768 < n) {
+    const bool aligned = (unsigned long long)(a) % 16 == 0 && (unsigned long long)(b) % 8 == 0 && (unsigned long long)(c) % 16 == 0;
+    const int step = aligned ? 1 : 256;
+    const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 4 : blockIdx.x * 1024 + threadIdx.x;
+    if (aligned && first + 4 <= n && first + 4 <= a_len && first + 4 <= b_len && first + 4 <= c_len) {
+        take<16, 1>(&a_piece[0], &a[first]);
+        take<8, 1>(&b_piece[0], &b[first]);
+        take<16, 2>(&c_piece[0], &c[first]);
         #pragma unroll
         for (int turn = 0; turn < 4; ++turn) {
-            at(first + 256 * turn);
+            at(first + turn, turn, true);
         }
     } else {
         #pragma unroll 1
-        for (int i = first; i < n; i += 256) {
-            at(i);
+        for (int turn = 0; turn < 4; ++turn) {
+            const int i = first + step * turn;
+            if (i < n) {
+                at(i, 0, false);
+            }
         }
     }
 }
 typedef unsigned char u8;
 __device__ __forceinline__ u8 to_u8(float x) { return u8(min(255u, __float2uint_rz(x))); }
 __device__ __forceinline__ u8 to_u8(double x) { return x == x ? u8(min(255u, __double2uint_rz(x))) : u8(0); }
+template <int bytes> struct Word;
+template <> struct Word<1> { typedef unsigned char of; };
+template <> struct Word<2> { typedef unsigned short of; };
+template <> struct Word<4> { typedef unsigned of; };
+template <> struct Word<8> { typedef uint2 of; };
+template <> struct Word<16> { typedef uint4 of; };
+template <int bytes, int count, typename T> __device__ __forceinline__ void take(T *piece, const T *__restrict__ from) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        const typename Word<bytes>::of word = reinterpret_cast<const typename Word<bytes>::of *>(from)[k];
+        memcpy(reinterpret_cast<char *>(piece) + k * bytes, &word, bytes);
+    }
+}
+template <int bytes, int count, typename T> __device__ __forceinline__ void put(T *to, const T *piece) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        typename Word<bytes>::of word;
+        memcpy(&word, reinterpret_cast<const char *>(piece) + k * bytes, bytes);
+        reinterpret_cast<typename Word<bytes>::of *>(to)[k] = word;
+    }
+}
 
-// a thread takes 4 indices, 256 apart: one waits for memory less than it would
+// a thread takes 4 adjacent indices, with wide accesses to x, small, bits
 // 3 accesses to memory, none is guarded
 // in bounds if n <= extent 0 of x
 // in bounds if n <= extent 0 of small
 // in bounds if n <= extent 0 of bits
 extern "C" __global__ void __launch_bounds__(256) conversions(
     const double *__restrict__ x,
+    int x_len,
     u8 *__restrict__ small,
+    int small_len,
     unsigned *__restrict__ bits,
+    int bits_len,
     int n) {
-    const auto at = [&](const int i) {
-        const double t1 = x[i];
-        small[i] = to_u8(t1);
-        bits[i] = __float_as_uint(float(t1)) + unsigned(int(__popc(unsigned(i)))) + unsigned(__brev(unsigned(i)));
+    double x_piece[4];
+    u8 small_piece[4];
+    unsigned bits_piece[4];
+    const auto at = [&](const int i, const int turn, const bool grouped) {
+        const double t1 = (grouped ? x_piece[turn] : x[i]);
+        (grouped ? small_piece[turn] : small[i]) = to_u8(t1);
+        (grouped ? bits_piece[turn] : bits[i]) = __float_as_uint(float(t1)) + unsigned(int(__popc(unsigned(i)))) + unsigned(__brev(unsigned(i)));
     };
-    const int first = blockIdx.x * 1024 + threadIdx.x;
-    if (first + 768 < n) {
+    const bool aligned = (unsigned long long)(x) % 16 == 0 && (unsigned long long)(small) % 4 == 0 && (unsigned long long)(bits) % 16 == 0;
+    const int step = aligned ? 1 : 256;
+    const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 4 : blockIdx.x * 1024 + threadIdx.x;
+    if (aligned && first + 4 <= n && first + 4 <= x_len && first + 4 <= small_len && first + 4 <= bits_len) {
+        take<16, 2>(&x_piece[0], &x[first]);
         #pragma unroll
         for (int turn = 0; turn < 4; ++turn) {
-            at(first + 256 * turn);
+            at(first + turn, turn, true);
         }
+        put<4, 1>(&small[first], small_piece);
+        put<16, 1>(&bits[first], bits_piece);
     } else {
         #pragma unroll 1
-        for (int i = first; i < n; i += 256) {
-            at(i);
+        for (int turn = 0; turn < 4; ++turn) {
+            const int i = first + step * turn;
+            if (i < n) {
+                at(i, 0, false);
+            }
         }
     }
 }

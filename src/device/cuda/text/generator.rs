@@ -6,6 +6,7 @@ use super::abi::{self, Options, Piece};
 use super::fences::{self, Fences};
 use super::helpers::Helpers;
 use super::names::Names;
+use super::pieces::Pieces;
 use super::plan::{self, Plan};
 use super::tree::{Expr, Stmt};
 use crate::base::source::{Sources, Span};
@@ -107,6 +108,7 @@ pub(super) struct Gen<'a> {
     pub(super) prints: Vec<Vec<Piece>>,
     pub(super) targets: Vec<Target>,
     pub(super) late: Option<Late>,
+    pub(super) pieces: Pieces,
     /// The arrays whose elements are not stored, but left to be written later; `None` in other texts.
     pub(super) left: Option<Vec<MemId>>,
     /// Whether a load in such a loop is in bounds, by name.
@@ -156,6 +158,7 @@ impl<'a> Gen<'a> {
             prints: vec![],
             targets: vec![],
             late: None,
+            pieces: Pieces::default(),
             left: None,
             inside: FxHashMap::default(),
             variances: None,

@@ -241,6 +241,28 @@ template <typename T> __device__ __forceinline__ u64 raw(T value) {
     memcpy(&bits, &value, sizeof(T));
     return bits;
 }"#),
+    helper("pieces", &[], r#"
+template <int bytes> struct Word;
+template <> struct Word<1> { typedef unsigned char of; };
+template <> struct Word<2> { typedef unsigned short of; };
+template <> struct Word<4> { typedef unsigned of; };
+template <> struct Word<8> { typedef uint2 of; };
+template <> struct Word<16> { typedef uint4 of; };
+template <int bytes, int count, typename T> __device__ __forceinline__ void take(T *piece, const T *__restrict__ from) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        const typename Word<bytes>::of word = reinterpret_cast<const typename Word<bytes>::of *>(from)[k];
+        memcpy(reinterpret_cast<char *>(piece) + k * bytes, &word, bytes);
+    }
+}
+template <int bytes, int count, typename T> __device__ __forceinline__ void put(T *to, const T *piece) {
+    #pragma unroll
+    for (int k = 0; k < count; ++k) {
+        typename Word<bytes>::of word;
+        memcpy(&word, reinterpret_cast<const char *>(piece) + k * bytes, bytes);
+        reinterpret_cast<typename Word<bytes>::of *>(to)[k] = word;
+    }
+}"#),
     helper("wide", &["u64", "i64"], r#"
 template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }"#),
     helper("report", &["Faults"], r#"

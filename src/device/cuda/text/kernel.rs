@@ -28,16 +28,22 @@ const SQUARE: [u32; 3] = [16, 16, 1];
 /// The distribution of a `threads` kernel's indices to threads.
 #[derive(Clone, Copy)]
 pub(super) struct Coarsening {
-    rank: usize,
-    block: [u32; 3],
-    /// Indices per thread: along x if there is one axis, along y if there are two.
+    pub rank: usize,
+    pub block: [u32; 3],
+    /// Indices per thread: along x if there is one axis, or if they are adjacent; else along y.
     each: u32,
+    /// They have wide accesses to pieces of arrays.
+    adjacent: bool,
 }
 
 impl Coarsening {
+    fn axis(&self) -> usize {
+        usize::from(self.rank > 1 && !self.adjacent)
+    }
+
     fn covers(&self) -> [u32; 3] {
         let mut covers = self.block;
-        covers[usize::from(self.rank > 1)] *= self.each;
+        covers[self.axis()] *= self.each;
         covers
     }
 }
@@ -69,7 +75,7 @@ impl Gen<'_> {
             None => Geometry::Grid,
         };
         let notes = self.notes(coarsening);
-        let looped = coarsening.is_some_and(|coarsening| coarsening.each > 1 || self.options.wide);
+        let looped = coarsening.is_some_and(|c| c.each > 1 || c.adjacent || self.options.wide);
         let text = self.text(&entry, &params, max_block, &notes, looped, outer, inner);
         CudaKernel {
             text,
@@ -137,12 +143,19 @@ impl Gen<'_> {
     }
 
     /// Returns how indices are distributed to threads; `None` for kernels with explicit blocks.
-    fn coarsening(&self) -> Option<Coarsening> {
+    fn coarsening(&mut self) -> Option<Coarsening> {
         let Form::Threads { rank } = self.module.kernel.form else { return None };
         let rank = usize::from(rank.clamp(1, 3));
         let usual = if warps::tile(self.module) == [SQUARE[0], 32 / SQUARE[0]] { SQUARE } else { BLOCKS[rank - 1] };
         let block = self.options.block.unwrap_or(usual);
-        let may = self.options.coarsen && rank < 3 && !self.options.wide;
+        let may = self.options.coarsen && !self.options.wide;
+        let light = self.light_statements().filter(|&statements| may && statements <= STENCIL_BODY);
+        if light.and_then(|statements| self.find_pieces(rank, statements)).is_some() {
+            let each = self.pieces.each;
+            let block = if rank == 2 { SQUARE } else { block };
+            return Some(Coarsening { rank, block, each, adjacent: true });
+        }
+        let may = may && rank < 3;
         let stencil = rank == 2 && self.is_stencil();
         let each = match self.light_statements().filter(|_| may) {
             Some(..=COARSE_BODY) if stencil => ROWS_OF_STENCIL,
@@ -150,7 +163,7 @@ impl Gen<'_> {
             Some(..=COARSE_BODY) => PER_THREAD,
             _ => 1,
         };
-        Some(Coarsening { rank, block, each })
+        Some(Coarsening { rank, block, each, adjacent: false })
     }
 
     /// Returns the number of statements of a body that mostly waits for memory: if it is small, several indices per thread keep
@@ -205,11 +218,11 @@ impl Gen<'_> {
         let names: Vec<(String, String)> = self.indices.clone();
         // x belongs to the last index.
         let axes = ["x", "y", "z"];
-        let coarse_axis = usize::from(coarsening.rank > 1);
+        let coarse_axis = coarsening.axis();
         let mut outside: Option<Expr> = None;
         for (k, (name, extent)) in names.iter().enumerate() {
             let axis = coarsening.rank - 1 - k;
-            if coarsening.each > 1 && axis == coarse_axis {
+            if (coarsening.each > 1 || coarsening.adjacent) && axis == coarse_axis {
                 continue;
             }
             out.push(int(name, index(covers[axis], axes[axis])));
@@ -222,7 +235,9 @@ impl Gen<'_> {
         if let Some(outside) = outside {
             out.push(Out::If(outside, vec![Out::Return], vec![]));
         }
-        if coarsening.each > 1 {
+        if coarsening.adjacent {
+            out.extend(self.groups(coarsening));
+        } else if coarsening.each > 1 {
             out.extend(self.coarse(coarsening, &names, coarse_axis));
         }
         out
@@ -372,7 +387,9 @@ impl Gen<'_> {
 
     pub(super) fn notes(&self, coarsening: Option<Coarsening>) -> Vec<String> {
         let mut notes = vec![];
-        if let Some(coarsening) = coarsening.filter(|coarsening| coarsening.each > 1) {
+        if coarsening.is_some_and(|coarsening| coarsening.adjacent) {
+            notes.push(self.note_of_pieces());
+        } else if let Some(coarsening) = coarsening.filter(|coarsening| coarsening.each > 1) {
             let apart = if coarsening.rank == 1 {
                 format!("{} apart", coarsening.block[0])
             } else {
@@ -426,7 +443,8 @@ impl Gen<'_> {
         }
         if looped {
             let indices: Vec<String> = self.indices.iter().map(|(name, _)| format!("const int {name}")).collect();
-            body.push(Out::Lambda("at".into(), indices.join(", "), inner));
+            body.extend(self.declare_pieces());
+            body.push(Out::Lambda("at".into(), indices.join(", ") + &self.piece_parameters(), inner));
             body.extend(outer);
         } else {
             body.extend(outer);

@@ -211,7 +211,8 @@ impl Gen<'_> {
             let indices = place.indices.iter().map(|&index| self.value(index)).collect();
             return Expr::index(name, indices);
         }
-        Expr::index(name, vec![self.offset(place)])
+        let element = Expr::index(name, vec![self.offset(place)]);
+        self.in_piece(place, element)
     }
 
     /// Returns the position of an element in its array.
