@@ -212,7 +212,7 @@ fn adjacent_indices_have_wide_accesses() {
     let expected = [
         ("axpy", (2, 1)),
         ("gray", (1, 1)),
-        ("moved", (1, 1)),
+        ("moved", (0, 0)),
         ("blurred", (2, 1)),
         ("some", (1, 0)),
         ("divided", (2, 0)),

@@ -6,7 +6,7 @@ use super::abi::{self, Options, Piece};
 use super::fences::{self, Fences};
 use super::helpers::Helpers;
 use super::names::Names;
-use super::pieces::Pieces;
+use super::piece::Pieces;
 use super::plan::{self, Plan};
 use super::tree::{Expr, Stmt};
 use crate::base::source::{Sources, Span};

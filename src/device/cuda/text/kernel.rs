@@ -28,8 +28,8 @@ const SQUARE: [u32; 3] = [16, 16, 1];
 /// The distribution of a `threads` kernel's indices to threads.
 #[derive(Clone, Copy)]
 pub(super) struct Coarsening {
-    pub rank: usize,
-    pub block: [u32; 3],
+    rank: usize,
+    block: [u32; 3],
     /// Indices per thread: along x if there is one axis, or if they are adjacent; else along y.
     each: u32,
     /// They have wide accesses to pieces of arrays.
@@ -236,7 +236,7 @@ impl Gen<'_> {
             out.push(Out::If(outside, vec![Out::Return], vec![]));
         }
         if coarsening.adjacent {
-            out.extend(self.groups(coarsening));
+            out.extend(self.groups(coarsening.rank, coarsening.block[0]));
         } else if coarsening.each > 1 {
             out.extend(self.coarse(coarsening, &names, coarse_axis));
         }

@@ -8,7 +8,7 @@
 //! | `plan` | which values get a name |
 //! | `kernel` | signature, prologue, index space |
 //! | `expr`, `scalar` | expressions; operations on scalars and vectors |
-//! | `pieces` | wide accesses for several indices of a thread |
+//! | `piece`, `pieces` | wide accesses for several indices of a thread |
 //! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
 //! | `product` | products of matrices for tensor cores, with `product.cu` |
@@ -33,6 +33,7 @@ mod launch;
 mod masks;
 mod memory;
 mod names;
+mod piece;
 mod pieces;
 mod plan;
 mod print;
