@@ -141,54 +141,25 @@ __device__ __forceinline__ f32x3 operator*(f32x3 a, f32x3 b) { return f32x3{a.x 
 __device__ __forceinline__ f32x3 &operator*=(f32x3 &a, f32x3 b) { return a = a * b; }
 __device__ __forceinline__ f32x3 operator+(f32x3 a, f32x3 b) { return f32x3{a.x + b.x, a.y + b.y, a.z + b.z}; }
 __device__ __forceinline__ f32x3 &operator+=(f32x3 &a, f32x3 b) { return a = a + b; }
-template <int bytes> struct Word;
-template <> struct Word<1> { typedef unsigned char of; };
-template <> struct Word<2> { typedef unsigned short of; };
-template <> struct Word<4> { typedef unsigned of; };
-template <> struct Word<8> { typedef uint2 of; };
-template <> struct Word<16> { typedef uint4 of; };
-template <int bytes, int count, typename T> __device__ __forceinline__ void take(T *piece, const T *__restrict__ from) {
-    #pragma unroll
-    for (int k = 0; k < count; ++k) {
-        const typename Word<bytes>::of word = reinterpret_cast<const typename Word<bytes>::of *>(from)[k];
-        memcpy(reinterpret_cast<char *>(piece) + k * bytes, &word, bytes);
-    }
-}
-template <int bytes, int count, typename T> __device__ __forceinline__ void put(T *to, const T *piece) {
-    #pragma unroll
-    for (int k = 0; k < count; ++k) {
-        typename Word<bytes>::of word;
-        memcpy(&word, reinterpret_cast<const char *>(piece) + k * bytes, bytes);
-        reinterpret_cast<typename Word<bytes>::of *>(to)[k] = word;
-    }
-}
 
-// a thread takes 2 adjacent indices, with wide accesses to b
+// a thread takes 4 indices, 256 apart: one waits for memory less than it would
 // 5 accesses to memory, none is guarded
 // in bounds if n <= extent 0 of b
-extern "C" __global__ void __launch_bounds__(256) moved(float dt, b_element *__restrict__ b, int b_len, int n) {
-    b_element b_piece[2];
-    const auto at = [&](const int i, const int turn, const bool grouped) {
-        (grouped ? b_piece[turn] : b[i]).at += f32x3{dt, dt, dt} * (grouped ? b_piece[turn] : b[i]).speed;
-        (grouped ? b_piece[turn] : b[i]).speed = f32x3{0.5f, 0.5f, 0.5f} * (grouped ? b_piece[turn] : b[i]).speed;
+extern "C" __global__ void __launch_bounds__(256) moved(float dt, b_element *__restrict__ b, int n) {
+    const auto at = [&](const int i) {
+        b[i].at += f32x3{dt, dt, dt} * b[i].speed;
+        b[i].speed = f32x3{0.5f, 0.5f, 0.5f} * b[i].speed;
     };
-    const bool aligned = (unsigned long long)(b) % 16 == 0;
-    const int step = aligned ? 1 : 256;
-    const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 2 : blockIdx.x * 512 + threadIdx.x;
-    if (aligned && first + 2 <= n && first + 2 <= b_len) {
-        take<16, 3>(&b_piece[0], &b[first]);
+    const int first = blockIdx.x * 1024 + threadIdx.x;
+    if (first + 768 < n) {
         #pragma unroll
-        for (int turn = 0; turn < 2; ++turn) {
-            at(first + turn, turn, true);
+        for (int turn = 0; turn < 4; ++turn) {
+            at(first + 256 * turn);
         }
-        put<16, 3>(&b[first], b_piece);
     } else {
         #pragma unroll 1
-        for (int turn = 0; turn < 2; ++turn) {
-            const int i = first + step * turn;
-            if (i < n) {
-                at(i, 0, false);
-            }
+        for (int i = first; i < n; i += 256) {
+            at(i);
         }
     }
 }
