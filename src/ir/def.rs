@@ -229,7 +229,8 @@ pub enum TileFactor {
     Part(TilePart),
 }
 
-/// A part of an array of two axes, which nobody writes; beyond its edge are zeros.
+/// A part of an array that nobody writes, as a matrix: its columns run along the last axis, its rows along all others, in the order of
+/// memory. Beyond the edge are zeros.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TilePart {
     /// The position of the parameter.
@@ -237,9 +238,28 @@ pub struct TilePart {
     pub scalar: Scalar,
     /// The factor is its transposition.
     pub transposed: bool,
-    /// Its rows and columns, and the numbers of the first ones.
-    pub extents: [u32; 2],
-    pub start: Box<[Module; 2]>,
+    pub axes: Vec<TileAxis>,
+    /// Loads the element in a row and a column, with the faults of indices that are none of windows.
+    pub element: Module,
+}
+
+/// What a part has of an axis of its array: so many indices from `start` on, every `step`-th.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TileAxis {
+    pub start: Module,
+    pub extent: u32,
+    pub step: u32,
+}
+
+impl TilePart {
+    /// The most axes of such an array.
+    pub const MOST_AXES: usize = 5;
+
+    /// Returns its rows and columns.
+    pub fn extents(&self) -> [u32; 2] {
+        let columns = self.axes.last().map_or(1, |axis| axis.extent);
+        [self.axes.iter().map(|axis| axis.extent).product::<u32>() / columns, columns]
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

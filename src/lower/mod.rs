@@ -24,6 +24,7 @@ mod map;
 mod message;
 mod mono;
 mod operator;
+mod part;
 mod place;
 mod product;
 mod program;

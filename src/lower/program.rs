@@ -9,7 +9,7 @@ use super::error::Fallible;
 use super::instance::Instance;
 use super::product::is_of_elements;
 use super::tensor::{Format, GROUP};
-use super::tile::{Along, Node, Part, Place, Step, Tile};
+use super::tile::{Along, Node, Part, Place, Step, Tile, Window};
 use super::tiles::Fold;
 use super::unit::{Body, Slot, Unit};
 use crate::base::source::Span;
@@ -17,8 +17,8 @@ use crate::check::typed::{self, Block, Expr, ExprKind, LocalId, Pattern, Program
 use crate::check::walk;
 use crate::ir::build::module;
 use crate::ir::def::{
-    self, Access, ExprId, Extent, Form, HeldTile, Layout, Module, Scalar, Space, TileFactor, TilePart, TileStep,
-    TileTarget, Tiles, Ty,
+    self, Access, ExprId, Extent, Form, HeldTile, Layout, Module, Scalar, Space, TileAxis, TileFactor, TilePart,
+    TileStep, TileTarget, Tiles, Ty,
 };
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn};
@@ -30,6 +30,9 @@ const ROWS: u32 = 64;
 const COLUMNS: u32 = 8;
 const MOST_ROWS: u32 = 192;
 const MOST_COLUMNS: u32 = 256;
+/// The elements of a box along an axis, with those that its steps leave out, and these steps.
+const MOST_BOX: u32 = 256;
+const MOST_BOX_STEP: u32 = 8;
 
 /// Returns the steps of a kernel that is a program of tiles.
 pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instance) -> Option<Tiles> {
@@ -293,10 +296,24 @@ impl<'e> Finder<'e> {
             if let Space::Global { param: position, .. } = body.out.function().memories[target.memory].space {
                 param = Some(position);
             }
-            shape.clone_from(&to.shape);
             body.tile_fits(&from, &to)?;
-            let element = self.element_at(body, &from, &to.shape, made)?;
-            body.put(&target, &made.at[..to.shape.len().min(2)], element, place.span)
+            // Of more axes: the rows run along all but the last one.
+            let matrix = match to.shape.as_slice() {
+                [others @ .., columns] if others.len() > 1 => vec![others.iter().product(), *columns],
+                shape => shape.to_vec(),
+            };
+            let from = if matrix == to.shape { Some(from) } else { as_matrix(from, &to.shape, &matrix) };
+            let from = from.ok_or_else(|| super::error::internal(place.span, "elements of other places"))?;
+            let element = self.element_at(body, &from, &matrix, made)?;
+            let at = match to.shape.len() {
+                n @ 0..=2 => made.at[..n].to_vec(),
+                _ => {
+                    let position = body.position_of(&made.at, &matrix, place.span);
+                    body.indices_of(position, &to.shape, place.span)
+                }
+            };
+            shape = matrix;
+            body.put(&target, &at, element, place.span)
         })?;
         let (rows, columns) = match shape.as_slice() {
             [rows] => (*rows, None),
@@ -380,39 +397,43 @@ impl<'e> Finder<'e> {
         let mut found = None;
         self.scratch(|body| {
             let tile = body.tile(expr)?;
-            let (transposed, of) = match &tile.node {
-                Node::Transposed(of) => (true, &**of),
-                _ => (false, &tile),
-            };
-            if let (Node::Part(Part { memory, along }), &[rows, columns]) = (&of.node, of.shape.as_slice()) {
-                let memory = &body.out.function().memories[*memory];
-                if let (Space::Global { param, access: Access::In }, true) =
-                    (memory.space, along.iter().all(|along| matches!(along, Along::From(_))))
-                {
-                    found = Some((param, tile.scalar, transposed, [rows, columns], along.len()));
-                }
+            let Some(Matrix { part, transposed }) = Matrix::of(&tile) else { return Ok(()) };
+            let memory = &body.out.function().memories[part.memory];
+            if let Space::Global { param, access: Access::In } = memory.space {
+                found = Some((param, tile.scalar, transposed, tile.shape.clone(), windows(&tile)));
             }
             Ok(())
         })?;
-        let (param, scalar, transposed, extents, axes) = found?;
-        Format::of(scalar).filter(|_| axes == 2 && extents.iter().all(|&n| n <= MOST_COLUMNS))?;
+        let (param, scalar, transposed, shape, windows) = found?;
+        let windows = windows?;
+        Format::of(scalar).filter(|_| windows.len() <= TilePart::MOST_AXES && windows.len() > 1)?;
         let start = |axis: usize| {
             self.module(I32, &[], |body, _| {
                 let tile = body.tile(expr)?;
-                let of = if let Node::Transposed(of) = &tile.node { &**of } else { &tile };
-                let start = match &of.node {
-                    Node::Part(part) => part.along.get(axis).copied(),
-                    _ => None,
-                };
-                match start {
-                    Some(Along::From(Some(start))) if body.out.ty(start) == I32 => Ok(start),
-                    Some(Along::From(None)) => Ok(body.out.i32(0, expr.span)),
+                match Matrix::of(&tile).and_then(|matrix| matrix.part.along.get(axis).copied()) {
+                    Some(Along::At(start) | Along::From(Window { start: Some(start), .. }))
+                        if body.out.ty(start) == I32 =>
+                    {
+                        Ok(start)
+                    }
+                    Some(Along::From(Window { start: None, .. })) => Ok(body.out.i32(0, expr.span)),
                     _ => Err(super::error::internal(expr.span, "a start that is no `i32`")),
                 }
             })
         };
-        let part = TilePart { param, scalar, transposed, extents, start: Box::new([start(0)?, start(1)?]) };
-        Some((part, if transposed { [extents[1], extents[0]] } else { extents }))
+        let axis = |(at, &(extent, step)): (usize, &(u32, u32))| Some(TileAxis { start: start(at)?, extent, step });
+        let axes = windows.iter().enumerate().map(axis).collect::<Option<Vec<TileAxis>>>()?;
+        let element = self.module(Ty::Scalar(scalar), &[], |body, made| {
+            let tile = body.tile(expr)?;
+            let [row, column] = made.at;
+            let at = if transposed { [column, row] } else { [row, column] };
+            body.tile_element(&tile, &at)
+        })?;
+        let part = TilePart { param, scalar, transposed, axes, element };
+        let shape = <[u32; 2]>::try_from(shape).ok()?;
+        let [rows, columns] = part.extents();
+        let fits = shape == if transposed { [columns, rows] } else { [rows, columns] };
+        (fits && rows <= MOST_COLUMNS && columns <= MOST_COLUMNS).then_some((part, shape))
     }
 
     // Kernels
@@ -496,6 +517,71 @@ impl<'e> Finder<'e> {
         let functions = std::mem::take(&mut unit.functions);
         (!unit.has_errors()).then(|| module(functions, builder, Form::Threads { rank: 2 }))
     }
+}
+
+/// A part of an array as a matrix, whose columns are along the last axis.
+struct Matrix<'t> {
+    part: &'t Part,
+    transposed: bool,
+}
+
+impl Matrix<'_> {
+    fn of(tile: &Tile) -> Option<Matrix<'_>> {
+        let (transposed, of) = match &tile.node {
+            Node::Transposed(of) => (true, &**of),
+            _ => (false, tile),
+        };
+        let part = match &of.node {
+            Node::Part(part) => part,
+            Node::Reshaped(inner) => match &inner.node {
+                Node::Part(part) if inner.shape.last() == of.shape.last() => part,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some(Matrix { part, transposed })
+    }
+}
+
+/// Returns a value that is assigned to an array of more than two axes as one that is assigned to a matrix with the same elements.
+fn as_matrix(from: Tile, shape: &[u32], matrix: &[u32]) -> Option<Tile> {
+    let Tile { scalar, span, .. } = from;
+    if from.shape.len() < 2 {
+        return Some(from);
+    }
+    if from.shape != shape {
+        return None;
+    }
+    let node = match from.node {
+        // A tile that was given more axes has its own again.
+        Node::Reshaped(of) if of.shape == matrix => return Some(*of),
+        Node::Each(step, parts) => {
+            Node::Each(step, parts.into_iter().map(|part| as_matrix(part, shape, matrix)).collect::<Option<_>>()?)
+        }
+        _ => Node::Reshaped(Box::new(from)),
+    };
+    Some(Tile { shape: matrix.to_vec(), scalar, node, span })
+}
+
+/// Returns the extents and steps along all axes of the array that a matrix is a part of, if copies of boxes can read it.
+fn windows(tile: &Tile) -> Option<Vec<(u32, u32)>> {
+    let Matrix { part, .. } = Matrix::of(tile)?;
+    let mut shape = match &tile.node {
+        Node::Transposed(of) | Node::Reshaped(of) => match &of.node {
+            Node::Reshaped(inner) => inner.shape.iter(),
+            _ => of.shape.iter(),
+        },
+        _ => tile.shape.iter(),
+    };
+    let (last, others) = part.along.split_last()?;
+    let of = |along: &Along, shape: &mut std::slice::Iter<'_, u32>| match along {
+        Along::At(_) => Some((1, 1)),
+        Along::From(Window { step, end: None, .. }) if *step <= MOST_BOX_STEP => Some((*shape.next()?, *step)),
+        Along::From(_) => None,
+    };
+    let mut found = others.iter().map(|along| of(along, &mut shape)).collect::<Option<Vec<_>>>()?;
+    found.push(of(last, &mut shape).filter(|&(_, step)| step == 1 && matches!(last, Along::From(_)))?);
+    found.iter().all(|(extent, step)| (extent - 1) * step < MOST_BOX).then_some(found)
 }
 
 /// Whether a function loads only what no thread writes.

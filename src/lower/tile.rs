@@ -40,8 +40,20 @@ pub(crate) struct Part {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Along {
     At(ExprId),
-    /// All, or from an index on.
-    From(Option<ExprId>),
+    /// All, or those of a window.
+    From(Window),
+}
+
+/// Indices from a start on, or from 0, as many as the tile has: every one, or every `step`-th, as far as they are below the end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Window {
+    pub start: Option<ExprId>,
+    pub step: u32,
+    pub end: Option<ExprId>,
+}
+
+impl Window {
+    pub(super) const ALL: Window = Window { start: None, step: 1, end: None };
 }
 
 /// What is computed of the elements of operands.

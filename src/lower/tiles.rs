@@ -14,13 +14,13 @@ use super::error::{Fallible, internal};
 use super::instance::Function;
 use super::loops::Bounds;
 use super::tensor;
-use super::tile::{Along, Node, Part, Step, Tile, broadcast, shape_text};
+use super::tile::{Along, Node, Part, Step, Tile, Window, broadcast, shape_text};
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, FnRef, SliceIndex, SmolStr, Type};
+use crate::check::typed::{Expr, ExprKind, FnRef, SmolStr, Type};
 use crate::ir::def::{
-    self, Axis, BinOp, ExprId, Extent, Factors, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Ty,
+    self, Axis, BinOp, ExprId, Extent, Factors, Hint, Id3, Layout, Place, Scalar, Space, StmtKind, Ty,
 };
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BarrierKind, BinaryOp, MathFn};
@@ -98,7 +98,7 @@ impl Body<'_, '_> {
 
     /// Returns a value that all threads of the block share. Where that does not follow from how it is computed, they compare it, and a
     /// difference is a fault.
-    fn shared_value(&mut self, value: ExprId, span: Span) -> ExprId {
+    pub(super) fn shared_value(&mut self, value: ExprId, span: Span) -> ExprId {
         if self.block.is_some() || self.is_block_uniform(value) {
             return value;
         }
@@ -260,69 +260,12 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Returns a whole memory, or the part at these indices.
-    fn part(&mut self, memory: MemId, indices: Option<&[SliceIndex]>, span: Span) -> Fallible<Tile> {
-        let own = &self.out.function().memories[memory];
-        let [leaf] = own.layout.leaves.as_slice() else { return Err(not_of_tiles(span, "an array of structs")) };
-        let (Ty::Scalar(scalar), rank) = (leaf.ty, own.extents.len()) else {
-            return Err(not_of_tiles(span, "an array of vectors"));
-        };
-        if own.space == Space::Local {
-            return Err(not_of_tiles(span, "an array that each thread has for itself"));
-        }
-        let (mut shape, mut along) = (vec![], vec![]);
-        for axis in 0..rank {
-            let index = indices.and_then(|indices| indices.get(axis));
-            let (which, extent) = match index {
-                Some(SliceIndex::At(index)) => (Along::At(self.shared_index(index)?), None),
-                Some(SliceIndex::Range { start, end, inclusive: false, step: None })
-                    if start.is_some() || end.is_some() =>
-                {
-                    let extent = self.extent_between(start.as_ref(), end.as_ref(), span)?;
-                    (Along::From(start.as_ref().map(|start| self.shared_index(start)).transpose()?), Some(extent))
-                }
-                None | Some(SliceIndex::Range { start: None, end: None, step: None, .. }) => {
-                    let known = self.known_extent(memory, axis as u8);
-                    (Along::From(None), Some(known.ok_or_else(|| of_unknown_extent(span))?))
-                }
-                _ => return Err(not_of_tiles(span, "a part with steps or lists of positions")),
-            };
-            along.push(which);
-            shape.extend(extent);
-        }
-        Ok(Tile { shape, scalar, node: Node::Part(Part { memory, along }), span })
-    }
-
-    fn shared_index(&mut self, index: &Expr) -> Fallible<ExprId> {
-        let value = self.scalar(index)?;
-        Ok(self.shared_value(value, index.span))
-    }
-
-    /// Returns how many indices a range has: `i..i + 64` has 64.
-    pub(super) fn extent_between(&mut self, start: Option<&Expr>, end: Option<&Expr>, span: Span) -> Fallible<u32> {
-        let end = end.ok_or_else(|| of_unknown_extent(span))?;
-        let count = match (start, &end.kind) {
-            (Some(start), ExprKind::Binary { op: BinaryOp::Add, left, right }) if same(left, start) => {
-                self.number(right)?
-            }
-            (Some(start), ExprKind::Binary { op: BinaryOp::Add, left, right }) if same(right, start) => {
-                self.number(left)?
-            }
-            (start, _) => {
-                let from = start.map_or(Ok(Some(0)), |start| self.number(start))?;
-                self.number(end)?.zip(from).map(|(end, from)| end - from)
-            }
-        };
-        let count = count.ok_or_else(|| of_unknown_extent(span))?;
-        super::arrays::size(count, "a part", span)
-    }
-
     pub(super) fn number(&mut self, expr: &Expr) -> Fallible<Option<i128>> {
         let value = self.scalar(expr)?;
         Ok(self.out.known(value).and_then(Value::as_integer))
     }
 
-    fn known_number(&mut self, expr: &Expr) -> Fallible<u32> {
+    pub(super) fn known_number(&mut self, expr: &Expr) -> Fallible<u32> {
         let count = self.number(expr)?.ok_or_else(|| of_unknown_extent(expr.span))?;
         super::arrays::size(count, "a tile", expr.span)
     }
@@ -370,7 +313,7 @@ impl Body<'_, '_> {
         let extents = shape.iter().map(|&n| Extent::Known(n)).collect();
         let layout = Layout::plain(Ty::Scalar(scalar));
         let memory = self.out.at(span).memory("tile", Space::Shared, layout, extents);
-        Part { memory, along: vec![Along::From(None); shape.len()] }
+        Part { memory, along: vec![Along::From(Window::ALL); shape.len()] }
     }
 
     /// Computes a tile into shared memory.
@@ -560,84 +503,13 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Returns the place of an element, and the condition that it is inside of the array; none if it always is.
-    fn place_in(&mut self, part: &Part, at: &[ExprId], guarded: bool, span: Span) -> (Place, Option<ExprId>) {
-        let (mut indices, mut inside) = (vec![], None);
-        let mut rest = at.iter();
-        for (axis, along) in part.along.iter().enumerate() {
-            let (index, tested) = match along {
-                Along::At(index) => (*index, false),
-                Along::From(start) => {
-                    let own = rest.next().copied().unwrap_or_else(|| self.out.i32(0, span));
-                    match start {
-                        Some(start) => {
-                            // What does not fit `i32` is beyond the edge, and not at its remainder.
-                            let is_usual = self.out.ty(*start).scalar() == Scalar::I32;
-                            let wide = if is_usual { Scalar::I32 } else { Scalar::I64 };
-                            let [start, own] = [*start, own].map(|part| self.out.convert(part, wide, span));
-                            (self.out.binary(BinOp::Add, start, own, span), true)
-                        }
-                        None => (own, guarded),
-                    }
-                }
-            };
-            indices.push(index);
-            if tested {
-                let extent = self.extent(part.memory, axis as u8, span);
-                let zero = self.out.i32(0, span);
-                let wide = self.out.ty(index).scalar();
-                for (op, limit) in [(BinOp::Ge, zero), (BinOp::Lt, extent)] {
-                    let limit = self.out.convert(limit, wide, span);
-                    let fits = self.out.binary(op, index, limit, span);
-                    inside = Some(match inside {
-                        Some(before) => self.out.binary(BinOp::And, before, fits, span),
-                        None => fits,
-                    });
-                }
-            }
-        }
-        (Place { memory: part.memory, indices, leaf: 0, component: None }, inside)
-    }
-
-    /// Loads an element of a part; with `guarded`, its index may be beyond the array along axes of which all is taken, too.
-    fn get(&mut self, part: &Part, at: &[ExprId], scalar: Scalar, guarded: bool, span: Span) -> ExprId {
-        let ty = Ty::Scalar(scalar);
-        let (place, inside) = self.place_in(part, at, guarded, span);
-        let Some(cond) = inside else {
-            return self.out.value(def::ExprKind::Load { place, hint: Hint::None }, ty, span);
-        };
-        let local = self.out.local("element", ty, span);
-        let zero = self.out.zero(ty, span);
-        self.out.stmt(StmtKind::Write { local, value: zero }, span);
-        self.out.open();
-        let value = self.out.value(def::ExprKind::Load { place, hint: Hint::None }, ty, span);
-        self.out.stmt(StmtKind::Write { local, value }, span);
-        let (then, _) = self.out.close();
-        self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
-        self.out.read(local, span)
-    }
-
-    pub(super) fn put(&mut self, part: &Part, at: &[ExprId], value: ExprId, span: Span) -> Fallible<()> {
-        let (place, inside) = self.place_in(part, at, false, span);
-        let store = StmtKind::Store { place, value, hint: Hint::None };
-        let Some(cond) = inside else {
-            self.out.stmt(store, span);
-            return Ok(());
-        };
-        self.out.open();
-        self.out.stmt(store, span);
-        let (then, _) = self.out.close();
-        self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
-        Ok(())
-    }
-
     /// Returns the index into a tile of this shape that is broadcast.
     pub(super) fn broadcast_index(&mut self, at: &[ExprId], shape: &[u32], span: Span) -> Vec<ExprId> {
         let own = &at[at.len().saturating_sub(shape.len())..];
         own.iter().zip(shape).map(|(&index, &n)| if n == 1 { self.out.i32(0, span) } else { index }).collect()
     }
 
-    fn position_of(&mut self, at: &[ExprId], shape: &[u32], span: Span) -> ExprId {
+    pub(super) fn position_of(&mut self, at: &[ExprId], shape: &[u32], span: Span) -> ExprId {
         let mut position = self.out.i32(0, span);
         for (&index, &n) in at.iter().zip(shape) {
             let n = self.out.i32(n as i32, span);
@@ -647,7 +519,7 @@ impl Body<'_, '_> {
         position
     }
 
-    fn indices_of(&mut self, position: ExprId, shape: &[u32], span: Span) -> Vec<ExprId> {
+    pub(super) fn indices_of(&mut self, position: ExprId, shape: &[u32], span: Span) -> Vec<ExprId> {
         let (mut rest, mut at) = (position, vec![]);
         for (axis, &n) in shape.iter().enumerate().rev() {
             let n = self.out.i32(n as i32, span);
@@ -762,7 +634,7 @@ fn other_shapes(tiles: &[Tile], span: Span) -> Box<Diagnostic> {
     Box::new(d)
 }
 
-fn of_unknown_extent(span: Span) -> Box<Diagnostic> {
+pub(super) fn of_unknown_extent(span: Span) -> Box<Diagnostic> {
     Box::new(
         Diagnostic::error("E0492", "the extents of a tile are not known when the kernel is compiled")
             .at(span, "how many elements has this?")
@@ -770,7 +642,7 @@ fn of_unknown_extent(span: Span) -> Box<Diagnostic> {
     )
 }
 
-fn not_of_tiles(span: Span, what: &str) -> Box<Diagnostic> {
+pub(super) fn not_of_tiles(span: Span, what: &str) -> Box<Diagnostic> {
     Box::new(
         Diagnostic::error("E0493", format!("{what} cannot be computed with tiles"))
             .at(span, "the threads of a block compute this together")

@@ -23,7 +23,7 @@ pub(crate) use simplify::is_held;
 use std::sync::Arc;
 
 use crate::base::stop;
-use crate::ir::def::{Module, Product, TileFactor, TilePart, TileStep, Tiles};
+use crate::ir::def::{Module, Product, TileAxis, TileFactor, TilePart, TileStep, Tiles};
 use crate::ir::text::print;
 use crate::ir::verify::{Verified, checked, violations};
 use crate::ir::{Checks, Prepared};
@@ -77,8 +77,9 @@ fn with_prepared_steps(tiles: &Tiles, checks: Checks) -> Option<Tiles> {
 fn prepared_steps(steps: &[TileStep]) -> Option<Vec<TileStep>> {
     let prepared = |module: &Module| Some(prepare(module.clone()).ok()?.module.into_module());
     let part = |part: &TilePart| {
-        let [row, column] = &*part.start;
-        Some(TilePart { start: Box::new([prepared(row)?, prepared(column)?]), ..part.clone() })
+        let axis = |axis: &TileAxis| Some(TileAxis { start: prepared(&axis.start)?, ..axis.clone() });
+        let axes = part.axes.iter().map(axis).collect::<Option<Vec<TileAxis>>>()?;
+        Some(TilePart { axes, element: prepared(&part.element)?, ..part.clone() })
     };
     let step = |step: &TileStep| {
         Some(match step {

@@ -210,16 +210,24 @@ impl Block<'_> {
 
     /// Returns a part of an array as a factor, with zeros beyond the edge.
     fn part(&mut self, part: &TilePart, arguments: &mut Arguments) -> Array {
-        let [row, column] = [0, 1].map(|axis| self.number(&part.start[axis], arguments));
+        let starts: Vec<i32> = part.axes.iter().map(|axis| self.number(&axis.start, arguments)).collect();
         let array = arguments[part.param as usize].0.clone();
         let elements = array.elements();
+        let [rows, columns] = part.extents();
         let at = |down: u32, across: u32| {
-            let (row, column) = (i64::from(row) + i64::from(down), i64::from(column) + i64::from(across));
-            let inside =
-                (0..i64::from(array.shape[0])).contains(&row) && (0..i64::from(array.shape[1])).contains(&column);
-            if inside { elements[(row * i64::from(array.shape[1]) + column) as usize] } else { 0 }
+            // The position of an element in the part, and its index along each axis, from the last one on.
+            let (mut position, mut from, mut pitch) = (down * columns + across, 0_i64, 1_i64);
+            for (axis, (own, &start)) in part.axes.iter().zip(&starts).enumerate().rev() {
+                let index = i64::from(start) + i64::from(position % own.extent * own.step);
+                position /= own.extent;
+                if !(0..i64::from(array.shape[axis])).contains(&index) {
+                    return 0;
+                }
+                from += index * pitch;
+                pitch *= i64::from(array.shape[axis]);
+            }
+            elements[from as usize]
         };
-        let [rows, columns] = part.extents;
         let (shape, turned) = if part.transposed { ([columns, rows], true) } else { ([rows, columns], false) };
         let found = (0..shape[0]).flat_map(|x| (0..shape[1]).map(move |y| if turned { (y, x) } else { (x, y) }));
         Array::new(&shape, part.scalar, found.map(|(x, y)| at(x, y)).collect::<Vec<_>>())

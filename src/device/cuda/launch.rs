@@ -13,7 +13,7 @@ use super::memory::{self, Buffer};
 use super::plan::{End, Facts};
 use super::records::{Pending, stoppable};
 use super::replay::{Kept, Record};
-use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, Options};
+use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, MOST_AXES, Options};
 use super::variant::Variant;
 use crate::device::fault::size;
 use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, Output};
@@ -241,15 +241,17 @@ fn pass(
             Extents::Threads(sizes) => sizes.get(index).copied().unwrap_or(1),
             Extents::Grid { .. } => 1,
         }),
-        KernelArgument::Map { param, element, columns, rows, .. } => {
+        KernelArgument::Map { param, element, of_box, .. } => {
             let buffer = buffers.get(param).and_then(|buffer| buffer.as_deref());
-            let extent = |axis: usize| args.get(param).and_then(|arg| arg.shape()?.get(axis).copied()).unwrap_or(0);
+            let shape = args.get(param).and_then(Arg::shape).unwrap_or_default();
+            let mut extents = [1; MOST_AXES];
+            extents.iter_mut().zip(shape.iter().rev()).for_each(|(own, &extent)| *own = extent);
             Argument::Map(Map {
                 address: buffer.map_or(Address::default(), Buffer::address),
                 is_bf16: element == Scalar::Bf16,
-                columns: extent(1),
-                rows: extent(0),
-                of_box: [columns, rows],
+                axes: shape.len() as u32,
+                extents,
+                of_box,
             })
         }
         KernelArgument::Faults => address(service.faults.as_ref()),

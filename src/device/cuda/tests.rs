@@ -12,7 +12,7 @@ use super::driver::{
 };
 use super::fault::STOP_WORD;
 use super::nvrtc::{Compiled, Compiler, Failure};
-use super::text::abi::{FAULT_BYTES, FAULT_NOTICE_AT, KernelArgument, Options};
+use super::text::abi::{FAULT_BYTES, FAULT_NOTICE_AT, KernelArgument, OfBox, Options};
 use super::text::{Copies, cuda_text};
 use super::{Gpu, Settings};
 use crate::base::aligned::AlignedBytes;

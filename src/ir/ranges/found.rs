@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::fact::Symbol;
+use super::fact::{Fact, Symbol};
 use crate::base::arena::Id;
 use crate::ir::def::*;
 
@@ -15,6 +15,14 @@ pub(crate) struct Setting {
     pub block: Option<[u32; 3]>,
     /// Accesses may be proved under a [`Bound`], to be checked at launch.
     pub assume: bool,
+}
+
+/// Value parameters that are no launch constants: from this position on the numbers of the block along x, y, z, then those with these
+/// facts, then others.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    pub from: u32,
+    pub facts: Vec<Fact>,
 }
 
 /// `left + plus <= right`; without a symbol, a side is just its number.

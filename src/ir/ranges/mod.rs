@@ -11,17 +11,23 @@ mod transfer;
 mod walk;
 
 use crate::ir::def::Module;
-pub(crate) use fact::{Symbol, type_range};
-pub(crate) use found::{Bound, Ranges, Setting, Site, Summary};
+pub(crate) use fact::{Fact, Symbol, type_range};
+pub(crate) use found::{Bound, Given, Ranges, Setting, Site, Summary};
 
 /// Analyzes the kernel's body, which contains no calls.
 pub(crate) fn analyze(module: &Module, setting: Setting) -> Ranges {
-    let Some(function) = module.functions.get(module.kernel.body) else { return Ranges::default() };
-    let mut walk = walk::Walk::new(function, setting);
+    analyze_given(module, setting, None).0
+}
+
+/// As [`analyze`], of a kernel some of whose value parameters are no launch constants; returns also the fact about what it stores last.
+pub(crate) fn analyze_given(module: &Module, setting: Setting, given: Option<&Given>) -> (Ranges, Option<Fact>) {
+    let Some(function) = module.functions.get(module.kernel.body) else { return (Ranges::default(), None) };
+    let mut walk = walk::Walk::new(function, setting, given);
     walk.run();
+    let stored = walk.stored.take();
     let mut ranges = walk.found;
     // Of two bounds between the same two constants, the tighter one implies the other.
     ranges.assumptions.sort_by_key(|bound| (bound.left, bound.right, -bound.plus));
     ranges.assumptions.dedup_by_key(|bound| (bound.left, bound.right));
-    ranges
+    (ranges, stored)
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::fact::{Fact, Symbol};
-use super::found::{Bound, Ranges, Setting, Site, parameter};
+use super::found::{Bound, Given, Ranges, Setting, Site, parameter};
 use super::transfer;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
@@ -31,7 +31,10 @@ struct Target {
 pub(crate) struct Walk<'a> {
     function: &'a Function,
     setting: Setting,
+    given: Option<&'a Given>,
     pub found: Ranges,
+    /// The fact about what the last store so far stores, if it is an integer.
+    pub stored: Option<Fact>,
     state: State,
     /// Facts about loads, reads and results.
     known: FxHashMap<ExprId, Fact>,
@@ -62,11 +65,13 @@ fn int(ty: Ty) -> Option<Scalar> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(function: &'a Function, setting: Setting) -> Self {
+    pub fn new(function: &'a Function, setting: Setting, given: Option<&'a Given>) -> Self {
         Walk {
             function,
             setting,
+            given,
             found: Ranges::default(),
+            stored: None,
             state: Some(FxHashMap::default()),
             known: FxHashMap::default(),
             refined: vec![],
@@ -90,6 +95,16 @@ impl<'a> Walk<'a> {
 
     fn scalar(&self, id: ExprId) -> Option<Scalar> {
         int(self.function.exprs[id].ty)
+    }
+
+    /// Returns the fact about a value parameter.
+    fn parameter(&self, i: u32, any: &Fact) -> Fact {
+        let own = self.given.and_then(|given| Some((given, i.checked_sub(given.from)?)));
+        match own {
+            None => any.clone().with(Symbol::Param(i), 0),
+            Some((_, k @ 0..=2)) => self.identity(Id3::Block, [Axis::X, Axis::Y, Axis::Z][k as usize]),
+            Some((given, k)) => given.facts.get(k as usize - 3).unwrap_or(any).clone(),
+        }
     }
 
     /// Returns the fact about an integer scalar here.
@@ -127,7 +142,7 @@ impl<'a> Walk<'a> {
                 let value = Value { ty: scalar, bits: *bits }.as_integer().unwrap_or(0);
                 Some(Fact::of(value, value))
             }
-            ExprKind::Param(i) => Some(any.clone().with(Symbol::Param(*i), 0)),
+            ExprKind::Param(i) => Some(self.parameter(*i, &any)),
             ExprKind::Id(id, axis) => Some(self.identity(*id, *axis)),
             ExprKind::Index(k) => Some(Fact::of(0, self.limit() - 1).with(Symbol::Index(*k), -1)),
             ExprKind::LaneIdx => Some(Fact::of(0, self.threads_of_block().min(32) - 1)),
@@ -403,7 +418,10 @@ impl<'a> Walk<'a> {
                     };
                 }
             }
-            StmtKind::Store { place, .. } => self.access(Site::Stmt(number), place),
+            StmtKind::Store { place, value, .. } => {
+                self.access(Site::Stmt(number), place);
+                self.stored = self.scalar(*value).map(|_| self.fact(*value));
+            }
             StmtKind::Atomic { place, result, .. } => {
                 self.access(Site::Stmt(number), place);
                 result.iter().for_each(|&result| self.unknown(result));
@@ -724,7 +742,7 @@ impl<'a> Walk<'a> {
     /// Returns the launch constant that an expression is.
     fn symbol(&self, id: ExprId) -> Option<Symbol> {
         match self.function.exprs[id].kind {
-            ExprKind::Param(i) => Some(Symbol::Param(i)),
+            ExprKind::Param(i) => self.given.is_none_or(|given| i < given.from).then_some(Symbol::Param(i)),
             ExprKind::Id(Id3::BlockDim, axis) => Some(Symbol::BlockDim(axis as u8)),
             ExprKind::Id(Id3::GridDim, axis) => Some(Symbol::GridDim(axis as u8)),
             ExprKind::Extent(memory, axis) => {

@@ -7,6 +7,8 @@ pub(crate) mod pieces;
 
 use std::borrow::Cow;
 
+use super::text::abi::{MOST_AXES, OfBox};
+
 /// An address in GPU memory; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
@@ -69,7 +71,7 @@ pub enum Argument {
     Map(Map),
 }
 
-/// An array of two axes with elements of two bytes, without gaps, of which copies in hardware take boxes to shared memory: rows of 128
+/// An array of up to five axes with elements of two bytes, without gaps, of which copies in hardware take boxes to shared memory: rows of 128
 /// bytes, of which the 16-byte pieces are at their number XOR the row's number modulo 8. What is outside of the array is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Map {
@@ -77,11 +79,11 @@ pub struct Map {
     pub address: Address,
     /// The elements are `bf16`; `f16` otherwise.
     pub is_bf16: bool,
-    /// More than 0, and a multiple of 8.
-    pub columns: u32,
-    pub rows: u32,
-    /// The columns and rows of a box, up to 256.
-    pub of_box: [u32; 2],
+    /// The number of axes, from 2 on, and the extents along them, the last axis first: more than 0, that one a multiple of 8.
+    pub axes: u32,
+    pub extents: [u32; MOST_AXES],
+    /// What a box has of them: at most 256 with those that its steps leave out, and steps up to 8.
+    pub of_box: OfBox,
 }
 
 /// One launch, as data.

@@ -17,6 +17,7 @@ use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
 use self::symbols::Library;
+use super::super::text::abi::MOST_AXES;
 use super::pieces::Shared;
 use super::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, Module, Properties, Refusal, Shape, Words,
@@ -240,18 +241,27 @@ fn encoded(map: &Map) -> Answer<sys::CUtensorMap> {
     use sys::CUtensorMapDataType as Type;
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
     let kind = if map.is_bf16 { Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 } else { Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16 };
-    let (extents, pitch) = ([map.columns.into(), map.rows.into()], [2 * u64::from(map.columns)]);
+    let axes = map.axes as usize;
+    let extents = map.extents.map(u64::from);
+    let mut pitch = [2; MOST_AXES];
+    for axis in 0..axes {
+        pitch[axis] = extents[axis] * if axis == 0 { 2 } else { pitch[axis - 1] };
+    }
+    let mut of_box = [1; MOST_AXES];
+    for (axis, own) in of_box.iter_mut().enumerate() {
+        *own = (map.of_box.extents[axis] - 1) * map.of_box.steps[axis] + 1;
+    }
     // SAFETY: the lists have as many numbers as there are axes, strides one less. The array is only read by kernels.
     let made = unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut encoded,
             kind,
-            extents.len() as u32,
+            map.axes,
             map.address.0 as *mut c_void,
             extents.as_ptr(),
             pitch.as_ptr(),
-            map.of_box.as_ptr(),
-            [1, 1].as_ptr(),
+            of_box.as_ptr(),
+            map.of_box.steps.as_ptr(),
             sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
             sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::io::{self, Read};
 
 use super::super::driver::{Address, Argument, Launch, Map, Properties, Refusal, Shape, Words};
+use super::super::text::abi::{MOST_AXES, OfBox};
 use super::Handle;
 
 /// The longest request: the largest payload is machine code.
@@ -201,11 +202,10 @@ impl Out {
     fn arguments(self, arguments: &[Argument]) -> Out {
         arguments.iter().fold(self.u32(arguments.len() as u32), |out, argument| match argument {
             Argument::Address(address) => out.u32(u32::MAX).u64(address.0),
-            Argument::Map(Map { address, is_bf16, columns, rows, of_box: [width, height] }) => {
-                [*columns, *rows, *width, *height]
-                    .into_iter()
-                    .fold(out.u32(MAP).u64(address.0).u32((*is_bf16).into()), Out::u32)
-            }
+            Argument::Map(Map { address, is_bf16, axes, extents, of_box }) => [*extents, of_box.extents, of_box.steps]
+                .into_iter()
+                .flatten()
+                .fold(out.u32(MAP).u64(address.0).u32((*is_bf16).into()).u32(*axes), Out::u32),
             Argument::Value { bytes, len } => {
                 let len = (*len).min(32);
                 out.u32(len.into()).raw(&bytemuck::cast_slice::<u64, u8>(bytes)[..len.into()])
@@ -280,15 +280,23 @@ impl<'a> In<'a> {
         Ok(list)
     }
 
+    fn axes(&mut self) -> Read_<[u32; MOST_AXES]> {
+        let mut found = [0; MOST_AXES];
+        for own in &mut found {
+            *own = self.u32()?;
+        }
+        Ok(found)
+    }
+
     fn argument(&mut self) -> Read_<Argument> {
         match self.u32()? {
             u32::MAX => self.address().map(Argument::Address),
             MAP => Ok(Argument::Map(Map {
                 address: self.address()?,
                 is_bf16: self.u32()? != 0,
-                columns: self.u32()?,
-                rows: self.u32()?,
-                of_box: [self.u32()?, self.u32()?],
+                axes: self.u32()?,
+                extents: self.axes()?,
+                of_box: OfBox { extents: self.axes()?, steps: self.axes()? },
             })),
             len @ 0..=32 => {
                 let mut bytes = [0u64; 4];
@@ -493,7 +501,13 @@ mod tests {
             Argument::Address(Address(1 << 45)),
             Argument::Value { bytes: [0x0102_0304, 0, 0, 0], len: 4 },
             Argument::Value { bytes: [1, 2, 3, 4], len: 32 },
-            Argument::Map(Map { address: Address(1 << 45), is_bf16: true, columns: 64, rows: 3, of_box: [64, 128] }),
+            Argument::Map(Map {
+                address: Address(1 << 45),
+                is_bf16: true,
+                axes: 3,
+                extents: [64, 3, 2, 1, 1],
+                of_box: OfBox { extents: [64, 8, 1, 1, 1], steps: [1, 2, 1, 1, 1] },
+            }),
         ];
         let launch = Launch { function: Function(3), shape, arguments: arguments.clone() };
         vec![

@@ -74,9 +74,10 @@ impl Kernel {
             return None;
         }
         let in_boxes = |param: u32| {
-            let extents = [0, 1].map(|axis| facts.extent(param as usize, axis));
-            let [Some(rows), Some(columns)] = extents else { return false };
-            rows > 0 && columns > 0 && (2 * u64::from(columns)).is_multiple_of(BOX_ALIGN)
+            let axes = 0..facts.rank(param as usize).unwrap_or(0);
+            let extents: Vec<u32> = axes.filter_map(|axis| facts.extent(param as usize, axis)).collect();
+            let columns = extents.last().copied().unwrap_or(0);
+            !extents.contains(&0) && (2 * u64::from(columns)).is_multiple_of(BOX_ALIGN)
         };
         copied(&tiles.steps).into_iter().all(in_boxes).then_some((Copies::Boxes, facts.extents))
     }

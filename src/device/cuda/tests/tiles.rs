@@ -36,12 +36,12 @@ fn constant(value: impl FnOnce(&mut FunctionBuilder) -> ExprId, ty: Ty) -> def::
 /// Returns a kernel that stores the product of 128 rows of `a` and 64 columns of `b`. What it does without tensor cores does not matter here.
 fn program() -> Prepared {
     let zero = || constant(|b| b.i32(0), I32);
-    let part = |param, extents| TilePart {
+    let part = |param, extents: [u32; 2]| TilePart {
         param,
         scalar: Scalar::Bf16,
         transposed: false,
-        extents,
-        start: Box::new([zero(), zero()]),
+        axes: extents.map(|extent| TileAxis { start: zero(), extent, step: 1 }).to_vec(),
+        element: zero(),
     };
     let clear = constant(|b| b.f32(0.0), F32);
     let (mut b, c) = step();
@@ -82,8 +82,9 @@ fn a_program_of_tiles_is_launched_with_the_blocks_of_the_kernel_and_a_warpgroup_
     kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
     assert_eq!(gpu.statistics().on_tensor_cores, 1);
     let state = fake.state.lock().unwrap();
-    let maps: Vec<_> = state.maps.iter().map(|map| (map.is_bf16, map.columns, map.rows, map.of_box)).collect();
-    assert_eq!(maps, [(true, 32, 129, [64, 128]), (true, 64, 32, [64, 32])]);
+    let maps: Vec<_> = state.maps.iter().map(|map| (map.is_bf16, map.extents, map.of_box)).collect();
+    let [a, b] = [[64, 128], [64, 32]].map(|[columns, rows]| OfBox::plane(columns, rows));
+    assert_eq!(maps, [(true, [32, 129, 1, 1, 1], a), (true, [64, 32, 1, 1, 1], b)]);
 }
 
 #[test]

@@ -38,7 +38,7 @@
 //! One `u32`, zeroed before a launch, which has to be cooperative.
 
 use crate::base::source::Span;
-use crate::ir::def::{ExprId, Scalar, Ty};
+use crate::ir::def::{ExprId, Scalar, TilePart, Ty};
 use crate::ir::ranges::{Bound, Summary, Symbol};
 use crate::lang::scalar::Value;
 
@@ -123,15 +123,31 @@ pub(crate) enum KernelArgument {
     Extent { param: usize, axis: usize },
     /// `i32`: the extent of the k-th index of a `threads` kernel.
     IndexExtent { index: usize },
-    /// A map of a factor, the array parameter at this position, which has two axes: 128 bytes that describe its memory to the hardware, for
-    /// copies of boxes of so many columns and rows.
-    Map { factor: usize, param: usize, element: Scalar, columns: u32, rows: u32 },
+    /// A map of a factor, the array parameter at this position: 128 bytes that describe its memory to the hardware, for copies of such boxes.
+    Map { factor: usize, param: usize, element: Scalar, of_box: OfBox },
     /// The address of the fault record.
     Faults,
     /// The address of the print buffer.
     Prints,
     /// The address of the grid barrier's counter.
     GridBarrier,
+}
+
+/// The most axes of an array of which boxes are copied.
+pub const MOST_AXES: usize = TilePart::MOST_AXES;
+
+/// What a box has of each axis of an array, the last axis first: so many indices, every `step`-th. Axes beyond those of the array do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfBox {
+    pub extents: [u32; MOST_AXES],
+    pub steps: [u32; MOST_AXES],
+}
+
+impl OfBox {
+    /// Returns a box of a matrix.
+    pub fn plane(columns: u32, rows: u32) -> OfBox {
+        OfBox { extents: [columns, rows, 1, 1, 1], steps: [1; MOST_AXES] }
+    }
 }
 
 /// The mapping of a launch to blocks and threads.

@@ -3,7 +3,7 @@
 //!
 //! `product.cu` is the part that all of them share. It has to be compiled for `sm_90a`, and runs on no other GPU.
 
-use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, Options};
+use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, OfBox, Options};
 use super::generator::{Array, Gen};
 use super::print;
 use super::tree::Stmt;
@@ -78,7 +78,7 @@ impl Read {
         // Boxes are 128 bytes wide.
         let rows = if self.terms == 1 { own } else { TERMS };
         let (factor, param) = (self.factor, self.param);
-        KernelArgument::Map { factor, param, element: self.element, columns: TERMS, rows }
+        KernelArgument::Map { factor, param, element: self.element, of_box: OfBox::plane(TERMS, rows) }
     }
 
     /// Returns what the text passes for it.

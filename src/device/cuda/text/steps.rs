@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use super::abi::OfBox;
 use super::names::sanitized;
 use crate::ir::def::{Scalar, TileTarget, Tiles};
 
@@ -43,8 +44,8 @@ pub(super) struct Load {
     pub boxes: u32,
     pub length: u32,
     pub along_terms: bool,
-    /// The functions of its first row and column.
-    pub at: [String; 2],
+    /// The functions of its first index along each axis.
+    pub at: Vec<String>,
     pub place: Where,
 }
 
@@ -54,8 +55,9 @@ impl Load {
     }
 
     fn copy(&self, to: &str, barrier: &str) -> String {
-        let Load { map, boxes, length, at: [row, column], .. } = self;
-        format!("tiles::copy<{boxes}, {length}>({to}, map{map}_, {column}(0, 0), {row}(0, 0), {barrier});")
+        let Load { map, boxes, length, at, .. } = self;
+        let at: Vec<String> = at.iter().rev().map(|function| format!("{function}(0, 0)")).collect();
+        format!("tiles::copy<{boxes}, {length}>({to}, map{map}_, {barrier}, {});", at.join(", "))
     }
 }
 
@@ -173,8 +175,8 @@ pub(super) struct Program {
     pub held: Vec<Held>,
     pub counters: Vec<String>,
     pub warpgroups: u32,
-    /// Array, type and rows of each map's boxes.
-    pub maps: Vec<(usize, Scalar, u32)>,
+    /// Array, type and boxes of each map.
+    pub maps: Vec<(usize, Scalar, OfBox)>,
     pub once: Vec<Load>,
     pub stage_bytes: u32,
     pub stages: u32,

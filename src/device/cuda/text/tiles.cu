@@ -34,12 +34,28 @@ struct Part {
     }
 };
 
-// Copies a part of BOXES boxes of LENGTH rows from column x, row y on; what is outside of the matrix is zero. All bytes of the
-// boxes count at the barrier.
-template <int BOXES, int LENGTH>
-__device__ __forceinline__ void copy(u32 to, const Map &from, int x, int y, u32 barrier) {
+// Copies of boxes of arrays of more axes.
+__device__ __forceinline__ void copy_box(u32 to, const Map &from, int x, int y, int z, u32 barrier) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
+                 ::"r"(to), "l"(&from), "r"(x), "r"(y), "r"(z), "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void copy_box(u32 to, const Map &from, int x, int y, int z, int u, u32 barrier) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];"
+                 ::"r"(to), "l"(&from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void copy_box(u32 to, const Map &from, int x, int y, int z, int u, int v, u32 barrier) {
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];"
+                 ::"r"(to), "l"(&from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v), "r"(barrier) : "memory");
+}
+
+// Copies a part of BOXES boxes of LENGTH rows from column x on, and from these indices along the other axes, the last one first; what is outside
+// of the array is zero. All bytes of the boxes count at the barrier.
+template <int BOXES, int LENGTH, class... Indices>
+__device__ __forceinline__ void copy(u32 to, const Map &from, u32 barrier, int x, Indices... others) {
 #pragma unroll
-    for (int k = 0; k < BOXES; k++) copy_box(to + k * LENGTH * 128, from, x + 64 * k, y, barrier);
+    for (int k = 0; k < BOXES; k++) copy_box(to + k * LENGTH * 128, from, x + 64 * k, others..., barrier);
 }
 
 // A stage that was taken: where it is, and the barrier of those who are done with it.

@@ -3,7 +3,7 @@
 //! `tiles.cu` is the part that all of them share. It has to be compiled for `sm_90a`, and runs on no other GPU. What is computed of
 //! elements are lambdas, made from the kernels of the program; around them, [`super::steps`] writes the steps.
 
-use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, Options};
+use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, OfBox, Options};
 use super::generator::Gen;
 use super::helpers::Helpers;
 use super::masks::{Side, mask};
@@ -16,7 +16,7 @@ use crate::ir::Prepared;
 use crate::ir::def::{
     ExprKind, KernelParam, Module, Scalar, Space, StmtKind, TileFactor, TilePart, TileStep, TileTarget, Tiles,
 };
-use crate::ir::ranges::{self, Setting};
+use crate::ir::ranges::{self, Bound, Fact, Given, Setting};
 
 const TEXT: &str = concat!("namespace tiles {\n", include_str!("boxes.cu"), "}\n\n", include_str!("tiles.cu"));
 /// Where the instructions of the products go.
@@ -32,7 +32,7 @@ const WORDS: [u32; 3] = [208, 208, 136];
 /// registers or shared memory than there are.
 pub(super) fn tiles_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {
     let tiles = kernel.module.kernel.tiles.as_ref().filter(|_| options.product == Some(Copies::Boxes))?;
-    let plain = Options { wide: false, block: None, assume: false, ..options.clone() };
+    let plain = Options { wide: false, block: None, ..options.clone() };
     let mut writer = Writer {
         kernel,
         tiles,
@@ -43,6 +43,11 @@ pub(super) fn tiles_text(kernel: &Prepared, options: &Options, sources: Option<&
         count: 0,
         signature: None,
         program: Program::new(tiles),
+        given: Given {
+            from: kernel.module.kernel.params.len() as u32,
+            facts: vec![Fact::any(Scalar::I32); tiles.counters.len()],
+        },
+        assumptions: vec![],
     };
     let ops = writer.ops(&tiles.steps)?;
     writer.laid_out(&ops)?;
@@ -67,6 +72,8 @@ struct Writer<'a> {
     count: usize,
     signature: Option<Signature>,
     program: Program,
+    given: Given,
+    assumptions: Vec<Bound>,
 }
 
 impl Writer<'_> {
@@ -97,6 +104,7 @@ impl Writer<'_> {
                 }
                 TileStep::Repeat { counter, bounds, step, body } => {
                     let [start, end] = &**bounds;
+                    self.given.facts[*counter] = self.counted(start, end);
                     let bounds = [self.function(start)?, self.function(end)?];
                     Op::Repeat { counter: *counter, bounds, step: *step, body: self.ops(body)? }
                 }
@@ -125,16 +133,24 @@ impl Writer<'_> {
     }
 
     fn load(&mut self, part: &TilePart, along_terms: bool) -> Option<Load> {
-        let [length, columns] = part.extents;
-        let map = (part.param as usize, part.scalar, length);
+        let [length, columns] = part.extents();
+        let mut of_box = OfBox::plane(64, 1);
+        for (k, axis) in part.axes.iter().rev().enumerate().skip(1) {
+            (of_box.extents[k], of_box.steps[k]) = (axis.extent, axis.step);
+        }
+        let map = (part.param as usize, part.scalar, of_box);
         let maps = &mut self.program.maps;
         let map = maps.iter().position(|known| *known == map).unwrap_or_else(|| {
             maps.push(map);
             maps.len() - 1
         });
         let counters = self.params() + 3..self.params() + 3 + self.tiles.counters.len();
-        let varies = part.start.iter().any(|start| uses(start, &counters));
-        let at = [self.function(&part.start[0])?, self.function(&part.start[1])?];
+        let varies = part.axes.iter().any(|axis| uses(&axis.start, &counters));
+        // Boxes report no faults: there must be none to report.
+        let written = self.functions.len();
+        self.function(&part.element)?;
+        self.functions.truncate(written);
+        let at = part.axes.iter().map(|axis| self.function(&axis.start)).collect::<Option<Vec<String>>>()?;
         let (boxes, scalar) = (columns.div_ceil(64), part.scalar);
         let mut load = Load { map, scalar, boxes, length, along_terms, at, place: Where::Ring };
         let taken: u32 = self.program.once.iter().map(Load::bytes).sum();
@@ -164,10 +180,22 @@ impl Writer<'_> {
         Some(())
     }
 
+    fn setting(&self) -> Setting {
+        Setting { largest: NARROW, block: None, assume: self.options.assume }
+    }
+
+    /// Returns what is known of a counter between two numbers.
+    fn counted(&self, start: &Module, end: &Module) -> Fact {
+        let number = |module| ranges::analyze_given(module, self.setting(), Some(&self.given)).1;
+        let any = Fact::any(Scalar::I32);
+        let (start, end) = (number(start).unwrap_or(any.clone()), number(end).unwrap_or(any.clone()));
+        let counter = Fact { low: start.low, ..any.clone() }.limited_by(&end, -1);
+        if counter.low <= counter.high { counter } else { any }
+    }
+
     /// Writes a lambda, and returns its name; `None` if it may report a fault or print.
     fn function(&mut self, module: &Module) -> Option<String> {
-        let setting = Setting { largest: NARROW, block: None, assume: false };
-        let mut ranges = ranges::analyze(module, setting);
+        let (mut ranges, _) = ranges::analyze_given(module, self.setting(), Some(&self.given));
         if self.kernel.in_bounds {
             ranges.vouch();
         }
@@ -192,6 +220,7 @@ impl Writer<'_> {
         if g.uses_faults || g.uses_prints || g.uses_grid || has_tables || !g.elements.is_empty() {
             return None;
         }
+        self.assumptions.extend(g.relied_upon());
         self.count += 1;
         let name = format!("f{}_", self.count);
         self.write_function(&mut g, &name, &body);
@@ -252,8 +281,8 @@ impl Writer<'_> {
 
     fn finished(mut self, ops: &[Op]) -> Option<CudaKernel> {
         let Signature { mut params, mut names, variables } = self.signature.take()?;
-        for (factor, &(param, element, rows)) in self.program.maps.iter().enumerate() {
-            params.push(KernelArgument::Map { factor, param, element, columns: 64, rows });
+        for (factor, &(param, element, of_box)) in self.program.maps.iter().enumerate() {
+            params.push(KernelArgument::Map { factor, param, element, of_box });
             names.push(format!("const __grid_constant__ tiles::Map map{factor}_"));
         }
         let entry = sanitized(&self.kernel.module.kernel.name);
@@ -285,7 +314,7 @@ impl Writer<'_> {
             cooperative: false,
             places: vec![],
             prints: vec![],
-            assumptions: vec![],
+            assumptions: self.assumptions,
             guards: Default::default(),
             notes: vec!["tiles in the registers of warpgroups, products on tensor cores of sm_90a".into()],
         })
