@@ -14,7 +14,7 @@ use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, Extents, FaultKind};
 use clk_lang::ir::def::{TileFactor, TileStep};
-use clk_lang::lang::scalar::Scalar;
+use clk_lang::lang::scalar::{Scalar, Value};
 use clk_lang::lower;
 use opened::nvrtc;
 use tensor_text::{complaint, prepared};
@@ -93,7 +93,6 @@ fn what_steps_cannot_do_is_no_program_of_tiles() {
         ("statements of threads", scaled, "acc[0, thread_idx.x] = 1.0"),
         ("numbers that change", scaled, "var s = 1.0\n        s = 2.0\n        acc = acc * s"),
         ("what is stored is read", scaled, "acc = acc + o[i..i + 64, h..h + 32]"),
-        ("stores in loops", scaled, "o[i..i + 64, h..h + 32] = acc"),
         ("the blocks of the launch", scaled, "acc = acc * f32(grid_dim.x)"),
         ("another order", "for j in 0..N step 48", "for j in N..0 step -48"),
         ("prints", scaled, "print(\"{j}\")"),
@@ -110,8 +109,6 @@ fn what_steps_cannot_do_is_no_program_of_tiles() {
         let Ok(module) = lower::lower(&session.program, &instance) else { continue };
         assert!(module.kernel.tiles.is_none(), "{what}:\n{source}");
     }
-    let twice = attention().replace("    o[i..i", "    o[i..i + 64, h..h + 32] = acc\n    o[i..i");
-    assert!(!is_found(&twice), "stored twice");
     for (what, [rows, head, keys]) in
         [("rows", [56, 32, 48]), ("too many rows", [256, 32, 48]), ("columns", [64, 36, 48]), ("terms", [64, 32, 40])]
     {
@@ -138,6 +135,7 @@ impl Random {
         let x = (self.below(2001) as f32 - 1000.0) / 500.0 * [1.0, 1.0, 1e-3, 30.0][self.below(4) as usize];
         match scalar {
             Scalar::Bf16 => x.to_bits() >> 16,
+            Scalar::F16 => Value { ty: Scalar::F32, bits: x.to_bits().into() }.to_type(Scalar::F16).bits as u32,
             _ => x.to_bits(),
         }
     }
@@ -194,6 +192,133 @@ fn statement(r: &mut Random, level: u32) -> String {
             let name = if level == 2 { "m" } else { "n" };
             format!("for {name} in {}..{} step {} {{\nlet j = 8 * {name} - 8\n{}\n}}", r.below(2), r.below(4), 1 + r.below(2), body.join("\n"))
         }
+    }
+}
+
+/// Kernels with their arrays, of which the last one is written, and grids: products in batches and in groups, convolutions.
+const OF_MORE_AXES: [(&str, &[(&[u32], Scalar)], [u32; 3]); 5] = [
+    (
+        "kernel tiled(a: [bf16; Z, M, K], b: [bf16; Z, K, N], out c: [f32; Z, M, N]) grid(ceil_div(N, 16), ceil_div(M, 64), Z) block(32) {
+    let (i, j) = (64 * block_idx.y, 16 * block_idx.x)
+    let z = block_idx.z
+    shared acc: [f32; 64, 16]
+    acc = 0.0
+    for k in 0..K step 32 { acc = mma(acc, a[z, i..i + 64, k..k + 32], b[z, k..k + 32, j..j + 16]) }
+    c[z, i..i + 64, j..j + 16] = acc
+}",
+        &[(&[2, 70, 40], Scalar::Bf16), (&[2, 40, 24], Scalar::Bf16), (&[2, 70, 24], Scalar::F32)],
+        [2, 2, 2],
+    ),
+    (
+        "kernel tiled(x: [bf16; T, K], w: [bf16; G, N, K], first: [i32; G], count: [i32; G], out y: [f32; T, N])
+    grid(ceil_div(N, 16), ceil_div(T, 64), G) block(32) {
+    let (g, j) = (block_idx.z, 16 * block_idx.x)
+    let (i, end) = (first[g] + 64 * block_idx.y, first[g] + count[g])
+    shared acc: [f32; 64, 16]
+    if i < end {
+        acc = 0.0
+        for k in 0..K step 16 { acc = mma(acc, x[i..i + 64, k..k + 16], transpose(w[g, j..j + 16, k..k + 16])) }
+        y[i..min(i + 64, end), j..j + 16] = acc
+    }
+}",
+        &[(&[90, 24], Scalar::Bf16), (&[3, 20, 24], Scalar::Bf16), (&[3], Scalar::I32), (&[3], Scalar::I32), (&[90, 20], Scalar::F32)],
+        [2, 2, 3],
+    ),
+    (
+        "kernel tiled(x: [bf16; B, H, W, C], w: [bf16; R, S, C, F], bias: [f32; F], out o: [f32; B, P, Q, F])
+    grid(ceil_div(F, 16), ceil_div(P, 8) * ceil_div(Q, 8), B) block(32) {
+    let (n, f) = (block_idx.z, 16 * block_idx.x)
+    let (p, q) = (8 * (block_idx.y / ceil_div(Q, 8)), 8 * (block_idx.y % ceil_div(Q, 8)))
+    shared acc: [f32; 64, 16]
+    acc = 0.0
+    for r in 0..R {
+        for s in 0..S {
+            let (y, x0) = (p + r - R / 2, q + s - S / 2)
+            for k in 0..C step 16 {
+                acc = mma(acc, reshape(x[n, y..y + 8, x0..x0 + 8, k..k + 16], 64, 16), w[r, s, k..k + 16, f..f + 16])
+            }
+        }
+    }
+    o[n, p..p + 8, q..q + 8, f..f + 16] = max(reshape(acc, 8, 8, 16) + bias[f..f + 16], 0.0)
+}",
+        &[(&[2, 9, 11, 24], Scalar::Bf16), (&[3, 3, 24, 17], Scalar::Bf16), (&[17], Scalar::F32), (&[2, 9, 11, 17], Scalar::F32)],
+        [2, 4, 2],
+    ),
+    (
+        // Every second pixel, filters by their results, and a ring of ones around the output.
+        "kernel tiled(x: [f16; B, H, W, C], w: [f16; F, R, S, C], out o: [f16; B, P, Q, F])
+    grid(ceil_div(F, 16), ceil_div(Q, 8), B) block(32) {
+    let (f, q) = (16 * block_idx.x, 8 * block_idx.y)
+    let n = block_idx.z
+    shared acc: [f32; 64, 16]
+    for p in 0..P step 8 {
+        acc = 1.0
+        for r in 0..R {
+            for s in 0..S {
+                let (y, x0) = (2 * p + r - 1, 2 * q + s - 1)
+                acc = mma(acc, reshape(x[n, y..y + 16 step 2, x0..x0 + 16 step 2, 0..32], 64, 32), transpose(w[f..f + 16, r, s, 0..32]))
+            }
+        }
+        o[n, p..p + 8, q..q + 8, f..f + 16] = f16(reshape(acc, 8, 8, 16))
+    }
+}",
+        &[(&[2, 19, 13, 32], Scalar::F16), (&[20, 3, 3, 32], Scalar::F16), (&[2, 10, 7, 20], Scalar::F16)],
+        [2, 1, 2],
+    ),
+    (
+        "kernel tiled(a: [bf16; M, H, K], b: [bf16; N, K], out c: [f32; M, N]) grid(ceil_div(M, 64), 2) block(32) {
+    let i = 64 * block_idx.x
+    shared acc: [f32; 64, 24]
+    shared top: [f32; 64]
+    acc = 0.0
+    top = 0.0
+    for h in 0..H {
+        if (h + block_idx.y) % 2 == 0 {
+            acc = mma(acc, a[i..i + 64, h, 0..32], transpose(b[0..24, 0..32]))
+            top = max(acc, axis = 1)
+        } else {
+            acc = acc - reshape(top, 64, 1)
+        }
+    }
+    if block_idx.y == 1 { c[i..i + 64, 0..24] = acc }
+}",
+        &[(&[70, 5, 32], Scalar::Bf16), (&[23, 32], Scalar::Bf16), (&[70, 23], Scalar::F32)],
+        [2, 2, 1],
+    ),
+];
+
+/// Runs a kernel on the simulator and by its steps, both with the same random arrays; returns what they wrote.
+fn both_ways(source: &str, arrays: &[(&[u32], Scalar)], grid: [u32; 3], seed: u64) -> [Vec<u32>; 2] {
+    let kernel = prepared(source);
+    let tiles = kernel.module.kernel.tiles.clone().unwrap_or_else(|| panic!("no program of tiles:\n{source}"));
+    let mut r = Random(seed);
+    let mut arguments: Arguments = vec![];
+    for (k, (shape, scalar)) in arrays.iter().enumerate() {
+        let written = k + 1 == arrays.len();
+        let count = shape.iter().product::<u32>();
+        let array = match (written, scalar) {
+            (true, _) => Array::zeros(shape, *scalar),
+            // The groups of rows: where they begin, and how many each has.
+            (_, Scalar::I32) => Array::new(shape, *scalar, if k == 2 { [0, 3, 3] } else { [3, 0, 87] }),
+            _ => Array::new(shape, *scalar, (0..count).map(|_| r.element(*scalar)).collect::<Vec<_>>()),
+        };
+        arguments.push((array, written));
+    }
+    let mut expected = arguments.clone();
+    tile_steps::run(&tiles, &mut arguments, grid);
+    let executable = Simulator::default().load(Arc::new(kernel));
+    let control = Control { wait: true, ..Control::default() };
+    let extents = Extents::Grid { grid, block: [32, 1, 1] };
+    executable.launch(extents, &mut passed(&mut expected), &control).expect("no fault");
+    [arguments, expected].map(|arguments| arguments.last().map(|(array, _)| array.elements()).unwrap_or_default())
+}
+
+#[test]
+fn batches_groups_and_convolutions_are_programs_with_the_bits_of_their_kernels() {
+    for (source, arrays, grid) in OF_MORE_AXES {
+        let [found, wanted] = both_ways(source, arrays, grid, 7);
+        assert!(wanted.iter().filter(|&&bits| bits != 0).count() * 3 > wanted.len(), "{source}");
+        assert_eq!(found.iter().zip(&wanted).position(|(x, y)| x != y), None, "{source}");
     }
 }
 
@@ -285,7 +410,8 @@ fn texts_of_programs_compile_without_spills() {
         .replace("select(arange(128) < N - j", "select(i + reshape(arange(128), 128, 1) >= j + arange(128)");
     let halves = attention().replace("bf16", "f16");
     let three = sized(192, 128, 80);
-    let sources = [attention(), wide, causal, three, halves, random_program(1), random_program(4)];
+    let mut sources = vec![attention(), wide, causal, three, halves, random_program(1), random_program(4)];
+    sources.extend(OF_MORE_AXES.map(|(source, ..)| source.to_string()));
     for source in sources {
         let found = complaint(&nvrtc, &prepared(&source), Copies::Boxes, &["serializ", "setmaxnreg"]);
         assert_eq!(found, None, "{source}");

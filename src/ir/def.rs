@@ -210,6 +210,10 @@ pub enum TileStep {
     Fold { to: usize, of: usize, fold: Module },
     /// Adds a product to a tile, in groups of 16 terms in ascending order.
     Product { sum: usize, terms: u32, a: TileFactor, b: TilePart },
+    /// Does the one or the other; the number is not 0 where it is the first.
+    If { cond: Module, then: Vec<TileStep>, other: Vec<TileStep> },
+    /// What is stored before is stored before what is stored behind.
+    Meet,
     /// Repeats steps; the counter starts at the first number, and grows by `step`, which is positive, while it is below the second one.
     Repeat { counter: usize, bounds: Box<[Module; 2]>, step: u32, body: Vec<TileStep> },
 }

@@ -9,6 +9,7 @@ use super::error::{Fallible, internal};
 use super::instance::Instance;
 use super::tile::{Node, Step, Tile};
 use super::unit::{Body, Slot, Unit};
+use crate::base::arena::Arena;
 use crate::check::literal::Literal;
 use crate::check::typed::{
     self, Block, Dim, Expr, ExprKind, LocalId, Pattern, Program, SliceIndex, Stmt, StmtKind, Type,
@@ -50,9 +51,7 @@ pub(super) fn product(program: &Program, kernel: &typed::Kernel, instance: &Inst
     };
     let plain = |stmt: &Stmt| match &stmt.kind {
         StmtKind::Shared { .. } => true,
-        StmtKind::Let { pattern: Pattern::Local(id), value: Some(value), .. } => {
-            !body.locals[*id].mutable && matches!(value.ty, Type::Scalar(_))
-        }
+        StmtKind::Let { pattern, value: Some(value), .. } => names_numbers(pattern, &value.ty, &body.locals),
         _ => zero(stmt),
     };
     if !before.iter().all(plain) || before.iter().filter(|stmt| zero(stmt)).count() != 1 {
@@ -226,6 +225,18 @@ fn reads_written(kernel: &typed::Kernel, stmt: &Stmt) -> bool {
     found > 0
 }
 
+/// Whether a pattern gives names to numbers that do not change.
+pub(super) fn names_numbers(pattern: &Pattern, ty: &Type, locals: &Arena<typed::Local>) -> bool {
+    match (pattern, ty) {
+        (Pattern::Local(id), Type::Scalar(_)) => !locals[*id].mutable,
+        (Pattern::Discard, Type::Scalar(_)) => true,
+        (Pattern::Tuple(parts), Type::Tuple(types)) => {
+            parts.iter().zip(types.iter()).all(|(part, ty)| names_numbers(part, ty, locals))
+        }
+        _ => false,
+    }
+}
+
 /// Whether a function does nothing that it matters for how often, by which threads and in which order it is done, and that no other
 /// element takes part in.
 pub(super) fn is_of_elements(function: &Function) -> bool {
@@ -303,9 +314,7 @@ impl Body<'_, '_> {
         let StmtKind::Assign { place, op, value } = &stmt.kind else {
             return match &stmt.kind {
                 StmtKind::Shared { .. } => Ok(true),
-                StmtKind::Let { pattern: Pattern::Local(id), value: Some(value), .. }
-                    if !self.locals[*id].mutable && matches!(value.ty, Type::Scalar(_)) =>
-                {
+                StmtKind::Let { pattern, value: Some(value), .. } if names_numbers(pattern, &value.ty, self.locals) => {
                     self.stmt(stmt).map(|()| true)
                 }
                 _ => Ok(false),

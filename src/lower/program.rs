@@ -7,13 +7,13 @@
 use super::emit::Emitter;
 use super::error::Fallible;
 use super::instance::Instance;
-use super::product::is_of_elements;
+use super::product::{is_of_elements, names_numbers};
 use super::tensor::{Format, GROUP};
 use super::tile::{Along, Node, Part, Place, Step, Tile, Window};
 use super::tiles::Fold;
 use super::unit::{Body, Slot, Unit};
 use crate::base::source::Span;
-use crate::check::typed::{self, Block, Expr, ExprKind, LocalId, Pattern, Program, Stmt, StmtKind, Type};
+use crate::check::typed::{self, Block, Expr, ExprKind, LocalId, Program, Stmt, StmtKind, Type};
 use crate::check::walk;
 use crate::ir::build::module;
 use crate::ir::def::{
@@ -55,6 +55,7 @@ pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instan
         scope: vec![],
         filled: vec![],
         stored: vec![],
+        loops: 0,
     };
     finder.counters_in(&typed.root.stmts);
     let steps = finder.steps(&typed.root.stmts)?;
@@ -65,9 +66,21 @@ pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instan
 fn has_product(stmt: &Stmt) -> bool {
     match &stmt.kind {
         StmtKind::Assign { value, .. } => matches!(value.kind, ExprKind::Builtin { builtin: Builtin::Mma, .. }),
-        StmtKind::For { body, .. } => body.stmts.iter().any(has_product),
-        _ => false,
+        _ => blocks(stmt).any(|block| block.stmts.iter().any(has_product)),
     }
+}
+
+/// Returns the blocks of a loop or a branch.
+fn blocks(stmt: &Stmt) -> impl Iterator<Item = &Block> {
+    let (one, other) = match &stmt.kind {
+        StmtKind::For { body, .. } => (Some(&**body), None),
+        StmtKind::Expr { expr, .. } => match &expr.kind {
+            ExprKind::If { then, other, .. } => (Some(&**then), other.as_deref()),
+            _ => (None, None),
+        },
+        _ => (None, None),
+    };
+    one.into_iter().chain(other)
 }
 
 /// A declaration that later statements may refer to.
@@ -92,6 +105,8 @@ struct Finder<'e> {
     /// Tiles with values, and arrays that were stored to.
     filled: Vec<usize>,
     stored: Vec<u32>,
+    /// The loops around the statement.
+    loops: usize,
 }
 
 /// What a statement's kernel has as its parameters.
@@ -103,11 +118,11 @@ struct Made<'b> {
 impl<'e> Finder<'e> {
     fn counters_in(&mut self, stmts: &'e [Stmt]) {
         for stmt in stmts {
-            if let StmtKind::For { var, body, .. } = &stmt.kind {
+            if let StmtKind::For { var, .. } = &stmt.kind {
                 self.counters.push(*var);
                 self.names.push(self.typed.locals.get(*var).map_or_else(String::new, |local| local.name.to_string()));
-                self.counters_in(&body.stmts);
             }
+            blocks(stmt).for_each(|block| self.counters_in(&block.stmts));
         }
     }
 
@@ -116,12 +131,13 @@ impl<'e> Finder<'e> {
         for stmt in stmts {
             match &stmt.kind {
                 StmtKind::Shared { local, extents } => self.declare(*local, extents, stmt.span)?,
-                StmtKind::Let { pattern: Pattern::Local(id), value: Some(value), .. } => {
-                    let is_number = !self.typed.locals.get(*id)?.mutable && matches!(value.ty, Type::Scalar(_));
-                    is_number.then(|| self.scope.push(Scoped::Let(stmt)))?;
+                StmtKind::Let { pattern, value: Some(value), .. } => {
+                    names_numbers(pattern, &value.ty, &self.typed.locals)
+                        .then(|| self.scope.push(Scoped::Let(stmt)))?;
                 }
                 StmtKind::Assign { place, op, value } => self.assign(place, *op, value, &mut steps)?,
                 StmtKind::For { var, iter, body, .. } => steps.push(self.repeat(*var, iter, body)?),
+                StmtKind::Expr { expr, .. } => steps.push(self.branch(expr)?),
                 _ => return None,
             }
         }
@@ -194,16 +210,31 @@ impl<'e> Finder<'e> {
         let step = by.and_then(|by| u32::try_from(by).ok()).filter(|&by| by > 0 && by <= 1 << 20)?;
         let (filled, scope) = (self.filled.len(), self.scope.len());
         self.scope.push(Scoped::Counter(counter, var));
-        // What one iteration stores, another one might.
-        let stored = self.stored.len();
+        self.loops += 1;
         let steps = self.steps(&body.stmts)?;
-        if self.stored.len() > stored {
-            return None;
-        }
+        self.loops -= 1;
         self.scope.truncate(scope);
         // There may be no iteration.
         self.filled.truncate(filled);
         Some(TileStep::Repeat { counter, bounds: Box::new([start, end]), step, body: steps })
+    }
+
+    /// Returns the step of an `if`.
+    fn branch(&mut self, expr: &'e Expr) -> Option<TileStep> {
+        let ExprKind::If { cond, then, other } = &expr.kind else { return None };
+        if then.tail.is_some() || other.as_ref().is_some_and(|other| other.tail.is_some()) {
+            return None;
+        }
+        let condition = self.module(I32, &[], |body, _| {
+            let cond = body.scalar(cond)?;
+            Ok(body.out.convert(cond, Scalar::I32, expr.span))
+        })?;
+        let before = self.filled.clone();
+        let then = self.steps(&then.stmts)?;
+        let filled = std::mem::replace(&mut self.filled, before);
+        let other = other.as_ref().map_or(Some(vec![]), |other| self.steps(&other.stmts))?;
+        self.filled.retain(|tile| filled.contains(tile));
+        Some(TileStep::If { cond: condition, then, other })
     }
 
     fn assign(
@@ -321,9 +352,13 @@ impl<'e> Finder<'e> {
             _ => return None,
         };
         self.has_rows(rows, columns)?;
-        // Another thread may have written, or read, the same element before.
-        if op.is_some() || self.stored.contains(&param?) {
+        // Another thread may have read the same element before.
+        if op.is_some() {
             return None;
+        }
+        // Or written it.
+        if self.loops > 0 || self.stored.contains(&param?) {
+            steps.push(TileStep::Meet);
         }
         self.stored.push(param?);
         steps.push(TileStep::Each { to: TileTarget::Array(columns), operands: found.operands.clone(), element });

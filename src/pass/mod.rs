@@ -94,6 +94,11 @@ fn prepared_steps(steps: &[TileStep]) -> Option<Vec<TileStep>> {
                 };
                 TileStep::Product { sum: *sum, terms: *terms, a, b: part(b)? }
             }
+            TileStep::If { cond, then, other } => {
+                let [then, other] = [then, other].map(|steps| prepared_steps(steps));
+                TileStep::If { cond: prepared(cond)?, then: then?, other: other? }
+            }
+            TileStep::Meet => TileStep::Meet,
             TileStep::Repeat { counter, bounds, step, body } => {
                 let [start, end] = &**bounds;
                 let bounds = Box::new([prepared(start)?, prepared(end)?]);

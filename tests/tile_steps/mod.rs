@@ -104,6 +104,11 @@ impl Block<'_> {
                 }
                 TileStep::Fold { to, of, fold } => self.fold(*to, *of, fold, arguments),
                 TileStep::Product { sum, terms, a, b } => self.product(*sum, *terms, a, b, arguments),
+                TileStep::If { cond, then, other } => {
+                    let holds = self.number(cond, arguments) != 0;
+                    self.steps(if holds { then } else { other }, arguments);
+                }
+                TileStep::Meet => {}
                 TileStep::Repeat { counter, bounds, step, body } => {
                     let [start, end] = [0, 1].map(|k| &bounds[k]).map(|bound| self.number(bound, arguments));
                     let mut at = i64::from(start);

@@ -18,7 +18,7 @@ pub(crate) struct Setting {
 }
 
 /// Value parameters that are no launch constants: from this position on the numbers of the block along x, y, z, then those with these
-/// facts, then others.
+/// facts, then others. No array is empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     pub from: u32,

@@ -1,7 +1,7 @@
 //! Transfer functions: operations on intervals.
 
 use super::fact::{Fact, type_range};
-use crate::ir::def::BinOp;
+use crate::ir::def::{BinOp, ExprId, ExprKind, Function};
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
 
@@ -144,4 +144,29 @@ fn min(a: &Fact, b: &Fact) -> Fact {
 fn max(a: &Fact, b: &Fact) -> Fact {
     let joined = a.join(b);
     Fact { low: a.low.max(b.low), ..joined }.meet(&Fact::of(a.low.max(b.low), a.high.max(b.high)))
+}
+
+/// Recognizes `ceil_div(value, by)`: a quotient, and one more where it is not exact. `by` is positive.
+pub(super) fn rounded_up(function: &Function, op: BinOp, quotient: ExprId, rest: ExprId) -> Option<(ExprId, i128)> {
+    use ExprKind::{Binary, Const, Convert};
+    let kind = |id: ExprId| &function.exprs[id].kind;
+    let number = |id: ExprId| if let Const(bits) = kind(id) { Some(i128::from(*bits)) } else { None };
+    let (value, by) = match (op, kind(quotient)) {
+        (BinOp::Add, Binary { op: BinOp::Div, left, right }) => (*left, number(*right)?),
+        (BinOp::Add, Binary { op: BinOp::Shr, left, right }) => (*left, 1 << number(*right).filter(|&by| by < 31)?),
+        _ => return None,
+    };
+    let Convert(differs) = kind(rest) else { return None };
+    let Binary { op: BinOp::Ne, left: back, right } = kind(*differs) else { return None };
+    let Binary { op: BinOp::Mul, left, right: times } = kind(*back) else { return None };
+    let is_own = *left == quotient && number(*times) == Some(by) && *right == value;
+    (is_own && (1..1 << 31).contains(&by)).then_some((value, by))
+}
+
+/// Returns the fact about a number divided and rounded up; what is negative is not looked at.
+pub(super) fn divided_up(value: &Fact, by: i128) -> Fact {
+    match value.low {
+        low if low >= 0 => Fact::of((low + by - 1) / by, (value.high + by - 1) / by),
+        _ => Fact::of(value.low, value.high.max(0) / by + 1),
+    }
 }

@@ -155,8 +155,10 @@ impl<'a> Walk<'a> {
             }
             ExprKind::Binary { op, left, right } => {
                 let assumed = self.by_assumption(*op, *left, *right);
+                let rounded = transfer::rounded_up(function, *op, *left, *right)
+                    .map(|(value, by)| transfer::divided_up(&self.fact_at(value, depth + 1), by));
                 let (left, right) = (self.fact_at(*left, depth + 1), self.fact_at(*right, depth + 1));
-                assumed.or_else(|| transfer::binary(*op, &left, &right, scalar))
+                assumed.or(rounded).or_else(|| transfer::binary(*op, &left, &right, scalar))
             }
             ExprKind::Math { function, args } => {
                 let args: Vec<Fact> = args.iter().map(|&arg| self.fact_at(arg, depth + 1)).collect();
@@ -294,7 +296,7 @@ impl<'a> Walk<'a> {
             Some(Extent::Known(n)) => Fact::of(i128::from(*n), i128::from(*n)),
             Some(Extent::Dynamic(id)) => self.fact_at(*id, depth + 1).meet(&Fact::of(0, i128::from(i32::MAX))),
             _ => {
-                let any = Fact::of(0, self.limit());
+                let any = Fact::of(i128::from(self.given.is_some()), self.limit());
                 match parameter(self.function, memory) {
                     Some(param) => any.with(Symbol::Extent { param, axis }, 0),
                     None => any,

@@ -73,11 +73,15 @@ impl Kernel {
         if self.context.properties.architecture != TENSOR_ARCHITECTURE || !is_usual {
             return None;
         }
+        let extents = |param: usize| -> Vec<u32> {
+            (0..facts.rank(param).unwrap_or(0)).filter_map(|axis| facts.extent(param, axis)).collect()
+        };
+        if (0..facts.args.len()).any(|param| extents(param).contains(&0)) {
+            return None;
+        }
         let in_boxes = |param: u32| {
-            let axes = 0..facts.rank(param as usize).unwrap_or(0);
-            let extents: Vec<u32> = axes.filter_map(|axis| facts.extent(param as usize, axis)).collect();
-            let columns = extents.last().copied().unwrap_or(0);
-            !extents.contains(&0) && (2 * u64::from(columns)).is_multiple_of(BOX_ALIGN)
+            let columns = extents(param as usize).last().copied().unwrap_or(0);
+            (2 * u64::from(columns)).is_multiple_of(BOX_ALIGN)
         };
         copied(&tiles.steps).into_iter().all(in_boxes).then_some((Copies::Boxes, facts.extents))
     }
@@ -89,7 +93,8 @@ fn copied(steps: &[TileStep]) -> Vec<u32> {
         TileStep::Product { a: TileFactor::Part(a), b, .. } => vec![a.param, b.param],
         TileStep::Product { b, .. } => vec![b.param],
         TileStep::Repeat { body, .. } => copied(body),
-        TileStep::Each { .. } | TileStep::Fold { .. } => vec![],
+        TileStep::If { then, other, .. } => [copied(then), copied(other)].concat(),
+        TileStep::Each { .. } | TileStep::Fold { .. } | TileStep::Meet => vec![],
     };
     steps.iter().flat_map(of).collect()
 }

@@ -80,6 +80,8 @@ pub(super) enum Op {
     Each { to: TileTarget, operands: Vec<usize>, function: String, zero: bool, mask: Option<Masked> },
     Fold { to: usize, of: usize, function: String },
     Product { sum: usize, terms: u32, a: Factor, b: Load, fresh: bool },
+    If { function: String, then: Vec<Op>, other: Vec<Op> },
+    Meet,
     Repeat { counter: usize, bounds: [String; 2], step: u32, body: Vec<Op> },
 }
 
@@ -93,8 +95,7 @@ impl Op {
     pub fn loads(&self) -> u32 {
         match self {
             Op::Product { a, b, .. } => staged(a, b).len() as u32,
-            Op::Repeat { body, .. } => body.iter().map(Op::loads).max().unwrap_or(0),
-            _ => 0,
+            _ => self.inner().map(Op::loads).max().unwrap_or(0),
         }
     }
 
@@ -108,14 +109,24 @@ impl Op {
                 let factor = if let Factor::Held(tile) = a { Some(*tile) } else { None };
                 ([*sum].into_iter().chain(factor).collect(), vec![*sum])
             }
-            Op::Repeat { body, .. } => {
-                body.iter().map(Op::touches).fold((vec![], vec![]), |mut all, (reads, writes)| {
+            Op::Repeat { .. } | Op::If { .. } | Op::Meet => {
+                self.inner().map(Op::touches).fold((vec![], vec![]), |mut all, (reads, writes)| {
                     all.0.extend(reads);
                     all.1.extend(writes);
                     all
                 })
             }
         }
+    }
+
+    /// Returns the steps in it.
+    fn inner(&self) -> impl Iterator<Item = &Op> {
+        let (one, other): (&[Op], &[Op]) = match self {
+            Op::Repeat { body, .. } => (body, &[]),
+            Op::If { then, other, .. } => (then, other),
+            _ => (&[], &[]),
+        };
+        one.iter().chain(other)
     }
 
     /// Whether it has to stay behind another one, or that behind it.
@@ -224,19 +235,18 @@ impl Program {
     /// Returns the definitions of the instructions for the products.
     pub fn instructions(&self, ops: &[Op]) -> String {
         let mut kinds = vec![];
-        self.kinds(ops, &mut kinds);
+        self.kinds(ops.iter(), &mut kinds);
         kinds.sort_unstable();
         kinds.dedup();
         kinds.iter().map(|&(columns, kind)| instruction(columns, kind)).collect()
     }
 
-    fn kinds(&self, ops: &[Op], found: &mut Vec<(u32, &'static str)>) {
+    fn kinds<'a>(&self, ops: impl Iterator<Item = &'a Op>, found: &mut Vec<(u32, &'static str)>) {
         for op in ops {
-            match op {
-                Op::Product { sum, b, .. } => found.push((self.held[*sum].columns.unwrap_or(0), kind(b.scalar))),
-                Op::Repeat { body, .. } => self.kinds(body, found),
-                _ => {}
+            if let Op::Product { sum, b, .. } = op {
+                found.push((self.held[*sum].columns.unwrap_or(0), kind(b.scalar)));
             }
+            self.kinds(Box::new(op.inner()) as Box<dyn Iterator<Item = &Op>>, found);
         }
     }
 
@@ -298,6 +308,9 @@ impl Program {
                         let bytes = load.bytes();
                         out.line(&format!("ring_.fill({bytes}, [&](tiles::u32 to_, tiles::u32 full_) {{ {copy} }});"));
                     }
+                }
+                Op::If { function, then, other } if op.loads() > 0 => {
+                    self.either(function, out, |this, first, out| this.copies(if first { then } else { other }, out));
                 }
                 Op::Repeat { counter, bounds, step, body } if op.loads() > 0 => {
                     let (counter, left) = self.counted(*counter, bounds, *step, out);
@@ -391,13 +404,26 @@ impl Program {
                 ));
             }
             Op::Product { sum, terms, a, b, fresh } => self.product((*sum, *terms, *fresh), a, b, out),
+            Op::If { function, then, other } => {
+                self.settled(0, out);
+                self.either(function, out, |this, first, out| {
+                    this.steps(if first { then } else { other }, out);
+                    this.settled(0, out);
+                });
+            }
+            Op::Meet => {
+                let threads = 128 * self.warpgroups;
+                out.line(&format!("asm volatile(\"bar.sync 1, {threads};\" ::: \"memory\");"));
+            }
             Op::Repeat { counter, bounds, step, body } => {
                 self.settled(0, out);
                 out.open("{");
                 let (counter, left) = self.counted(*counter, bounds, *step, out);
-                match Rotated::of(body) {
-                    Some(rotated) => self.rotated(&rotated, &format!("{counter} += {step};"), &left, out),
-                    None => {
+                let next = format!("{counter} += {step};");
+                match (Rotated::of(body), body.as_slice()) {
+                    (Some(rotated), _) => self.rotated(&rotated, &next, &left, out),
+                    (None, [op @ Op::Product { a: Factor::Load(_), .. }]) => self.chained(op, &next, &left, out),
+                    _ => {
                         out.open(&format!("for (; {left} != 0; {left}--, {counter} += {step}) {{"));
                         self.steps(body, out);
                         self.settled(0, out);
@@ -407,6 +433,42 @@ impl Program {
                 out.close();
             }
         }
+    }
+
+    /// Writes two branches.
+    fn either(&mut self, function: &str, out: &mut Out<'_>, mut write: impl FnMut(&mut Self, bool, &mut Out<'_>)) {
+        out.open(&format!("if ({function}(0, 0) != 0) {{"));
+        write(self, true, out);
+        out.close();
+        out.open("else {");
+        write(self, false, out);
+        out.close();
+    }
+
+    /// Writes a loop over nothing but a product: a turn waits for the product of the turn before.
+    fn chained(&mut self, op: &Op, next: &str, left: &str, out: &mut Out<'_>) {
+        let Op::Product { sum, .. } = op else { return };
+        let (number, again) = (self.taken, format!("again_{left}"));
+        let stages: Vec<usize> = (number..number + staged_by(op)).collect();
+        let fence = format!("tiles::fence({});", self.held[*sum].name);
+        out.line(&fence);
+        out.line(&format!("bool {again} = false;"));
+        stages.iter().for_each(|k| out.line(&format!("tiles::Stage last{k}_ = {{}};")));
+        out.open(&format!("for (; {left} != 0; {left}--) {{"));
+        self.flights.push(Flight { sum: *sum, factor: None, stages: vec![] });
+        self.step(op, out);
+        self.flights.clear();
+        out.line("tiles::wait_products<1>();");
+        for k in &stages {
+            out.line(&format!("if ({again}) tiles::release(last{k}_);"));
+            out.line(&format!("last{k}_ = stage{k}_;"));
+        }
+        out.line(&format!("{again} = true;"));
+        out.line(next);
+        out.close();
+        out.line("tiles::wait_products<0>();");
+        out.line(&fence);
+        stages.iter().for_each(|k| out.line(&format!("if ({again}) tiles::release(last{k}_);")));
     }
 
     fn rotated(&mut self, loop_: &Rotated<'_>, next: &str, left: &str, out: &mut Out<'_>) {

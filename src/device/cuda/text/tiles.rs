@@ -102,6 +102,11 @@ impl Writer<'_> {
                     let fresh = ops.pop_if(|op| op.clears(*sum)).is_some();
                     Op::Product { sum: *sum, terms: *terms, a, b, fresh }
                 }
+                TileStep::If { cond, then, other } => {
+                    let function = self.function(cond)?;
+                    Op::If { function, then: self.ops(then)?, other: self.ops(other)? }
+                }
+                TileStep::Meet => Op::Meet,
                 TileStep::Repeat { counter, bounds, step, body } => {
                     let [start, end] = &**bounds;
                     self.given.facts[*counter] = self.counted(start, end);
