@@ -77,6 +77,27 @@ impl Body<'_, '_> {
         Ok((Window { start, step, end: limit }, extent.div_ceil(step)))
     }
 
+    /// Returns what a number is added to, and the number: `(i - 1) + 4` is 3 behind `i`.
+    fn behind<'e>(&mut self, expr: &'e Expr) -> Fallible<(&'e Expr, i128)> {
+        let ExprKind::Binary { op, left, right } = &expr.kind else { return Ok((expr, 0)) };
+        let (base, by) = match op {
+            BinaryOp::Add => match self.number(right)? {
+                Some(by) => (left, by),
+                None => match self.number(left)? {
+                    Some(by) => (right, by),
+                    None => return Ok((expr, 0)),
+                },
+            },
+            BinaryOp::Sub => match self.number(right)? {
+                Some(by) => (left, -by),
+                None => return Ok((expr, 0)),
+            },
+            _ => return Ok((expr, 0)),
+        };
+        let (base, before) = self.behind(base)?;
+        Ok((base, before + by))
+    }
+
     fn shared_index(&mut self, index: &Expr) -> Fallible<ExprId> {
         let value = self.scalar(index)?;
         Ok(self.shared_value(value, index.span))
@@ -94,7 +115,14 @@ impl Body<'_, '_> {
             }
             (start, _) => {
                 let from = start.map_or(Ok(Some(0)), |start| self.number(start))?;
-                self.number(end)?.zip(from).map(|(end, from)| end - from)
+                let between = self.number(end)?.zip(from).map(|(end, from)| end - from);
+                match (between, start) {
+                    (None, Some(start)) => {
+                        let ((base, from), (other, to)) = (self.behind(start)?, self.behind(end)?);
+                        same(base, other).then_some(to - from)
+                    }
+                    _ => between,
+                }
             }
         };
         let count = count.ok_or_else(|| of_unknown_extent(span))?;

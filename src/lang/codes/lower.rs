@@ -141,19 +141,17 @@ assert(twice([1.0, 2.0]) == [2.0, 4.0])
                of numbers, `sum`, `min`, `max`, `transpose`, `reshape`, `arange` and `mma`.
 
 ```clk fails
-kernel evens(x: [f32; 8], out y: [f32; 4]) grid(1) block(8) {
-    y[0..4] = x[0..8 step 2] + 1.0
+kernel twice(x: [f32x2; 8], out y: [f32x2; 8]) grid(1) block(8) {
+    y[0..8] = x[0..8] + x[0..8]
 }
-let y = evens(zeros(8))
+let y = twice(zeros(8, type = f32x2))
 ```
 
 ```clk
-kernel evens(x: [f32; 8], out y: [f32; 4]) grid(1) block(8) {
-    shared t: [f32; 8]
-    t = x[0..8] + 1.0
-    if thread_idx.x < 4 { y[thread_idx.x] = t[2 * thread_idx.x] }
+kernel twice(x: [f32; 8, 2], out y: [f32; 8, 2]) grid(1) block(8) {
+    y[0..8, ..] = x[0..8, ..] + x[0..8, ..]
 }
-assert(evens(zeros(8)) == [1.0, 1.0, 1.0, 1.0])
+assert(twice(ones(8, 2)) == full(8, 2, 2.0))
 ```
 ",
     },
