@@ -149,10 +149,9 @@ fn what_is_spoiled_before_a_launch_is_written_by_it() {
         "layernorm_held.y",
         "matmul_tiled.c",
         "attention_online.y",
-        "digits.count",
     ] {
         assert!(spoiled.contains(expected), "{expected} is not known to be written in full; known are {spoiled:?}");
     }
     // The destination of the writes depends on data, so the analysis cannot know.
-    assert!(!spoiled.contains("scatter.y"), "{spoiled:?}");
+    assert!(!spoiled.contains("sweep.y"), "{spoiled:?}");
 }

@@ -322,7 +322,8 @@ fn variables(program: &Program, file: clk_lang::base::source::FileId) -> Vec<((u
                 ExprKind::Global(id) => program.globals.get(id).map(|g| g.span),
                 _ => None,
             };
-            if let Some(definition) = definition {
+            // What the checker adds has no name, hence no text.
+            if let Some(definition) = definition.filter(|span| !span.range().is_empty()) {
                 found.push(((e.span.start as usize, e.span.end as usize), definition.range()));
             }
         });

@@ -112,6 +112,11 @@ unsafe impl Send for AlignedBytes {}
 unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
+    /// Returns whether so many bytes can be allocated.
+    pub(crate) fn fit(len: usize) -> bool {
+        len < LARGE || has_room(len)
+    }
+
     /// Allocates `len` zeros; `None` if there is not enough memory.
     pub fn zeroed(len: usize) -> Option<Self> {
         if len == 0 {

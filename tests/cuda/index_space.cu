@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(256) volume(
     const bool aligned = (unsigned long long)(v) % 16 == 0 && unsigned(v_extent2) * 1 % 16 == 0;
     const int step = aligned ? 1 : 32;
     const int first = aligned ? (blockIdx.x * 32 + threadIdx.x) * 16 : blockIdx.x * 512 + threadIdx.x;
-    if (aligned && first + 16 <= cols && first + 16 <= v_extent2) {
+    if (aligned && first <= cols - 16 && first <= v_extent2 - 16) {
         #pragma unroll
         for (int turn = 0; turn < 16; ++turn) {
             at(plane, row, first + turn, turn, true);

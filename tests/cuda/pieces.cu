@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(256) axpy(
     const bool aligned = (unsigned long long)(x) % 16 == 0 && (unsigned long long)(y) % 16 == 0 && (unsigned long long)(r) % 16 == 0;
     const int step = aligned ? 1 : 256;
     const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 8 : blockIdx.x * 2048 + threadIdx.x;
-    if (aligned && first + 8 <= n && first + 8 <= x_len && first + 8 <= y_len && first + 8 <= r_len) {
+    if (aligned && first <= n - 8 && first <= x_len - 8 && first <= y_len - 8 && first <= r_len - 8) {
         take<16, 1>(&x_piece[0], &x[first]);
         take<16, 1>(&y_piece[0], &y[first]);
         #pragma unroll
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(256) gray(
     const bool aligned = (unsigned long long)(rgb) % 16 == 0 && (unsigned long long)(y) % 16 == 0;
     const int step = aligned ? 1 : 256;
     const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 16 : blockIdx.x * 4096 + threadIdx.x;
-    if (aligned && first + 16 <= n && first + 16 <= rgb_len / 3 && first + 16 <= y_len) {
+    if (aligned && first <= n - 16 && first <= rgb_len / 3 - 16 && first <= y_len - 16) {
         take<16, 3>(&rgb_piece[0], &rgb[first * 3]);
         #pragma unroll
         for (int turn = 0; turn < 16; ++turn) {
@@ -220,14 +220,14 @@ extern "C" __global__ void __launch_bounds__(256) blurred(
     const bool aligned = (unsigned long long)(x) % 16 == 0 && unsigned(x_cols) * 1 % 16 == 0 && (unsigned long long)(y) % 16 == 0 && unsigned(y_cols) * 1 % 16 == 0;
     const int step = aligned ? 1 : 16;
     const int first = aligned ? (blockIdx.x * 16 + threadIdx.x) * 16 : blockIdx.x * 256 + threadIdx.x;
-    if (aligned && first + 16 <= cols && first + 16 <= x_cols && first + 16 <= y_cols) {
+    if (aligned && first <= cols - 16 && first <= x_cols - 16 && first <= y_cols - 16) {
         if (unsigned(row - 1) < unsigned(x_rows)) {
             take<16, 1>(&x_piece[0], &x[(row - 1) * (x_cols) + first]);
         }
         if (unsigned(row) < unsigned(x_rows)) {
             take<16, 1>(&x_piece_2[1], &x[(row) * (x_cols) + first]);
             x_piece_2[0] = first >= 1 ? x[(row) * (x_cols) + first - 1] : u8{};
-            x_piece_2[17] = first + 16 < x_cols ? x[(row) * (x_cols) + first + 16] : u8{};
+            x_piece_2[17] = first < x_cols - 16 ? x[(row) * (x_cols) + first + 16] : u8{};
         }
         #pragma unroll
         for (int turn = 0; turn < 16; ++turn) {
@@ -286,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(256) some(
     const bool aligned = (unsigned long long)(x) % 16 == 0;
     const int step = aligned ? 1 : 256;
     const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 16 : blockIdx.x * 4096 + threadIdx.x;
-    if (aligned && first + 16 <= n && first + 16 <= x_len) {
+    if (aligned && first <= n - 16 && first <= x_len - 16) {
         take<16, 1>(&x_piece[0], &x[first]);
         #pragma unroll
         for (int turn = 0; turn < 16; ++turn) {
@@ -380,7 +380,7 @@ extern "C" __global__ void __launch_bounds__(256) divided(
     const bool aligned = (unsigned long long)(x) % 16 == 0 && (unsigned long long)(d) % 16 == 0;
     const int step = aligned ? 1 : 256;
     const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 16 : blockIdx.x * 4096 + threadIdx.x;
-    if (aligned && first + 16 <= n && first + 16 <= x_len && first + 16 <= d_len) {
+    if (aligned && first <= n - 16 && first <= x_len - 16 && first <= d_len - 16) {
         take<16, 1>(&x_piece[0], &x[first]);
         take<16, 1>(&d_piece[0], &d[first]);
         #pragma unroll
@@ -446,7 +446,7 @@ extern "C" __global__ void __launch_bounds__(256) chosen(
     const bool aligned = (unsigned long long)(at_2) % 16 == 0 && (unsigned long long)(y) % 16 == 0;
     const int step = aligned ? 1 : 256;
     const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 16 : blockIdx.x * 4096 + threadIdx.x;
-    if (aligned && first + 16 <= n && first + 16 <= at_2_len && first + 16 <= y_len) {
+    if (aligned && first <= n - 16 && first <= at_2_len - 16 && first <= y_len - 16) {
         take<16, 1>(&at_2_piece[0], &at_2[first]);
         #pragma unroll
         for (int turn = 0; turn < 16; ++turn) {

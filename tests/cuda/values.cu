@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(256) halves(
     const bool aligned = (unsigned long long)(x) % 16 == 0 && (unsigned long long)(y) % 16 == 0 && (unsigned long long)(z) % 16 == 0;
     const int step = aligned ? 1 : 256;
     const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 8 : blockIdx.x * 2048 + threadIdx.x;
-    if (aligned && first + 8 <= n && first + 8 <= x_len && first + 8 <= y_len && first + 8 <= z_len) {
+    if (aligned && first <= n - 8 && first <= x_len - 8 && first <= y_len - 8 && first <= z_len - 8) {
         take<16, 1>(&x_piece[0], &x[first]);
         take<16, 1>(&y_piece[0], &y[first]);
         #pragma unroll
@@ -203,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(256) integers(
     const bool aligned = (unsigned long long)(a) % 16 == 0 && (unsigned long long)(b) % 8 == 0 && (unsigned long long)(c) % 16 == 0;
     const int step = aligned ? 1 : 256;
     const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 4 : blockIdx.x * 1024 + threadIdx.x;
-    if (aligned && first + 4 <= n && first + 4 <= a_len && first + 4 <= b_len && first + 4 <= c_len) {
+    if (aligned && first <= n - 4 && first <= a_len - 4 && first <= b_len - 4 && first <= c_len - 4) {
         take<16, 1>(&a_piece[0], &a[first]);
         take<8, 1>(&b_piece[0], &b[first]);
         take<16, 2>(&c_piece[0], &c[first]);
@@ -270,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(256) conversions(
     const bool aligned = (unsigned long long)(x) % 16 == 0 && (unsigned long long)(small) % 4 == 0 && (unsigned long long)(bits) % 16 == 0;
     const int step = aligned ? 1 : 256;
     const int first = aligned ? (blockIdx.x * 256 + threadIdx.x) * 4 : blockIdx.x * 1024 + threadIdx.x;
-    if (aligned && first + 4 <= n && first + 4 <= x_len && first + 4 <= small_len && first + 4 <= bits_len) {
+    if (aligned && first <= n - 4 && first <= x_len - 4 && first <= small_len - 4 && first <= bits_len - 4) {
         take<16, 2>(&x_piece[0], &x[first]);
         #pragma unroll
         for (int turn = 0; turn < 4; ++turn) {

@@ -1,7 +1,7 @@
 //! Creation of arrays: constant, sequential, random.
 
 use crate::base::stop;
-use crate::host::array::{Array, Element, Item};
+use crate::host::array::{AlignedBytes, Array, Element, Item, byte_count, no_memory};
 use crate::host::ops::operand::{adapt, common_scalar, undefined};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
@@ -16,8 +16,13 @@ pub(crate) fn shape(dims: &[i64]) -> Outcome<Vec<usize>> {
     dims.iter().map(extent).collect()
 }
 
+/// The zeros take memory where they are used first, on a device or here. More than there is here is refused at once.
 pub fn zeros(dims: &[i64], ty: Scalar) -> Outcome<Value> {
-    Array::unplaced(ty, &shape(dims)?).map(Value::Array)
+    let (element, shape) = (Element::Scalar(ty), shape(dims)?);
+    if !AlignedBytes::fit(byte_count(&element, &shape)?) {
+        return Err(no_memory(&element, &shape));
+    }
+    Array::unplaced(element, &shape).map(Value::Array)
 }
 
 pub fn ones(dims: &[i64], ty: Scalar) -> Outcome<Value> {

@@ -134,7 +134,7 @@ pub(crate) enum KernelArgument {
 }
 
 /// The most axes of an array of which boxes are copied.
-pub const MOST_AXES: usize = TilePart::MOST_AXES;
+pub(crate) const MOST_AXES: usize = TilePart::MOST_AXES;
 
 /// What a box has of each axis of an array, the last axis first: so many indices, every `step`-th. Axes beyond those of the array do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

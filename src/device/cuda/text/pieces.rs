@@ -182,7 +182,7 @@ impl Gen<'_> {
         let pieces = std::mem::take(&mut self.pieces);
         let each = pieces.each;
         let (last, extent) = self.indices[rank - 1].clone();
-        let (mut aligned, mut inside) = (vec![], vec![format!("first + {each} <= {extent}")]);
+        let (mut aligned, mut inside) = (vec![], vec![format!("first <= {extent} - {each}")]);
         let (mut before, mut behind) = (vec![], vec![]);
         for piece in &pieces.all {
             let text = self.piece_texts(piece, each);
@@ -267,7 +267,7 @@ impl Gen<'_> {
             }
         }
         let steps = if *steps == 1 { String::new() } else { format!(" / {steps}") };
-        let inside = format!("first + {each} <= {}{steps}", extents[axis]);
+        let inside = format!("first <= {}{steps} - {each}", extents[axis]);
         let (mut rows, mut there) = (String::new(), vec![]);
         for (at, outer) in outer.iter().enumerate() {
             let index = match *outer {
@@ -293,7 +293,7 @@ impl Gen<'_> {
             }
             for k in 0..piece.behind {
                 let past = i64::from(each) * stride + k;
-                let there = format!("{along} + {past} < {row} ? {name}[{start} + {past}] : {element}{{}}");
+                let there = format!("{along} < {row} - {past} ? {name}[{start} + {past}] : {element}{{}}");
                 read.push(Out::Assign(
                     Expr::atom(format!("{}[{}]", piece.name, piece.before + past)),
                     Expr::Atom(there),
