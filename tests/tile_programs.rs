@@ -195,8 +195,11 @@ fn statement(r: &mut Random, level: u32) -> String {
     }
 }
 
+/// The shape and the elements of an array.
+type Shaped = (&'static [u32], Scalar);
+
 /// Kernels with their arrays, of which the last one is written, and grids: products in batches and in groups, convolutions.
-const OF_MORE_AXES: [(&str, &[(&[u32], Scalar)], [u32; 3]); 5] = [
+const OF_MORE_AXES: [(&str, &[Shaped], [u32; 3]); 5] = [
     (
         "kernel tiled(a: [bf16; Z, M, K], b: [bf16; Z, K, N], out c: [f32; Z, M, N]) grid(ceil_div(N, 16), ceil_div(M, 64), Z) block(32) {
     let (i, j) = (64 * block_idx.y, 16 * block_idx.x)

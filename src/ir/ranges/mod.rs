@@ -1,6 +1,6 @@
 //! Range analysis: which accesses of a kernel are in bounds, which operations cannot overflow, which divisors are not zero.
 //!
-//! An abstract interpretation of the body over intervals and launch constants ([`Fact`](fact::Fact)). Conditions refine facts in
+//! An abstract interpretation of the body over intervals and launch constants ([`Fact`]). Conditions refine facts in
 //! the branches they guard; loops are iterated, with widening, to a fixed point at their head. An access that is in bounds if two
 //! launch constants are ordered is reported with that [`Bound`], which costs a device one comparison per launch instead of one
 //! per access.
