@@ -151,9 +151,30 @@
           (seq (or "assume" "expect") (+ blank) (any "A-Za-z0-9_(!"))))
   "A line that goes on with the statement of the line before.")
 
+(defconst clk--closer
+  (rx (or (any "])}") (seq ">" (or (any "({") (seq (* blank) eol)))))
+  "What a line with a closing bracket begins with.")
+
 (defun clk--continues-p ()
   "Whether the line at point goes on with the statement before it."
-  (save-excursion (beginning-of-line) (looking-at-p clk--continuation)))
+  (save-excursion
+    (beginning-of-line)
+    (and (not (looking-at-p (concat "[[:blank:]]*" clk--closer)))
+         (or (looking-at-p clk--continuation) (clk--assumes-p)))))
+
+(defun clk--assumes-p ()
+  "Whether the line at point goes on with a list of assumptions."
+  (save-excursion
+    (let (found)
+      (while (and (not found) (not (bobp)) (progn (forward-line -1) (looking-at-p ".*,[[:blank:]]*$")))
+        (setq found (looking-at-p "[[:blank:]]*assume[[:blank:]]")))
+      found)))
+
+(defconst clk--syntax-propertize
+  (syntax-propertize-rules
+   ("^[[:blank:]]*\\(?:kernel\\|fn\\|struct\\)[[:blank:]]+\\w+\\(<\\)[[:blank:]]*$" (1 "(>"))
+   ("^[[:blank:]]*\\(>\\)\\(?:[({]\\|[[:blank:]]*$\\)" (1 ")<")))
+  "Angle brackets of parameters on lines of their own are brackets.")
 
 (defun clk--indentation ()
   "The column that the line at point should begin at."
@@ -167,8 +188,10 @@
        ((null open)
         (if (and (clk--continues-p) (not (bobp))) clk-indent-offset 0))
        (t
-        (let ((base (save-excursion (goto-char open) (clk--statement-indentation)))
-              (closer (looking-at-p "[])}]")))
+        (let ((base (save-excursion
+                      (goto-char open)
+                      (if (eq (char-after) ?{) (clk--statement-indentation) (current-indentation))))
+              (closer (looking-at-p clk--closer)))
           (+ base
              (if closer 0 clk-indent-offset)
              (if (and (not closer) (eq (char-after open) ?{) (clk--continues-p)) clk-indent-offset 0))))))))
@@ -180,7 +203,7 @@
     ;; `) {' and continuations belong to a line further up.
     (let (done)
       (while (not done)
-        (cond ((and (looking-at-p "[])}]") (< (point) start))
+        (cond ((and (looking-at-p clk--closer) (< (point) start))
                (let ((partner (nth 1 (syntax-ppss))))
                  (if partner (progn (goto-char partner) (back-to-indentation)) (setq done t))))
               ((and (clk--continues-p) (not (bobp)) (not (eq (char-after) ?.)))
@@ -241,6 +264,7 @@
   (setq-local comment-start-skip "\\(?://+\\|/\\*+\\)\\s *")
   (setq-local font-lock-defaults
               '(clk-font-lock-keywords nil nil nil (font-lock-syntactic-face-function . clk--syntactic-face)))
+  (setq-local syntax-propertize-function clk--syntax-propertize)
   (setq-local indent-line-function #'clk-indent-line)
   (setq-local indent-tabs-mode nil)
   (setq-local electric-indent-chars (append "{}()[]" electric-indent-chars))

@@ -14,10 +14,12 @@ if exists('*ClkIndent')
   finish
 endif
 
-" The line without its strings and comments.
+" The line without its strings and comments. Angle brackets of parameters on lines of their own are parentheses.
 function! s:Code(number) abort
   let text = substitute(getline(a:number), '"\%(\\.\|[^"\\]\)*"', '""', 'g')
-  return substitute(text, '//.*$\|/\*.\{-}\*/', '', 'g')
+  let text = substitute(text, '//.*$\|/\*.\{-}\*/', '', 'g')
+  let text = substitute(text, '^\s*\%(kernel\|fn\|struct\)\s\+\w\+\zs<\s*$', '(', '')
+  return substitute(text, '^\s*\zs>\ze\%([({]\|\s*$\)', ')', '')
 endfunction
 
 " How many brackets the text leaves open, without those that its first closers close.
@@ -36,6 +38,30 @@ function! s:Continues(text) abort
         \ || a:text =~# '^\s*\%(assume\|expect\)\s\+[[:alnum:]_(!]'
 endfunction
 
+" Whether the line goes on with a list of assumptions.
+function! s:Assumes(number) abort
+  let at = prevnonblank(a:number - 1)
+  while at > 0 && s:Code(at) =~# ',\s*$'
+    if s:Code(at) =~# '^\s*assume\s'
+      return 1
+    endif
+    let at = prevnonblank(at - 1)
+  endwhile
+  return 0
+endfunction
+
+" Whether the line is part of a continuation. A closer alone belongs to the line that opened.
+function! s:Continued(number) abort
+  let at = a:number
+  if s:Code(at) =~# '^\s*)\s*$'
+    let at = prevnonblank(at - 1)
+    while at > 1 && indent(at) > indent(a:number)
+      let at = prevnonblank(at - 1)
+    endwhile
+  endif
+  return s:Continues(s:Code(at)) || s:Assumes(at)
+endfunction
+
 function! ClkIndent(number) abort
   let before = prevnonblank(a:number - 1)
   if before == 0
@@ -45,13 +71,16 @@ function! ClkIndent(number) abort
   let here = s:Code(a:number)
   let indent = indent(before)
   let open = s:Open(text)
+  let went = s:Continued(before)
+  let goes = s:Continues(here) || s:Assumes(a:number)
   " A line that continued a statement and leaves nothing open gives its step back.
-  if s:Continues(text) && open <= 0 && !s:Continues(here)
+  if went && open <= 0 && !goes
     let indent -= shiftwidth()
-  elseif !s:Continues(text) && s:Continues(here) && open <= 0
+  elseif !went && goes && open <= 0
     let indent += shiftwidth()
   endif
-  if s:Continues(text) && open > 0 && text !~# '^\s*\.'
+  " So does one that opens a body; what other brackets hold stands deeper than they do.
+  if went && open > 0 && text =~# '{\s*$' && text !~# '^\s*\.'
     let indent -= shiftwidth()
   endif
   let indent += open > 0 ? shiftwidth() : open < 0 ? open * shiftwidth() : 0

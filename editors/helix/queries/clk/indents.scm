@@ -15,3 +15,4 @@
 ] @indent
 
 ["}" ")" "]"] @outdent
+(generics ">" @outdent)

@@ -1,4 +1,5 @@
 (_ "[" "]" @end) @indent
 (_ "{" "}" @end) @indent
 (_ "(" ")" @end) @indent
+(generics "<" ">" @end) @indent
 (geometry) @indent
