@@ -1,4 +1,5 @@
-//! Contracts of kernels (`expect`) that `clk check` leaves open, as `clk test` tests them: each holding and broken.
+//! Contracts of kernels (`expect`) that `clk check` leaves open, as `clk test` tests them: each holding and broken; and what a run is
+//! too small to show.
 
 mod common;
 
@@ -6,10 +7,15 @@ use std::fs;
 
 use common::{Ran, diagnostics, run};
 
-fn tested(text: &str, options: &[&str]) -> Ran {
+/// Runs `clk` on a file `k.clk` of this text.
+fn ran(text: &str, words: &[&str]) -> Ran {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("k.clk"), text).expect("written");
-    run(folder.path(), &[&["test", "k.clk"], options].concat())
+    run(folder.path(), words)
+}
+
+fn tested(text: &str, options: &[&str]) -> Ran {
+    ran(text, &[&["test", "k.clk"], options].concat())
 }
 
 /// Kernels of which nothing is proved, with a launch that keeps the contract, and one that does not and is reported so.
@@ -206,4 +212,61 @@ fn launches_of_gradients_are_tested() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     let ran = tested(&test("arange(32) * 64"), &[]);
     assert!(ran.code == 1 && ran.err.contains("`k` is not what `expect sectors <= 4` says"), "{}{}", ran.out, ran.err);
+}
+
+/// Runs a program with `--check` and returns the codes of its warnings and notes, and what it said.
+fn checked(text: &str) -> (Vec<String>, String) {
+    let ran = ran(text, &["run", "--check", "k.clk"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let code = |line: &str| Some(line.split_once('[')?.1.split_once(']')?.0.to_string());
+    let codes =
+        ran.err.lines().filter(|line| line.starts_with("warning[") || line.starts_with("note[")).filter_map(code);
+    (codes.collect(), ran.err.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Kernels launched too small to show their faults, and what the proof at the end of the run finds.
+#[test]
+fn what_a_launch_is_too_small_to_show_is_proved() {
+    let scale = "kernel scale(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) { let i = global_idx.x;";
+    let cases = [
+        (format!("{scale} y[i] = x[i] }}\nscale(ones(64))"), vec!["W0611"], "had at most one block; one with N = 1 has it (E0601)"),
+        (format!("{scale} if i < N {{ y[i] = x[i] }} }}\nscale(ones(64))"), vec![], ""),
+        // Larger launches of the run show for themselves.
+        (format!("{scale} y[i] = x[i] }}\nscale(ones(64))\nscale(ones(128))"), vec![], ""),
+        (
+            "kernel keep(x: [i32; N], inout y: [i32; 32]) grid(N / 32) block(32) assume N % 32 == 0 {\n\
+             y[thread_idx.x] = x[global_idx.x] }\nvar y = zeros(32, type = i32)\nkeep(arange(32), y)"
+                .into(),
+            vec!["W0603", "W0611"],
+            "a launch with N = 64 has a race, reported below",
+        ),
+        (
+            "kernel turn(x: [i32; N], out y: [i32; N]) grid(1) block(N) assume N <= 64 {\nshared s: [i32; 64]\n\
+             s[thread_idx.x] = x[thread_idx.x]\nwarp_barrier()\ny[thread_idx.x] = s[N - 1 - thread_idx.x] }\nturn(arange(32))"
+                .into(),
+            vec!["W0603", "W0611"],
+            "had blocks of at most 32 threads; one with N = 33 has it",
+        ),
+        (
+            "kernel put(at: [i32; N], inout y: [i32; N]) grid(ceil_div(N, 64)) block(64) assume all(at >= 0 && at < N), distinct(at) {\n\
+             if global_idx.x < N { y[at[global_idx.x]] = 1 } }\nvar y = zeros(64, type = i32)\nput(63 - arange(64), y)"
+                .into(),
+            vec![],
+            "",
+        ),
+        (
+            "kernel flip(x: [i32; N], out y: [i32; N]) grid(1) block(N) assume N % 32 == 0, N <= 64 {\nshared s: [i32; 64]\n\
+             let t = thread_idx.x\ns[t] = x[t]\nwarp_barrier()\ny[t] = s[t / 32 * 32 + 31 - t % 32] }\nflip(arange(32))"
+                .into(),
+            vec!["W0603"],
+            "a proof for all sizes was tried, and does not settle it",
+        ),
+    ];
+    for (text, wanted, part) in cases {
+        let (codes, said) = checked(&text);
+        assert_eq!(codes, wanted, "{text}\n{said}");
+        assert!(said.contains(part), "{text}\n{said}");
+    }
+    let silent = ran(&format!("{scale} y[i] = x[i] }}\nscale(ones(64))"), &["run", "k.clk"]);
+    assert_eq!(silent.err, "", "nothing is proved unless checks are asked for");
 }

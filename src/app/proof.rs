@@ -1,11 +1,14 @@
-//! The text of what a proof says of a kernel, and of the reports of its counterexamples.
+//! The text of what a proof says of a kernel, of the reports of its counterexamples, and of what a run was too small to show.
 
 use crate::app::console::paint;
+use crate::app::interrupt::Interrupt;
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::render::Style;
 use crate::base::source::{Sources, Span};
-use crate::prove::{Report, Verdict};
+use crate::check::typed::Program;
+use crate::host::interp::{Interpreter, Missed};
+use crate::prove::{Property, Report, Verdict, examine};
 
 /// Returns the verdicts, a line each, below the kernel's name.
 pub(crate) fn text(report: &Report, sources: &Sources, style: Style) -> String {
@@ -74,4 +77,54 @@ pub(crate) fn counterexamples(report: &Report) -> Vec<Diagnostic> {
 pub(crate) fn position(place: Span, sources: &Sources) -> String {
     let (line, column) = sources.line_column(place);
     format!("{}:{line}:{column}", sources.name(place.file))
+}
+
+/// What a launch of another size may do wrong although one of this size does not.
+const BEYOND: [Property; 4] = [Property::InBounds, Property::RaceFree, Property::Barriers, Property::NoOverflow];
+
+/// Takes the warnings of a run. Kernels whose launches were too small to tell are proved instead: notes of hazards that no launch has are
+/// dropped, others say why that is not known, and faults of larger launches are added.
+pub(crate) fn beyond(interpreter: &mut Interpreter, program: &Program, interrupt: &Interrupt) -> Vec<Diagnostic> {
+    let mut warnings = interpreter.take_warnings();
+    let small: Vec<_> = interpreter.small.kernels().collect();
+    for (id, missed) in small {
+        if interrupt.exit_code().is_some() {
+            break;
+        }
+        let (kernel, report) = (&program.kernels[id], examine(program, id));
+        let proved = matches!(report.verdict(Property::RaceFree), Some(Verdict::Proved { .. }));
+        let of_kernel = |one: &Diagnostic| one.code == "W0603" && one.primary() == Some(kernel.name_span);
+        warnings.retain(|one| !(proved && of_kernel(one)));
+        warnings.iter_mut().filter(|one| of_kernel(one)).for_each(|hazard| settle(hazard, &report));
+        let refuted = report.verdicts.iter().filter(|(property, _)| BEYOND.contains(property));
+        warnings.extend(refuted.filter_map(|(_, verdict)| larger(verdict, &report.kernel, missed)));
+    }
+    warnings
+}
+
+/// Adds to the note of a hazard what the proof says of it.
+fn settle(hazard: &mut Diagnostic, report: &Report) {
+    let said = match report.verdict(Property::RaceFree) {
+        Some(Verdict::Refuted { sizes, .. }) => format!("a launch with {sizes} has a race, reported below"),
+        Some(Verdict::Unknown { why, .. }) => format!("a proof for all sizes was tried, and does not settle it: {why}"),
+        _ => return,
+    };
+    hazard.notes.push(said);
+}
+
+/// Returns the warning of a fault that a larger launch has.
+fn larger(verdict: &Verdict, kernel: &str, missed: Missed) -> Option<Diagnostic> {
+    let Verdict::Refuted { sizes, found } = verdict else { return None };
+    let had = match (missed.blocks, missed.warps) {
+        (true, true) => "at most one block, of at most 32 threads",
+        (true, false) => "at most one block",
+        _ => "blocks of at most 32 threads",
+    };
+    let mut warning =
+        Diagnostic::warning("W0611", format!("another launch of `{kernel}` has a fault: {}", found.title));
+    warning.labels.clone_from(&found.labels);
+    warning.notes.push(format!("launches of this run had {had}; one with {sizes} has it ({})", found.code));
+    warning.notes.extend(found.notes.iter().cloned());
+    warning.help.clone_from(&found.help);
+    Some(warning)
 }

@@ -7,7 +7,7 @@ use super::{args, stats};
 use crate::app::context::Context;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
-use crate::app::{disk, exit, progress};
+use crate::app::{disk, exit, progress, proof};
 use crate::base::source::FileId;
 use crate::compile::Session;
 use crate::host::interp::Interpreter;
@@ -88,7 +88,8 @@ fn run(compiled: &Compiled, interpreter: &mut Interpreter, show_value: bool, con
         let watch = progress::watch(&interpreter.options.control.progress);
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
         drop(watch);
-        context.console.report_all(&interpreter.take_warnings(), &compiled.session.sources);
+        let warnings = proof::beyond(interpreter, &compiled.session.program, &context.interrupt);
+        context.console.report_all(&warnings, &compiled.session.sources);
         if let Some(code) = interpreter.ended {
             return code;
         }

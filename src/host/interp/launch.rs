@@ -498,7 +498,11 @@ impl Machine<'_> {
             });
         }
         self.interp.options.control.launched = span;
-        self.interp.options.control.larger = self.interp.hints.then(|| larger(self.program, kernel));
+        if self.interp.hints {
+            let larger = larger(self.program, kernel);
+            self.interp.small.saw(launch.kernel, extents, larger);
+            self.interp.options.control.larger = Some(larger);
+        }
         self.interp.options.control.declared = self.as_declared(launch, kernel, inner, &passed, &**executable);
         let control = &self.interp.options.control;
         let result = device_args(&mut passed, hidden).map(|mut args| executable.launch(extents, &mut args, control));

@@ -9,6 +9,7 @@ use super::copies::Copies;
 use super::frame::Frame;
 use super::kernels::Kernels;
 use super::layout::Layouts;
+use super::small::Small;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
@@ -84,6 +85,8 @@ pub struct Interpreter {
     pub pipelined: bool,
     /// Whether checked launches report what their size keeps them from finding.
     pub hints: bool,
+    /// With hints: kernels whose launches were all too small to show what several blocks or warps do.
+    pub(crate) small: Small,
     /// Whoever tries launches in other ways first.
     pub(crate) trials: Option<Arc<dyn Trials>>,
     /// New warnings of checked launches, without duplicates.

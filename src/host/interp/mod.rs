@@ -29,6 +29,7 @@ mod map;
 mod measure;
 mod run;
 mod site;
+mod small;
 mod stated;
 mod subject;
 #[cfg(test)]
@@ -66,6 +67,7 @@ use machine::Held;
 pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
 use run::Done;
+pub(crate) use small::{Missed, Small};
 
 /// Index of the random substream with which `test` and `bench` blocks start.
 const OF_SECTIONS: u64 = 1 << 63;
@@ -95,6 +97,7 @@ impl Interpreter {
             largest: None,
             pipelined: false,
             hints: false,
+            small: Small::default(),
             trials: None,
             kernels: Kernels::default(),
             codes: Codes::default(),

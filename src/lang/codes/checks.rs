@@ -451,4 +451,30 @@ test "neighbors change places" {
 ```
 "#,
     },
+    Page {
+        code: "W0611",
+        title: "a fault of launches larger than those of the run",
+        text: r#"
+`clk run --check` finds every fault of the launches that it sees, and none of others. Where a kernel was only launched with one block, or with blocks of at
+most 32 threads, although its signature allows more, the run ends with what `clk prove` does: it looks for a launch of any size that is out of bounds, has
+a race, leaves threads at a barrier or overflows. Such a launch was run on the simulator before it is reported, with the sizes that the note names.
+The program itself did nothing wrong, so that this is a warning. What is neither proved nor found is not reported, except for the hazards that
+`W0603` lists.
+
+Make the kernel right for these sizes, or state with `assume` which sizes it is made for.
+
+```clk fails
+kernel scale(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) { y[global_idx.x] = 2.0 * x[global_idx.x] }
+print(scale(ones(64))[0])
+```
+
+```clk
+kernel scale(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    let i = global_idx.x
+    if i < N { y[i] = 2.0 * x[i] }
+}
+print(scale(ones(64))[0])
+```
+"#,
+    },
 ];
