@@ -6,9 +6,9 @@ use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::render::Style;
 use crate::base::source::{Sources, Span};
-use crate::check::typed::Program;
+use crate::compile::Session;
 use crate::host::interp::{Interpreter, Missed};
-use crate::prove::{Property, Report, Verdict, examine};
+use crate::prove::{Property, Report, Verdict, examine, of_file};
 
 /// Returns the verdicts, a line each, below the kernel's name.
 pub(crate) fn text(report: &Report, sources: &Sources, style: Style) -> String {
@@ -82,11 +82,13 @@ pub(crate) fn position(place: Span, sources: &Sources) -> String {
 /// What a launch of another size may do wrong although one of this size does not.
 const BEYOND: [Property; 4] = [Property::InBounds, Property::RaceFree, Property::Barriers, Property::NoOverflow];
 
-/// Takes the warnings of a run. Kernels whose launches were too small to tell are proved instead: notes of hazards that no launch has are
+/// Takes the warnings of a run. Kernels of the program's own file (others are proved in theirs) whose launches were too small to tell are proved instead: notes of hazards that no launch has are
 /// dropped, others say why that is not known, and faults of larger launches are added.
-pub(crate) fn beyond(interpreter: &mut Interpreter, program: &Program, interrupt: &Interrupt) -> Vec<Diagnostic> {
+pub(crate) fn beyond(interpreter: &mut Interpreter, session: &Session, interrupt: &Interrupt) -> Vec<Diagnostic> {
     let mut warnings = interpreter.take_warnings();
-    let small: Vec<_> = interpreter.small.kernels().collect();
+    let program = &session.program;
+    let own = of_file(program, session.main);
+    let small: Vec<_> = interpreter.small.kernels().filter(|(id, _)| own.contains(id)).collect();
     for (id, missed) in small {
         if interrupt.exit_code().is_some() {
             break;

@@ -88,7 +88,7 @@ fn run(compiled: &Compiled, interpreter: &mut Interpreter, show_value: bool, con
         let watch = progress::watch(&interpreter.options.control.progress);
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
         drop(watch);
-        let warnings = proof::beyond(interpreter, &compiled.session.program, &context.interrupt);
+        let warnings = proof::beyond(interpreter, &compiled.session, &context.interrupt);
         context.console.report_all(&warnings, &compiled.session.sources);
         if let Some(code) = interpreter.ended {
             return code;
