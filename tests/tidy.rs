@@ -35,7 +35,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("anstream", &["src/app/", "src/base/render/"]),
     ("ariadne", &["src/base/render/"]),
     ("blake3", &["src/device/cuda/"]),
-    ("bytemuck", &["src/base/", "src/device/cuda/", "src/host/array/"]),
+    ("bytemuck", &["src/base/", "src/device/cuda/", "src/device/sim/product/", "src/host/array/", "src/host/graph/"]),
     ("chumsky", &["src/syntax/"]),
     ("clap", &["src/app/cli/"]),
     ("crc32fast", &["src/host/files/"]),

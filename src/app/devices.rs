@@ -276,6 +276,10 @@ impl Device for Auto {
         self.device().is_watchful()
     }
 
+    fn instructions(&self) -> Option<Isa> {
+        self.device().instructions()
+    }
+
     fn finish(&self) -> Result<(), DeviceError> {
         self.found.get().map_or(Ok(()), |device| device.finish())
     }

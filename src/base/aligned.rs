@@ -17,13 +17,16 @@ pub(crate) const ALIGN: usize = 64;
 /// Size in bytes from which a buffer uses huge pages: several of them fit in.
 const LARGE: usize = 4 << 20;
 
+/// Size in bytes from which the memory of a freed buffer is kept: the system would take it back, and provide it page by page.
+const WORTH_KEEPING: usize = 256 << 10;
+
 /// The most bytes that are kept of freed buffers.
 const KEPT: usize = 512 << 20;
 
-/// Freed large buffers, the oldest first.
+/// Freed buffers, the oldest first.
 static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
 
-/// The memory of a large buffer that was dropped, or is not in use yet.
+/// The memory of a buffer that was dropped, or is not in use yet.
 struct Spare {
     start: NonNull<u8>,
     len: usize,
@@ -123,12 +126,13 @@ impl AlignedBytes {
             return Some(AlignedBytes { start: Self::dangling(), len });
         }
         let layout = Layout::from_size_align(len, ALIGN).ok()?;
-        if len < LARGE {
-            // SAFETY: the layout's size is not zero.
-            return Some(AlignedBytes { start: NonNull::new(unsafe { alloc_zeroed(layout) })?, len });
-        }
-        let memory = match reused(len) {
+        let known = if len < WORTH_KEEPING { None } else { reused(len) };
+        let memory = match known {
             Some(memory) => memory,
+            None if len < LARGE => {
+                // SAFETY: the layout's size is not zero.
+                return Some(AlignedBytes { start: NonNull::new(unsafe { alloc_zeroed(layout) })?, len });
+            }
             None => {
                 if !has_room(len) {
                     return None;
@@ -151,7 +155,7 @@ impl AlignedBytes {
 
     /// Allocates `len` bytes for a writer that overwrites all of them: zeros, or what they were in an earlier use.
     pub fn unset(len: usize) -> Option<Self> {
-        let known = if len < LARGE { None } else { reused(len) };
+        let known = if len < WORTH_KEEPING { None } else { reused(len) };
         known.map_or_else(|| Self::zeroed(len), |memory| Some(memory.used()))
     }
 
@@ -185,7 +189,7 @@ struct Aligned;
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
-        if self.len < LARGE { free(self.start, self.len) } else { keep(self.start, self.len) }
+        if self.len < WORTH_KEEPING { free(self.start, self.len) } else { keep(self.start, self.len) }
     }
 }
 
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn buffers_are_zeroed_and_aligned() {
-        for len in [0, 1, 63, 64, 1000, LARGE, LARGE + 4097] {
+        for len in [0, 1, 63, 64, 1000, WORTH_KEEPING, LARGE, LARGE + 4097] {
             let bytes = AlignedBytes::zeroed(len).unwrap();
             assert_eq!(bytes.len(), len);
             assert!(bytes.iter().all(|&b| b == 0));
@@ -226,15 +230,16 @@ mod tests {
 
     #[test]
     fn large_buffers_are_used_again() {
-        // A size that no other test has.
-        let len = LARGE + 3 * 4096;
-        let mut bytes = AlignedBytes::zeroed(len).unwrap();
-        bytes.fill(7);
-        drop(bytes);
-        let again = AlignedBytes::unset(len).unwrap();
-        assert!(again.iter().all(|&b| b == 7), "not what was freed last");
-        drop(again);
-        assert!(AlignedBytes::zeroed(len).unwrap().iter().all(|&b| b == 0));
+        // Sizes that no other test has.
+        for len in [LARGE + 3 * 4096, WORTH_KEEPING + 17] {
+            let mut bytes = AlignedBytes::zeroed(len).unwrap();
+            bytes.fill(7);
+            drop(bytes);
+            let again = AlignedBytes::unset(len).unwrap();
+            assert!(again.iter().all(|&b| b == 7), "not what was freed last");
+            drop(again);
+            assert!(AlignedBytes::zeroed(len).unwrap().iter().all(|&b| b == 0));
+        }
         let parts: Vec<_> = (0..3).map(|_| AlignedBytes::unset(KEPT / 2).unwrap()).collect();
         drop(parts);
         assert!(spare().iter().map(|buffer| buffer.len).sum::<usize>() <= KEPT);

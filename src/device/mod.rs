@@ -136,6 +136,11 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Returns the processor's instruction set, where the host may compute in place of kernels what they would compute there.
+    fn instructions(&self) -> Option<sim::Isa> {
+        None
+    }
+
     /// Waits for all pending operations.
     fn finish(&self) -> Result<(), DeviceError> {
         Ok(())

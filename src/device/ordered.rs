@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::sim::Isa;
 use super::{Device, DeviceError, Executable, Mark, Statistics};
 use crate::base::source::Sources;
 use crate::ir::Prepared;
@@ -47,6 +48,10 @@ impl Device for Ordered {
 
     fn is_watchful(&self) -> bool {
         self.device.is_watchful()
+    }
+
+    fn instructions(&self) -> Option<Isa> {
+        self.device.instructions()
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

@@ -54,6 +54,7 @@ mod local;
 mod memory;
 mod note;
 mod poll;
+pub(crate) mod product;
 mod reg;
 mod report;
 mod sanitizer;
@@ -130,6 +131,10 @@ impl Device for Simulator {
         let full = Version::new(compiled, names, self.report.clone());
         let (simulator, lean, doubted) = (self.clone(), Lean::default(), AtomicBool::new(false));
         Arc::new(Program { kernel, simulator, full, lean, doubted })
+    }
+
+    fn instructions(&self) -> Option<Isa> {
+        Some(self.isa)
     }
 
     fn statistics(&self) -> Statistics {

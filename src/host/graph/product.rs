@@ -14,15 +14,19 @@
 //! Sums of products of integers are exact. The type in which they are added has to hold `n` times the largest products: first by the
 //! types of the factors, then by their largest elements, and else the sums are computed in more than 128 bits.
 
+pub(crate) use crate::device::sim::product::Sizes;
+use crate::device::sim::{Isa, product as packed};
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
-use crate::host::array::{Array, Element, MAX_EXTENT, byte_count, shape_text};
+use crate::host::array::strided::Lattice;
+use crate::host::array::{Array, Element, MAX_EXTENT, byte_count, no_memory, shape_text};
 use crate::host::graph::fold::fold;
 use crate::host::graph::integers::magnitude;
 use crate::host::graph::library::{self, Given};
 use crate::host::graph::node::{Fold, Op, Operand, Rows};
 use crate::host::graph::run::{self, broken, defer};
-use crate::host::graph::site::Site;
+use crate::host::graph::site::{Held, Site};
+use crate::host::graph::view::rearranged;
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::exact::{holds, limits};
@@ -34,9 +38,12 @@ const SMALL: usize = 512;
 const TILED: usize = 16;
 const LARGE: usize = 96;
 
+/// The least extents of products of floats that the processor packs rather than leaves to a kernel.
+const PACKED: usize = 8;
+
 /// The terms of a run, as in `std.linalg`; the most runs that are computed side by side, and the tiles and threads of a GPU from which
 /// they are not.
-const RUN: usize = 512;
+const RUN: usize = packed::RUN;
 const PARTS: usize = 64;
 const MANY_TILES: usize = 200;
 const MANY_THREADS: usize = 1 << 17;
@@ -46,15 +53,6 @@ const BLOCK: usize = 64;
 const WORKERS: usize = 4;
 /// The rows that a thread of a processor computes elements of, outside tiles: with vectors of 16 columns, the sums fit into registers.
 const STRIP: usize = 8;
-
-/// The extents of a batch of products.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    pub batch: usize,
-    pub rows: usize,
-    pub inner: usize,
-    pub columns: usize,
-}
 
 /// A product, or the exact numbers that are to become one.
 pub(crate) enum Product {
@@ -98,6 +96,9 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
     if words && inner % 4 == 0 && columns % 4 == 0 && rows <= 65_535 * 128 {
         return in_words(&site, a, b, sizes, shape).map(Product::Done);
     }
+    if let Some(found) = on_processor(&site, a, b, sizes, shape)? {
+        return Ok(Product::Done(found));
+    }
     let types = [Given::Type(scalar), Given::Type(wide), add(wide)];
     let near = !site.device().is_remote();
     let few =
@@ -137,6 +138,74 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
         return Ok(Product::Done(found));
     }
     Ok(if wide == scalar { Product::Done(found) } else { Product::Wide(found) })
+}
+
+/// The product by the processor's own tiles, if it is computed there and has some: views are read where they are.
+fn on_processor(site: &Site, a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> Outcome<Option<Array>> {
+    let Sizes { rows, inner, columns, .. } = sizes;
+    if rows.min(inner).min(columns) < PACKED {
+        return Ok(None);
+    }
+    match (site.device().instructions(), a.scalar()) {
+        (Some(isa), Some(Scalar::F32)) => in_tiles::<f32>((site, isa), a, b, sizes, shape),
+        (Some(isa), Some(Scalar::F64)) => in_tiles::<f64>((site, isa), a, b, sizes, shape),
+        _ => Ok(None),
+    }
+}
+
+fn in_tiles<T: packed::Number>(
+    (site, isa): (&Site, Isa),
+    a: &Array,
+    b: &Array,
+    sizes: Sizes,
+    shape: &[usize],
+) -> Outcome<Option<Array>> {
+    let Sizes { rows, inner, columns, .. } = sizes;
+    let (a, b) = (Side::of(a, [rows, inner]), Side::of(b, [inner, columns]));
+    let element = Element::Scalar(a.array.scalar().ok_or_else(|| broken("a product of structs"))?);
+    let (left, right) = (a.factor::<T>()?, b.factor::<T>()?);
+    let mut storage = Storage::unset(byte_count(&element, shape)?);
+    let Ok(bytes) = storage.bytes_mut() else { return Err(no_memory(&element, shape)) };
+    let done = packed::products((isa, site.control().workers), &left, &right, sizes, bytemuck::cast_slice_mut(bytes));
+    match done {
+        Some(()) => Array::with_storage(element, shape, storage).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A batch of matrices, and where their elements are in an array.
+struct Side {
+    array: Array,
+    offset: usize,
+    /// From one matrix, row and column to the next.
+    strides: [isize; 3],
+}
+
+impl Side {
+    fn of(array: &Array, [m, n]: [usize; 2]) -> Side {
+        let looked_at = rearranged(array).and_then(|(source, lattice)| {
+            let matrices = lattice.shape.len().checked_sub(2)?;
+            let (outer, inner) = (lattice.shape.split_at(matrices), lattice.strides.split_at(matrices));
+            let outer = Lattice { shape: outer.0.to_vec(), offset: 0, strides: inner.0.to_vec() }.merged();
+            let batch = match *outer.strides {
+                [] => 0,
+                [stride] => stride,
+                _ => return None,
+            };
+            let &[row, column] = inner.1 else { return None };
+            Held::used(array);
+            Some(Side { array: source, offset: lattice.offset, strides: [batch, row, column] })
+        });
+        looked_at.unwrap_or_else(|| {
+            let batch = if array.count() == m * n { 0 } else { m * n };
+            Side { array: array.clone(), offset: 0, strides: [batch as isize, n as isize, 1] }
+        })
+    }
+
+    fn factor<T: packed::Number>(&self) -> Outcome<packed::Factor<'_, T>> {
+        let elements = bytemuck::cast_slice(self.array.bytes()?);
+        Ok(packed::Factor { elements, offset: self.offset, strides: self.strides })
+    }
 }
 
 /// Returns in how many parts a product with so many terms is computed side by side.

@@ -123,6 +123,14 @@ pub(crate) fn with_lanes(element: &Element, shape: &[usize]) -> Vec<usize> {
     all
 }
 
+/// Returns the array whose elements this one has at other positions, and which; `None` if it is no view, or has been copied.
+pub(super) fn rearranged(array: &Array) -> Option<(Array, Lattice)> {
+    let work = array.data().work()?;
+    let view = view_of(&*work).filter(|view| (&*view.shape, Some(view.scalar)) == (array.shape(), array.scalar()))?;
+    let source = view.source().filter(|source| source.scalar() == Some(view.scalar))?;
+    Some((source, lattice(&view.from, &view.axes, &view.shape)))
+}
+
 /// Returns an array of this shape whose elements are those of another one, read as `axes` say, which has an entry for each axis of it.
 pub(crate) fn view(array: &Array, axes: Vec<Along>, shape: &[usize]) -> Outcome<Array> {
     let element = array.element().clone();
