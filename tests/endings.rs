@@ -227,10 +227,8 @@ fn compilation_can_be_stopped_in_each_of_its_stages() {
     let mut session = Session::default();
     let kernel = "const C: i32 = 3\nkernel k(out y: [i32; N]) threads(i: N) { for j in 0..C { y[i] = i * j } }\n";
     assert!(!session.add("<text>", kernel, &NoFiles).failed());
-    let instance = clk_lang::lower::Instance {
-        kernel: session.program.kernels.iter().next().expect("a kernel").0,
-        arguments: vec![],
-    };
+    let kernel = session.program.kernels.iter().next().expect("a kernel").0;
+    let instance = clk_lang::lower::Instance::new(kernel, vec![]);
     let lowered = clk_lang::lower::lower(&session.program, &instance).expect("lowered");
     let prepared = Arc::new(clk_lang::pass::prepare(lowered.clone()).expect("prepared"));
     let stages: [(&str, Box<dyn FnOnce()>); 3] = [

@@ -211,7 +211,7 @@ fn compiled(text: &str) -> Result<Module, String> {
         return Err(format!("refused: {:#?}", outcome.diagnostics.iter().find(|d| d.is_error())));
     }
     let kernel = session.program.kernels.ids().next_back().ok_or("no kernel")?;
-    let instance = Instance { kernel, arguments: vec![] };
+    let instance = Instance::new(kernel, vec![]);
     lower(&session.program, &instance).map_err(|errors| format!("not lowered: {:#?}", errors.first()))
 }
 

@@ -78,7 +78,7 @@ impl Generator {
     pub fn kernel(&self, session: &Session, id: KernelId, level: Level, lines: bool) -> Result<String, Failure> {
         let kernel = &session.program.kernels[id];
         let arguments: Option<Vec<Argument>> = kernel.sig.generics.iter().map(stand_in).collect();
-        let instance = Instance { kernel: id, arguments: arguments.ok_or(Failure::Open)? };
+        let instance = Instance::new(id, arguments.ok_or(Failure::Open)?);
         if level == Level::Grad {
             return gradient::text(session, &instance).map_err(Failure::Program);
         }

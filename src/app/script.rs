@@ -17,6 +17,7 @@ use crate::host;
 use crate::host::interp::{Copies, Interpreter, Options, World};
 use crate::host::value::Value;
 use crate::ir::Checks;
+use crate::lower::Sums;
 
 /// Options for running programs, from the command line.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,8 @@ pub(crate) struct Limits {
     pub hints: bool,
     pub trap_nan: bool,
     pub deterministic: bool,
+    /// How `mma` adds on the simulator.
+    pub sums: Sums,
     /// Whether to count the copies of arrays that each statement causes.
     pub count_copies: bool,
     pub places: Places,
@@ -71,6 +74,7 @@ impl Limits {
         let mut interpreter = Interpreter::new(Options { args, control, seed: self.seed, device });
         interpreter.devices = self.places.all.clone();
         interpreter.hints = self.hints;
+        interpreter.sums = self.sums;
         interpreter.copies = self.count_copies.then(Copies::default);
         interpreter.stack_end = super::stack::end();
         interpreter

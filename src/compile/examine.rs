@@ -87,7 +87,7 @@ fn launched(program: &Program, launch: &Launch) -> Option<Instance> {
             GenericArg::Error | GenericArg::Infer => return None,
         });
     }
-    Some(Instance { kernel: launch.kernel, arguments })
+    Some(Instance::new(launch.kernel, arguments))
 }
 
 pub(crate) fn is_concrete(ty: &Type) -> bool {

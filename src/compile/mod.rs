@@ -119,7 +119,7 @@ pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance>
             }
         });
     }
-    Some(Instance { kernel, arguments })
+    Some(Instance::new(kernel, arguments))
 }
 
 /// Compiles a kernel for a device, with these checks.

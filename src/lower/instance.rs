@@ -40,6 +40,24 @@ pub enum Function {
 pub struct Instance {
     pub kernel: KernelId,
     pub arguments: Vec<Argument>,
+    pub sums: Sums,
+}
+
+/// How `mma` adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sums {
+    /// With the bits of tensor cores.
+    #[default]
+    Cut,
+    /// In `f32`, each term with one rounding, in order.
+    Rounded,
+}
+
+impl Instance {
+    /// Returns the instance of a kernel with these compile-time arguments.
+    pub fn new(kernel: KernelId, arguments: Vec<Argument>) -> Instance {
+        Instance { kernel, arguments, sums: Sums::default() }
+    }
 }
 
 /// Returns the dimensions of a kernel that are not an extent of any array parameter, in the order in which their values

@@ -46,7 +46,7 @@ use crate::ir::def::{Layout, Module};
 
 pub(crate) use constant::Constants;
 pub(crate) use error::Fallible;
-pub use instance::{Argument, Function, Instance, hidden_params};
+pub use instance::{Argument, Function, Instance, Sums, hidden_params};
 
 /// Lowers a kernel. Errors are those that depend on the compile-time arguments (a local array of zero size, a division by a
 /// constant zero, …).

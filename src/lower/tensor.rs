@@ -3,6 +3,7 @@
 //! In: an `f32` and up to sixteen pairs of `f16` or `bf16`. Out: the `f32` that `mma.sync` and `wgmma` of sm_90 give. Idea: products are
 //! exact in `f64`, and so are sums of numbers that were cut to a common grid; the grid is 25 bits below the largest exponent.
 
+use super::instance::Sums;
 use super::unit::Body;
 use crate::base::source::Span;
 use crate::ir::def::{BinOp, ExprId, ExprKind, Scalar, Ty};
@@ -25,6 +26,8 @@ const LEAST: i32 = -300;
 pub(super) enum Format {
     /// That of tensor cores, for factors with these fields.
     Cut(Fields),
+    /// The terms are added as they come, in `f32`.
+    Rounded,
     /// The terms are added as they come, in `f64`.
     Exact,
 }
@@ -47,6 +50,14 @@ impl Format {
             _ => None,
         }
     }
+
+    /// Returns this arithmetic, or the one that takes its place where sums are rounded.
+    pub fn adding(self, sums: Sums) -> Format {
+        match sums {
+            Sums::Cut => self,
+            Sums::Rounded => Format::Rounded,
+        }
+    }
 }
 
 impl Body<'_, '_> {
@@ -60,6 +71,10 @@ impl Body<'_, '_> {
     ) -> ExprId {
         match format {
             Format::Cut(fields) => self.cut_step(fields, before, terms, span),
+            Format::Rounded => terms.iter().fold(before, |sum, &(a, b)| {
+                let (a, b) = (self.out.convert(a, Scalar::F32, span), self.out.convert(b, Scalar::F32, span));
+                self.math(MathFn::Fma, &[a, b, sum], span)
+            }),
             Format::Exact => terms.iter().fold(before, |sum, &(a, b)| self.math(MathFn::Fma, &[a, b, sum], span)),
         }
     }

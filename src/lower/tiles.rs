@@ -396,7 +396,7 @@ impl Body<'_, '_> {
             return Err(other_shapes(&[acc, a, b], span));
         };
         let format = match (acc.scalar, a.scalar == b.scalar) {
-            (Scalar::F32, true) => tensor::Format::of(a.scalar),
+            (Scalar::F32, true) => tensor::Format::of(a.scalar).map(|format| format.adding(self.unit.sums)),
             // Of a twin in `f64`: nothing is cut.
             (Scalar::F64, true) if a.scalar == Scalar::F64 => Some(tensor::Format::Exact),
             _ => None,

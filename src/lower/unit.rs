@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::emit::Emitter;
 use super::error::{Fallible, internal, is_internal};
-use super::instance::{Argument, Instance};
+use super::instance::{Argument, Instance, Sums};
 use super::mono::Mono;
 use super::tile::Tile;
 use super::{describe, types};
@@ -25,6 +25,8 @@ pub(crate) struct Unit<'a> {
     pub cooperative: bool,
     /// Whether run-time checks are enabled, which rule out speculative evaluation: a check could fail in it.
     pub careful: bool,
+    /// How `mma` adds.
+    pub sums: Sums,
     pub constants: HashMap<ConstId, Vec<Value>>,
     pub(super) instances: HashMap<(FnId, Vec<Argument>), FunctionId>,
     pub(super) active: Vec<(FnId, Vec<Argument>)>,
@@ -40,6 +42,7 @@ impl<'a> Unit<'a> {
             functions: Arena::new(),
             cooperative: false,
             careful: false,
+            sums: Sums::default(),
             constants: HashMap::new(),
             instances: HashMap::new(),
             active: vec![],
@@ -49,7 +52,8 @@ impl<'a> Unit<'a> {
     }
 
     pub fn of_kernel(program: &'a Program, instance: &Instance) -> Self {
-        Unit { kernel: Some((instance.kernel, instance.arguments.clone())), ..Unit::new(program) }
+        let kernel = Some((instance.kernel, instance.arguments.clone()));
+        Unit { kernel, sums: instance.sums, ..Unit::new(program) }
     }
 
     /// Whether this is a kernel of the program, and not one that applies a function.

@@ -85,7 +85,7 @@ pub(super) fn of(program: &Program, id: KernelId, kernel: &Kernel) -> Instances 
         let name = kernel.sig.generics.iter().find(missing).map_or("", |generic| generic.name.as_str());
         let launched = if others.is_empty() { "no launch gives it" } else { "no launch gives one that is known" };
         let prepared = Err(format!("the compile-time parameter `{name}` has no default, and {launched}"));
-        examined.push(Named { instance: Instance { kernel: id, arguments: vec![] }, text: String::new(), prepared });
+        examined.push(Named { instance: Instance::new(id, vec![]), text: String::new(), prepared });
     }
     Instances { examined, others }
 }
@@ -101,7 +101,7 @@ fn default(program: &Program, id: KernelId, kernel: &Kernel) -> Option<Named> {
 }
 
 fn prepare(program: &Program, id: KernelId, kernel: &Kernel, arguments: Vec<Argument>) -> Named {
-    let instance = Instance { kernel: id, arguments };
+    let instance = Instance::new(id, arguments);
     // No operation is moved or computed where the program does not compute it.
     let checks = Checks { memory: true, arithmetic: true, nan: true };
     let prepared = compile::kernel(program, &instance, checks);

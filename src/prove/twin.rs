@@ -41,7 +41,7 @@ pub(super) fn obstacle(program: &Program, id: KernelId) -> Option<(Span, String)
 
 /// Returns an instance's twin.
 pub(super) fn instance(own: &Instance) -> Instance {
-    Instance { kernel: own.kernel, arguments: own.arguments.iter().map(|argument| argument.widened()).collect() }
+    Instance::new(own.kernel, own.arguments.iter().map(|argument| argument.widened()).collect())
 }
 
 /// The arrays of a launch, widened.

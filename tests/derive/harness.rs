@@ -477,8 +477,8 @@ fn compiled(text: &str) -> Result<(Session, Module), String> {
         return Err(outcome.diagnostics.iter().find(|d| d.is_error()).map(of).unwrap_or_default());
     }
     let kernel = session.program.kernels.ids().next_back().ok_or("no kernel")?;
-    let module = lower(&session.program, &Instance { kernel, arguments: vec![] })
-        .map_err(|errors| format!("{:#?}", errors.first()))?;
+    let module =
+        lower(&session.program, &Instance::new(kernel, vec![])).map_err(|errors| format!("{:#?}", errors.first()))?;
     Ok((session, module))
 }
 

@@ -47,7 +47,7 @@ fn compiled(text: &str) -> Module {
     let outcome = session.add("forms.clk", text, &NoFiles);
     assert!(!outcome.failed(), "{text}\n{:#?}", outcome.diagnostics);
     let kernel = session.program.kernels.ids().next_back().expect("a kernel");
-    lower(&session.program, &Instance { kernel, arguments: vec![] }).unwrap_or_else(|e| panic!("{text}\n{e:#?}"))
+    lower(&session.program, &Instance::new(kernel, vec![])).unwrap_or_else(|e| panic!("{text}\n{e:#?}"))
 }
 
 /// Runs a kernel on the simulator (with one worker and with three, each with each instruction set) and on the reference, and

@@ -250,7 +250,7 @@ pub fn kernel(
 
 /// Lowers a kernel; the module has to verify.
 pub fn lowered(program: &Program, kernel: KernelId, arguments: Vec<Argument>) -> def::Module {
-    match lower(program, &Instance { kernel, arguments }) {
+    match lower(program, &Instance::new(kernel, arguments)) {
         Err(errors) => panic!("{errors:#?}"),
         Ok(module) => match verify(module.clone()) {
             Ok(_) => module,
@@ -266,7 +266,7 @@ pub fn ir(program: &Program, kernel: KernelId, arguments: Vec<Argument>) -> Stri
 
 /// Returns the codes of the errors of lowering a kernel.
 pub fn errors(program: &Program, kernel: KernelId, arguments: Vec<Argument>) -> Vec<&'static str> {
-    match lower(program, &Instance { kernel, arguments }) {
+    match lower(program, &Instance::new(kernel, arguments)) {
         Err(errors) => errors.into_iter().map(|error| error.code).collect(),
         Ok(_) => vec![],
     }

@@ -16,6 +16,7 @@ use crate::app::perf;
 use crate::app::script::Limits;
 use crate::device::cuda::text::Options;
 use crate::device::sim::Proofs;
+use crate::lower::Sums;
 
 /// A command with its arguments.
 #[derive(Debug)]
@@ -62,6 +63,7 @@ pub(crate) enum CacheAction {
 /// What `--check` looks at.
 const UNPROVED: &str = "unproved";
 const EVERYTHING: &str = "everything";
+const FAST_MMA: &str = "fast-mma";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -109,6 +111,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         },
         trap_nan: matches.get_flag("trap-nan"),
         deterministic: matches.get_flag("deterministic"),
+        sums: if matches.get_flag(FAST_MMA) { Sums::Rounded } else { Sums::Cut },
         ..Limits::default()
     };
     let stats = matches.get_flag("stats");
@@ -129,8 +132,13 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         Some(choice) => *choice,
         // Options that only the simulator supports select it.
         None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => Choice::Sim,
+        None if limits.sums == Sums::Rounded => Choice::Sim,
         None => from_environment(devices::VARIABLE)?,
     };
+    if limits.sums == Sums::Rounded && !matches!(device, Choice::Sim) {
+        let complaint = "--fast-mma is for the simulator: leave it off, or choose `--device sim`";
+        return Err(Box::new(command().error(clap::error::ErrorKind::ArgumentConflict, complaint)));
+    }
     let task = task(&matches);
     let isolate = match (&task, matches.get_flag("isolate"), matches.get_flag("no-isolate")) {
         (_, true, _) => Isolate::Yes,
@@ -274,6 +282,10 @@ fn global_options() -> Vec<Arg> {
         flag(
             "deterministic",
             "Kernels with atomics give the same in each run, at the price of running on one worker, not on a GPU",
+        ),
+        flag(
+            FAST_MMA,
+            "On the simulator: `mma` adds in `f32`, in a third of the time, without the bits of tensor cores",
         ),
         Arg::new("color")
             .long("color")

@@ -23,6 +23,7 @@ use super::devices::Machine;
 use super::interrupt::Interrupt;
 use super::script::Places;
 use super::{exit, lsp, repl};
+use crate::lower::Sums;
 use std::ffi::OsString;
 
 pub(crate) use self::bench::summary as bench_summary;
@@ -60,6 +61,9 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
                 return exit::NO_DEVICE;
             }
         }
+    }
+    if cli.task.runs() && limits.sums == Sums::Rounded {
+        console.error_line("note: `mma` adds in `f32` (--fast-mma): the last bits are not those of tensor cores");
     }
     let mut context = Context { console, interrupt, limits, text, machine, device: cli.device, isa, jit };
     let code = perform(cli.task, &mut context);

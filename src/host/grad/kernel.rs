@@ -199,7 +199,7 @@ mod tests {
         let text = "kernel k(x: [f32; 2 * N + 1], out y: [f32; N]) threads(i: N) { y[i] = x[2 * i + 1] * x[i] }";
         let mut session = Session::default();
         assert!(!session.add("k.clk", text, &NoFiles).failed());
-        let instance = Instance { kernel: session.program.kernels.ids().next().expect("a kernel"), arguments: vec![] };
+        let instance = Instance::new(session.program.kernels.ids().next().expect("a kernel"), vec![]);
         let module = lower(&session.program, &instance).expect("a module");
         let launches = launches(&session.program, &instance, &module).expect("a signature");
         let kernel = Kernel::new(module, launches, Arc::new(Simulator::default()), Checks::default());

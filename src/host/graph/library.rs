@@ -74,7 +74,7 @@ fn load(site: &Site, name: &str, given: &[Given]) -> Outcome<Arc<dyn Executable>
     let kernel = program.kernels.iter().find(|(_, kernel)| kernel.name == name).map(|(id, _)| id);
     let kernel = kernel.ok_or_else(|| broken(&format!("the library has no kernel `{name}`")))?;
     let arguments = given.iter().map(|given| argument(program, *given)).collect::<Outcome<Vec<Argument>>>()?;
-    let prepared = compile::kernel(program, &Instance { kernel, arguments }, Checks::default());
+    let prepared = compile::kernel(program, &Instance::new(kernel, arguments), Checks::default());
     let prepared = prepared.map_err(|errors| {
         let why = errors.first().map_or("", |error| error.title.as_str());
         broken(&format!("`{name}` of the library: {why}"))

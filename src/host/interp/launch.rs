@@ -20,7 +20,7 @@ use crate::host::problem::Outcome;
 use crate::host::value::{Record, Value};
 use crate::ir::{Checks, Prepared};
 use crate::lang::builtin::Builtin;
-use crate::lower::{self, Argument, Instance};
+use crate::lower::{self, Argument, Instance, Sums};
 
 use super::bind::{Binder, Dims, Given, Origin, Source};
 use super::conform::{Misfit, Place};
@@ -96,7 +96,7 @@ impl Machine<'_> {
         self.contracts(&mut inner, kernel, values, span)?;
         self.allocate(kernel, launch, &mut inner, values, span)?;
         let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
-        let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
+        let instance = Instance { sums: self.sums(), ..Instance::new(launch.kernel, inner.generics.to_vec()) };
         let extent = |dim: u32| inner.dims.get(dim as usize).copied().flatten().unwrap_or(0);
         let hidden = lower::hidden_params(self.program, launch.kernel).into_iter();
         let hidden = hidden.map(|dim| Value::i32(extent(dim) as i32)).collect();
@@ -415,6 +415,15 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Returns how `mma` adds: on GPUs, always as tensor cores do.
+    fn sums(&self) -> Sums {
+        // Asked for first: whether there is a GPU is looked up when something needs it.
+        match self.interp.sums {
+            Sums::Rounded if !self.interp.options.device.is_remote() => Sums::Rounded,
+            _ => Sums::Cut,
+        }
+    }
+
     /// Returns the compiled kernel, compiling it at its first use.
     fn executable(&mut self, instance: &Instance, span: Span) -> Eval<Arc<dyn Executable>> {
         if let Some(found) = self.interp.kernels.loaded.get(instance) {
@@ -436,7 +445,7 @@ impl Machine<'_> {
             return;
         }
         for id in waiting {
-            let instance = Instance { kernel: id, arguments: vec![] };
+            let instance = Instance::new(id, vec![]);
             if self.interp.kernels.loaded.contains_key(&instance) {
                 continue;
             }

@@ -20,6 +20,7 @@ use crate::host::grad::Tape;
 use crate::host::graph;
 use crate::host::picture::heat::Heat;
 use crate::host::value::Value;
+use crate::lower::Sums;
 
 /// Side effects of scripts. Implemented by `app`, and by recording implementations in tests.
 pub trait World {
@@ -85,6 +86,8 @@ pub struct Interpreter {
     pub pipelined: bool,
     /// Whether checked launches report what their size keeps them from finding.
     pub hints: bool,
+    /// How `mma` adds on the simulator.
+    pub(crate) sums: Sums,
     /// With hints: kernels whose launches were all too small to show what several blocks or warps do.
     pub(crate) small: Small,
     /// Whoever tries launches in other ways first.

@@ -55,6 +55,7 @@ use crate::host::problem::Outcome;
 use crate::host::unwind;
 use crate::host::value::{Record, Value};
 use crate::ir::Checks;
+use crate::lower::Sums;
 
 pub(crate) use bench::BenchResult;
 use code::{Code, Codes, Source};
@@ -97,6 +98,7 @@ impl Interpreter {
             largest: None,
             pipelined: false,
             hints: false,
+            sums: Sums::default(),
             small: Small::default(),
             trials: None,
             kernels: Kernels::default(),

@@ -40,7 +40,7 @@ impl Machine<'_> {
         given.extend(hidden.iter().map(|value| (value.clone(), false)));
         // An array that cannot be read is the launch's to report.
         let Ok(args) = arguments(&given) else { return Ok(()) };
-        let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
+        let instance = Instance::new(launch.kernel, inner.generics.to_vec());
         let control = &self.interp.options.control;
         let trial = Trial { instance, extents, args, control, declared, span };
         trials.launch(self.program, &trial).map_err(Signal::Error)
