@@ -5,18 +5,18 @@ use crate::base::source::Span;
 use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::{Cx, Home};
 use crate::check::infer::Kind;
-use crate::check::make::{BOOL, I32, bare, count, is_literal, make};
+use crate::check::make::{BOOL, F32, I32, bare, count, is_literal, make};
 use crate::check::ops::{Joined, scalar_of, with_scalar};
 use crate::check::typed::*;
 use crate::lang::builtin::{Builtin, Derivative, Entry, Worlds};
-use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, WarpOp};
+use crate::lang::ops::{AtomicOp, BarrierKind, Family, MathFn, WarpOp};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
 /// Returns the shape of a mathematical function: number of arguments, their kind, and whether the result is `bool`.
 pub(crate) fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
     let signature = entry.signature;
-    let kind = if signature.starts_with("<T: Float>") {
+    let kind = if signature.starts_with("<T: Float>") || is_of_f32(entry) {
         Kind::Float
     } else if signature.starts_with("<T: Int>") {
         Kind::Int
@@ -25,6 +25,11 @@ pub(crate) fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
     };
     let params = signature.split('(').nth(1).and_then(|s| s.split(')').next()).unwrap_or("");
     (params.split(',').filter(|p| !p.trim().is_empty()).count(), kind, signature.ends_with("-> bool"))
+}
+
+/// Whether a mathematical function takes `f32` and no other type.
+fn is_of_f32(entry: &Entry) -> bool {
+    matches!(entry.builtin, Builtin::Math(function) if function.row().family == Family::Singles)
 }
 
 /// Whether a builtin has a parameter of this name that is given by its position: `x: T` or `type`, but not `axis = 0`.
@@ -188,6 +193,7 @@ impl Cx<'_> {
         // Fast path for a single scalar operand, by far the most frequent case.
         if let [Expr { ty: Type::Scalar(s), .. }] = parts.as_slice()
             && kind.takes_scalar(*s)
+            && (!is_of_f32(call.entry) || *s == Scalar::F32)
         {
             let ty = if gives_bool { BOOL } else { Type::Scalar(*s) };
             return call.make(parts, ty);
@@ -196,7 +202,8 @@ impl Cx<'_> {
         let joined = self.elementwise(&refs, call.at, name);
         let ty = match joined {
             Joined::Is { scalar, whole } => {
-                if !self.vars.require(&scalar, kind) {
+                let fits = self.vars.require(&scalar, kind);
+                if !fits || is_of_f32(call.entry) && !self.vars.unify(&scalar, &F32) {
                     self.wrong_kind(call, &parts, &scalar, kind);
                     return self.bad(call.span);
                 }
@@ -210,6 +217,7 @@ impl Cx<'_> {
     fn wrong_kind(&mut self, call: BuiltinCall<'_>, parts: &[Expr], scalar: &Type, kind: Kind) {
         let found = self.ty_text(scalar);
         let noun = match kind {
+            _ if is_of_f32(call.entry) => "`f32`",
             Kind::Float => "floats",
             Kind::Int => "integers",
             _ => "numbers",
@@ -218,7 +226,9 @@ impl Cx<'_> {
         let mut d = Diagnostic::error("E0312", format!("`{}` takes {noun}, but this is `{found}`", call.entry.name))
             .at(span, format!("this is `{found}`"));
         if let Type::Param(p) = scalar {
-            if let Some(g) = self.sig.generics.get(*p as usize) {
+            if is_of_f32(call.entry) {
+                d = d.help("a type parameter may be another type: write `f32(…)`, or `f32` instead of the parameter");
+            } else if let Some(g) = self.sig.generics.get(*p as usize) {
                 d = d.because(g.span, "its bound allows other types");
                 d = d.help(format!(
                     "write the bound `{}: {}`",
@@ -242,6 +252,7 @@ impl Cx<'_> {
         want.params.len() == arity
             && want.params.iter().all(|p| self.vars.unify(p, &first))
             && self.vars.require(&scalar_of(&first), kind)
+            && (!is_of_f32(builtin.entry()) || self.vars.unify(&scalar_of(&first), &F32))
             && self.vars.unify(&want.result, if gives_bool { &BOOL } else { &first })
     }
 

@@ -8,6 +8,7 @@ use crate::syntax::ast::{self, ExprKind as Ast};
 
 pub(crate) const BOOL: Type = Type::Scalar(Scalar::Bool);
 pub(crate) const I32: Type = Type::Scalar(Scalar::I32);
+pub(crate) const F32: Type = Type::Scalar(Scalar::F32);
 
 pub(crate) fn make(kind: ExprKind, ty: Type, span: Span) -> Expr {
     Expr { kind, ty, span }

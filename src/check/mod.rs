@@ -49,7 +49,7 @@ mod stated;
 mod stmt;
 mod suggest;
 mod text;
-mod tiles;
+pub(crate) mod tiles;
 pub mod typed;
 mod types;
 pub(crate) mod walk;

@@ -3,13 +3,28 @@
 //! In: calls of what tiles alone have. Out: typed calls. Shapes are known when the kernel is lowered, and compared there
 //! (`lower::tiles`); here are the types of elements and the number of axes.
 
-use crate::base::diag::Diagnostic;
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
 use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::{Cx, Slot};
 use crate::check::infer::array;
+use crate::check::make::F32;
 use crate::check::typed::*;
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast;
+
+/// Whether the text says that a tile's elements are rounded to those that tensor cores multiply as `tf32`.
+pub(crate) fn is_tf32(tile: &Expr) -> bool {
+    match &tile.kind {
+        ExprKind::Builtin { builtin: Builtin::Math(MathFn::Tf32), .. } => true,
+        ExprKind::Builtin { builtin: Builtin::Transpose | Builtin::Reshape, args, .. } => {
+            args.first().is_some_and(is_tf32)
+        }
+        _ => false,
+    }
+}
 
 impl Cx<'_> {
     /// Whether an assignment to this place is one of all threads of a block together: to a whole shared array, or to a part of an array.
@@ -73,17 +88,29 @@ impl Cx<'_> {
             Type::Array(a) if a.dims.len() == 2 => Some(a.clone()),
             _ => None,
         };
-        let float = |ty: &Type| matches!(ty, Type::Scalar(Scalar::F16 | Scalar::Bf16) | Type::Param(_));
+        let float = |ty: &Type| matches!(ty, Type::Scalar(Scalar::F16 | Scalar::Bf16 | Scalar::F32) | Type::Param(_));
         let [acc, a, b] = [0, 1, 2].map(|at| types.get(at).and_then(matrix));
         let fits = match (&acc, &a, &b) {
-            (Some(acc), Some(a), Some(b)) => {
-                acc.element == Type::Scalar(Scalar::F32) && float(&a.element) && a.element == b.element
-            }
+            (Some(acc), Some(a), Some(b)) => acc.element == F32 && float(&a.element) && a.element == b.element,
             _ => false,
         };
+        let is_plain = |(part, ty): &(&Expr, &Type)| matches!(ty, Type::Array(a) if a.element == F32) && !is_tf32(part);
+        let plain: Vec<Span> = parts.iter().zip(&types).skip(1).filter(is_plain).map(|(part, _)| part.span).collect();
+        if let (true, Some(first)) = (fits, plain.first()) {
+            let edits = |span: &Span| {
+                [(Span { end: span.start, ..*span }, "tf32(".to_string()), (span.after(), ")".to_string())]
+            };
+            let d = Diagnostic::error("E0334", "`mma` does not multiply `f32`, unless it is rounded by `tf32`")
+                .at(*first, "this has 23 bits of fraction")
+                .help("tensor cores multiply 10 bits of them: `tf32(a[i..i + 64, k..k + 32])`, for both factors")
+                .fix_all("round with `tf32(…)`", plain.iter().flat_map(edits).collect(), Applicability::MaybeIncorrect);
+            self.report(d);
+            return self.bad(call.span);
+        }
         let (Some(acc), true) = (acc, fits) else {
-            let mut d = Diagnostic::error("E0334", "`mma` takes a matrix of `f32`, and two of `f16` or of `bf16`")
-                .at(call.at, "the sum of the first, and of the product of the others");
+            let title = "`mma` takes a matrix of `f32`, and two of `f16`, of `bf16` or of `f32` that `tf32` rounds";
+            let mut d =
+                Diagnostic::error("E0334", title).at(call.at, "the sum of the first, and of the product of the others");
             for (part, ty) in parts.iter().zip(&types) {
                 d = d.because(part.span, format!("this is `{}`", self.ty_text(ty)));
             }

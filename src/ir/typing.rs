@@ -66,6 +66,8 @@ fn family_takes(family: Family, s: Scalar) -> bool {
         Family::Numbers => s.is_num(),
         Family::Integers => s.is_int(),
         Family::Floats | Family::Tests | Family::Approximations | Family::Powers => s.is_float(),
+        // Of `f64` in twins.
+        Family::Singles => matches!(s, Scalar::F32 | Scalar::F64),
     }
 }
 

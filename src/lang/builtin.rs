@@ -208,7 +208,7 @@ const fn math(row: &Row) -> Entry {
     let group = match row.family {
         Family::Numbers => Arithmetic,
         Family::Integers => Integer,
-        Family::Floats | Family::Tests | Family::Approximations | Family::Powers => Float,
+        Family::Floats | Family::Tests | Family::Approximations | Family::Powers | Family::Singles => Float,
     };
     let Row { function, name, signature, doc, .. } = *row;
     Entry { builtin: Builtin::Math(function), name, group, worlds: Both, elementwise: true, signature, doc }

@@ -91,7 +91,7 @@ pub(crate) fn of_math<T: Terms>(
         return Ok(Some(Partial::Zero));
     }
     let factor = match function {
-        Fract => return Ok(Some(Partial::One)),
+        Fract | Tf32 => return Ok(Some(Partial::One)),
         Min | Max => extreme(terms, function, (&args[0], &args[1]), operand)?,
         Clamp => return clamped(terms, args, operand).map(Some),
         Abs => terms.math(Sign, std::slice::from_ref(x))?,

@@ -84,6 +84,10 @@ macro_rules! math_functions {
             Powers {
                 Pow "pow" (x, y) op_pow {} 100 ["pow"] "`x` to the power of `y`.";
             }
+            // Of `f32`, exact. The method of an `f64` is for the twins of programs, where nothing is rounded.
+            Singles {
+                Tf32 "tf32" (x) op_tf32 {} 1 [] "The nearest number with 10 bits of fraction and the exponents of `f32`, halves to the even one: what tensor cores multiply as `tf32`, for `mma`. From half a step above the largest one on it is an infinity; a NaN stays one.";
+            }
             // Of integers.
             Integers {
                 Popcount "popcount" (x) op_popcount {} 1 ["__popc", "__popcll"] "How many bits are set.";

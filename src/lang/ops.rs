@@ -95,6 +95,8 @@ pub enum Family {
     Approximations,
     /// As [`Family::Approximations`]; as an operator also of integers.
     Powers,
+    /// Of `f32`, exact.
+    Singles,
     /// Of integers.
     Integers,
 }
@@ -119,6 +121,7 @@ pub struct Row {
 macro_rules! signature {
     (Numbers $params:tt) => { signature!("Num", "T", $params) };
     (Integers $params:tt) => { signature!("Int", "T", $params) };
+    (Singles ($param:ident)) => { concat!("(", stringify!($param), ": f32) -> f32") };
     (Tests $params:tt) => { signature!("Float", "bool", $params) };
     ($floats:ident $params:tt) => { signature!("Float", "T", $params) };
     ($class:literal, $result:literal, ($first:ident $(, $more:ident)*)) => {

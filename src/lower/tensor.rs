@@ -1,7 +1,8 @@
 //! What tensor cores compute, in ordinary arithmetic: the sum of a number and of a group of products.
 //!
-//! In: an `f32` and up to sixteen pairs of `f16` or `bf16`. Out: the `f32` that `mma.sync` and `wgmma` of sm_90 give. Idea: products are
-//! exact in `f64`, and so are sums of numbers that were cut to a common grid; the grid is 25 bits below the largest exponent.
+//! In: an `f32` and up to sixteen pairs of `f16` or `bf16`, or eight of `f32` that are rounded to tf32. Out: the `f32` that `mma.sync` and
+//! `wgmma` of sm_90 give. Idea: products are exact in `f64`, and so are sums of numbers that were cut to a common grid; the grid is 25
+//! bits below the largest exponent.
 
 use super::instance::Sums;
 use super::unit::Body;
@@ -10,8 +11,10 @@ use crate::ir::def::{BinOp, ExprId, ExprKind, Scalar, Ty};
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
 
-/// The terms of a step.
+/// The terms of a step, of factors of 16 bits.
 pub(super) const GROUP: u32 = 16;
+/// Those of a step, of factors of 32 bits.
+const WIDE_GROUP: u32 = 8;
 
 /// Bits below the largest exponent that are kept.
 const KEPT: i32 = 25;
@@ -24,8 +27,8 @@ const LEAST: i32 = -300;
 /// The arithmetic of a product.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Format {
-    /// That of tensor cores, for factors with these fields.
-    Cut(Fields),
+    /// That of tensor cores, for factors with these fields, and so many terms in a step.
+    Cut(Fields, u32),
     /// The terms are added as they come, in `f32`.
     Rounded,
     /// The terms are added as they come, in `f64`.
@@ -45,9 +48,23 @@ const SINGLE: Fields = Fields { fraction: 23, exponent: 8, bits: Scalar::U32 };
 impl Format {
     pub fn of(scalar: Scalar) -> Option<Format> {
         match scalar {
-            Scalar::F16 => Some(Format::Cut(Fields { fraction: 10, exponent: 5, bits: Scalar::U16 })),
-            Scalar::Bf16 => Some(Format::Cut(Fields { fraction: 7, exponent: 8, bits: Scalar::U16 })),
+            Scalar::F16 => Some(Format::Cut(Fields { fraction: 10, exponent: 5, bits: Scalar::U16 }, GROUP)),
+            Scalar::Bf16 => Some(Format::Cut(Fields { fraction: 7, exponent: 8, bits: Scalar::U16 }, GROUP)),
             _ => None,
+        }
+    }
+
+    /// Returns the arithmetic of factors of `f32` whose last 13 bits are zeros: what is exact of fewer bits is so of tf32's.
+    pub fn tf32() -> Format {
+        Format::Cut(SINGLE, WIDE_GROUP)
+    }
+
+    /// Returns how many terms a step has.
+    pub fn group(self) -> u32 {
+        match self {
+            Format::Cut(_, group) => group,
+            // It does not matter.
+            Format::Rounded | Format::Exact => GROUP,
         }
     }
 
@@ -70,7 +87,7 @@ impl Body<'_, '_> {
         span: Span,
     ) -> ExprId {
         match format {
-            Format::Cut(fields) => self.cut_step(fields, before, terms, span),
+            Format::Cut(fields, _) => self.cut_step(fields, before, terms, span),
             Format::Rounded => terms.iter().fold(before, |sum, &(a, b)| {
                 let (a, b) = (self.out.convert(a, Scalar::F32, span), self.out.convert(b, Scalar::F32, span));
                 self.math(MathFn::Fma, &[a, b, sum], span)

@@ -18,6 +18,7 @@ use super::tile::{Along, Node, Part, Step, Tile, Window, broadcast, shape_text};
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::check::tiles::is_tf32;
 use crate::check::typed::{Expr, ExprKind, FnRef, SmolStr, Type};
 use crate::ir::def::{
     self, Axis, BinOp, ExprId, Extent, Factors, Hint, Id3, Layout, Place, Scalar, Space, StmtKind, Ty,
@@ -390,13 +391,18 @@ impl Body<'_, '_> {
     /// Lowers `target = mma(acc, a, b)`, of a target of the sum's shape. The sum is lowered already, as it may be a product itself.
     fn product_into(&mut self, mut acc: Tile, target: &Part, args: &[Expr], span: Span) -> Fallible<()> {
         let [_, a, b] = args else { return Err(internal(span, "`mma` takes three tiles")) };
+        let is_tf32 = is_tf32(a) && is_tf32(b);
         let (a, b) = (self.tile(a)?, self.tile(b)?);
         let (&[rows, columns], &[m, k], &[l, n]) = (acc.shape.as_slice(), a.shape.as_slice(), b.shape.as_slice())
         else {
             return Err(other_shapes(&[acc, a, b], span));
         };
         let format = match (acc.scalar, a.scalar == b.scalar) {
-            (Scalar::F32, true) => tensor::Format::of(a.scalar).map(|format| format.adding(self.unit.sums)),
+            (Scalar::F32, true) => match a.scalar {
+                Scalar::F32 => is_tf32.then(tensor::Format::tf32),
+                narrow => tensor::Format::of(narrow),
+            }
+            .map(|format| format.adding(self.unit.sums)),
             // Of a twin in `f64`: nothing is cut.
             (Scalar::F64, true) if a.scalar == Scalar::F64 => Some(tensor::Format::Exact),
             _ => None,
@@ -418,19 +424,20 @@ impl Body<'_, '_> {
             })?;
         }
         // The last group may be beyond the factors.
-        let guarded = k % tensor::GROUP != 0;
+        let size = format.group();
+        let guarded = k % size != 0;
         self.barrier_here(span);
         let factors = Factors { sum: target.memory, left: a.memory, right: b.memory };
         self.own_elements_of(shape, Some(factors), span, &mut |this, at| {
             let first = this.get(target, at, acc.scalar, false, span);
             let sum = this.out.local("sum", Ty::Scalar(acc.scalar), span);
             this.out.stmt(StmtKind::Write { local: sum, value: first }, span);
-            let steps = k.div_ceil(tensor::GROUP);
+            let steps = k.div_ceil(size);
             this.for_all(&[steps], span, &mut |this, step| {
-                let mut terms = Vec::with_capacity(tensor::GROUP as usize);
-                let group = this.out.i32(tensor::GROUP as i32, span);
+                let mut terms = Vec::with_capacity(size as usize);
+                let group = this.out.i32(size as i32, span);
                 let from = this.out.binary(BinOp::Mul, step[0], group, span);
-                for term in 0..tensor::GROUP.min(k) {
+                for term in 0..size.min(k) {
                     let by = this.out.i32(term as i32, span);
                     let index = this.out.binary(BinOp::Add, from, by, span);
                     let left = this.get(&a, &[at[0], index], scalar, guarded, span);

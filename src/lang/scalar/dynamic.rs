@@ -120,7 +120,10 @@ pub fn math(function: MathFn, args: &[Value]) -> Outcome {
         with_float!(first.ty,
             T => {
                 let args = &bits.map(T::from_raw)[..args.len()];
-                floats(function, args).or_else(|| tests(function, args)).or_else(|| approximations(function, args))
+                floats(function, args)
+                    .or_else(|| tests(function, args))
+                    .or_else(|| approximations(function, args))
+                    .or_else(|| singles(function, args))
             },
             _ => with_integer!(first.ty, T => integers(function, &bits.map(T::from_raw)[..args.len()]), _ => None))
     });
@@ -137,6 +140,7 @@ macro_rules! evaluate {
     (@ Floats $rows:tt) => { evaluate!(floats Float $rows); };
     (@ Tests $rows:tt) => { evaluate!(tests Float $rows); };
     (@ Approximations $rows:tt) => { evaluate!(approximations Float $rows); };
+    (@ Singles $rows:tt) => { evaluate!(singles Float $rows); };
     (@ Integers $rows:tt) => { evaluate!(integers Integer $rows); };
     ($name:ident $trait:ident { $(
         $variant:ident $n:literal ($first:ident $(, $more:ident)*) $method:ident $by:tt $cost:literal $cuda:tt $doc:literal;

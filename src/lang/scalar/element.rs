@@ -130,6 +130,8 @@ pub trait Float: Number {
     fn op_isnan(self) -> bool;
     fn op_isinf(self) -> bool;
     fn op_isfinite(self) -> bool;
+    /// Rounds to the grid of tf32, half to even. An `f64`, which stands for an exact number, stays.
+    fn op_tf32(self) -> Self;
 
     #[inline(always)]
     fn op_fract(self) -> Self {

@@ -1,5 +1,6 @@
 //! `f32` and `f64`: the exact operations; the others are in `math32`, `trig32` and `math64`.
 
+use super::narrow::f32_to_tf32;
 use super::{Convert, Element, Float, Number, Scalar, math32, math64, trig32};
 use crate::lang::functions::math_functions;
 
@@ -20,7 +21,7 @@ macro_rules! by_module {
 }
 
 macro_rules! float {
-    ($ty:ident, $signed:ident, $scalar:ident, $from:ident, $pow:path) => {
+    ($ty:ident, $signed:ident, $scalar:ident, $from:ident, $pow:path, $tf32:path) => {
         impl Element for $ty {
             const SCALAR: Scalar = Scalar::$scalar;
 
@@ -168,10 +169,15 @@ macro_rules! float {
                 self.is_finite()
             }
 
+            #[inline(always)]
+            fn op_tf32(self) -> Self {
+                $tf32(self)
+            }
+
             math_functions!(by_module $ty);
         }
     };
 }
 
-float!(f32, i32, F32, from_f32, math32::pow);
-float!(f64, i64, F64, from_f64, libm::pow);
+float!(f32, i32, F32, from_f32, math32::pow, f32_to_tf32);
+float!(f64, i64, F64, from_f64, libm::pow, std::convert::identity);

@@ -100,7 +100,7 @@ macro_rules! half_float {
         }
 
         impl Float for $ty {
-            by_f32! { $widen, $round; op_sqrt, op_floor, op_ceil, op_round, op_trunc, op_fract, }
+            by_f32! { $widen, $round; op_sqrt, op_floor, op_ceil, op_round, op_trunc, op_fract, op_tf32, }
 
             math_functions!(approximations $widen, $round);
 

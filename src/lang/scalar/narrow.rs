@@ -45,6 +45,15 @@ pub fn bf16_to_f32(value: bf16) -> f32 {
     f32::from_bits((value.to_bits() as u32) << 16)
 }
 
+/// Rounds to 10 bits of fraction, half to even, as an `f32` whose last 13 bits are zeros; NaNs become quiet.
+#[inline(always)]
+pub(crate) fn f32_to_tf32(value: f32) -> f32 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0xfff + ((bits >> 13) & 1));
+    let nan = bits & 0x7fff_ffff > 0x7f80_0000;
+    f32::from_bits(if nan { bits | 0x40_0000 } else { rounded } & 0xffff_e000)
+}
+
 /// Rounds to odd: truncates, then sets the last bit if the result is inexact. A later rounding to fewer bits is then correct.
 #[inline(always)]
 pub(crate) fn f64_to_odd_f32(value: f64) -> f32 {

@@ -218,6 +218,12 @@ __device__ __forceinline__ u64 saturating_sub(u64 a, u64 b) { return a < b ? 0 :
 // -1, 0 or 1; NaN and signed zeros stay.
 __device__ __forceinline__ float sign(float x) { return x == 0.0f || x != x ? x : copysignf(1.0f, x); }
 __device__ __forceinline__ double sign(double x) { return x == 0.0 || x != x ? x : copysign(1.0, x); }"#),
+    helper("tf32", &[], r#"
+// To 10 bits of fraction, half to even; NaNs become quiet.
+__device__ __forceinline__ float tf32(float x) {
+    const unsigned bits = __float_as_uint(x);
+    return __uint_as_float((x != x ? bits | 0x400000u : bits + 0xfffu + (bits >> 13 & 1u)) & 0xffffe000u);
+}"#),
     helper("turns", &["u64", "i64"], r#"
 // How many turns `for i in start..end step` takes.
 template <typename T> __device__ __forceinline__ u64 turns(T start, T end, T step, bool inclusive) {

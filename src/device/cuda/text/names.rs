@@ -12,7 +12,7 @@ unsigned using virtual void volatile wchar_t while xor xor_eq \
 threadIdx blockIdx blockDim gridDim warpSize i8 i16 i64 u8 u16 u64 f16 bf16 faults prints Faults Prints grid_arrivals printed \
 min max abs main assert printf malloc free memcpy memset size_t isnan isinf isfinite \
 to_float to_f16 to_bf16 to_odd to_i8 to_u8 to_i16 to_u16 to_i32 to_u32 to_i64 to_u64 fused quotient remainder magnitude power \
-saturated saturating_add saturating_sub sign turns raw wide report stopped print block_number thread_number \
+saturated saturating_add saturating_sub sign tf32 turns raw wide report stopped print block_number thread_number \
 grouped aligned step take put Word \
 atomic_load atomic_store atomic_update warp_size shuffle butterfly grid_barrier select dynamic_shared \
 first at turn tensor_cores map_of_a map_of_b Left left write tiles";

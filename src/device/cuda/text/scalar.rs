@@ -232,6 +232,12 @@ impl Helpers {
                 self.need("sign");
                 Expr::call("sign", args)
             }
+            // Only the twins of programs have it of `f64`, for which it does nothing.
+            Tf32 if s == Scalar::F64 => args.into_iter().next().unwrap_or(Expr::int(0)),
+            Tf32 => {
+                self.need("tf32");
+                Expr::call("tf32", args)
+            }
             Fract => match args.into_iter().next() {
                 Some(x) => Expr::binary("-", x.clone(), Expr::call(name("floor"), [x])),
                 None => Expr::int(0),

@@ -95,6 +95,7 @@ functions! {
     Erf: one<Float> T = T::op_erf;
     Pow: two<Number> T = T::op_pow;
     Copysign: two<Float> T = T::op_copysign;
+    Tf32: one<Float> T = T::op_tf32;
     IsNan: one<Float> bool = T::op_isnan;
     Fma: three<Float> T = T::op_fma;
     Clamp: three<Number> T = T::op_clamp;
@@ -241,6 +242,7 @@ fn float_math<T: Float + Lane>(function: MathFn, isa: Isa) -> Option<OpFn> {
         MathFn::Fract => pick::<Map1<T, Fract>>(isa),
         MathFn::Fma => pick::<Map3<T, Fma>>(isa),
         MathFn::Copysign => pick::<Map2<T, T, Copysign>>(isa),
+        MathFn::Tf32 => pick::<Map1<T, Tf32>>(isa),
         MathFn::IsNan => pick::<Map1<T, IsNan>>(isa),
         _ => return None,
     })

@@ -353,6 +353,9 @@ impl Builder<'_> {
         if let (Abs, [lane]) = (function, lanes) {
             self.guard_negation(ty, lane)?;
         }
+        if let (Tf32, Scalar::F64, [lane]) = (function, ty, lanes) {
+            return Some(lane.clone());
+        }
         let args: Vec<Value> = lanes.iter().map(|lane| self.vector(lane, ty)).collect();
         let vector = elem.vector();
         let two = |b: &mut Self, bin, x, y| b.pure(Op::Vector(bin, elem), vector, &[x, y]);
@@ -368,6 +371,7 @@ impl Builder<'_> {
                 let floor = self.pure(Op::Unary(Un::Floor, elem), vector, &[a]);
                 two(self, Bin::Sub, a, floor)
             }
+            (Tf32, &[a]) => self.to_tf32(a),
             (IsNan, &[a]) => return Some(Lane::Mask(self.result(Op::Compare(Rel::Ne, elem), Ty::Mask, &[a, a]))),
             _ => {
                 let un = match function {

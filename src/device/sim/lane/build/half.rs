@@ -47,6 +47,18 @@ impl Builder<'_> {
         })
     }
 
+    /// Returns an `f32` rounded to the grid of tf32, as `lang::scalar` does.
+    pub(super) fn to_tf32(&mut self, x: Value) -> Value {
+        let shifted = self.bits(Bin::Shr, x, 13);
+        let last = self.bits(Bin::And, shifted, 1);
+        let bias = self.bits(Bin::Add, last, 0xfff);
+        let number = self.pure(Op::Vector(Bin::Add, Elem::U32), Ty::V32, &[x, bias]);
+        let quiet = self.bits(Bin::Or, x, 0x40_0000);
+        let nan = self.result(Op::Compare(Rel::Ne, Elem::F32), Ty::Mask, &[x, x]);
+        let found = self.result(Op::Select, Ty::V32, &[nan, quiet, number]);
+        self.bits(Bin::And, found, 0xffff_e000)
+    }
+
     pub(super) fn half_unary(&mut self, op: UnaryOp, scalar: Scalar, a: &Lane) -> Option<Lane> {
         let a = self.vector(a, scalar);
         (op == UnaryOp::Neg).then(|| Lane::Vector(self.bits(Bin::Xor, a, SIGN)))
