@@ -274,7 +274,7 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Warp(WarpOp::ReduceXor), "warp_reduce_xor", Warp, Device, REDUCE_INT, "Bitwise exclusive or over the warp."),
     item(Builtin::Warp(WarpOp::MatchAny), "match_any", Warp, Device, "<T: Any>(v: T, among: u32 = all) -> u32", "The bits of the lanes whose `v` is the same as this one's, bit for bit: the group that the lane belongs to, for the `among` of other warp operations."),
     // Tiles
-    item(Builtin::Mma, "mma", Tiles, Device, "<T: Float>(acc: [f32; M, N], a: [T; M, K], b: [T; K, N]) -> [f32; M, N]", "The sum of a tile and the product of two, as tensor cores compute it. `T` is `f16` or `bf16`. For each element, groups of 16 terms, in the order of `k`: the terms of a group and the sum so far are cut to 25 bits below the largest of them, added exactly, and cut to an `f32`."),
+    item(Builtin::Mma, "mma", Tiles, Device, "<T: Float>(acc: [f32; M, N], a: [T; M, K], b: [T; K, N]) -> [f32; M, N]", "The sum of a tile and the product of two, as tensor cores compute it. `T` is `f16` or `bf16`, or `f32` that is rounded by `tf32`, as in `mma(acc, tf32(a[i..i + 16, ..]), tf32(b[.., j..j + 16]))`. For each element, groups of 16 terms, of `tf32` 8, in the order of `k`: the terms of a group and the sum so far are cut to 25 bits below the largest of them, added exactly, and cut to an `f32`."),
     // Memory hints
     item(Builtin::Cached, "cached", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores, on the left of `=`) with the hint that the value will be used again soon."),
     item(Builtin::Streaming, "streaming", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores) with the hint that the value will not be used again soon."),

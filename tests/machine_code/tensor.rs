@@ -12,10 +12,13 @@ use crate::{run, sets};
 const CASES: usize = 48;
 const ROWS: usize = 4;
 const TERMS: usize = 40;
-const GROUP: usize = 16;
 
 /// A format of factors: bits of the fraction and of the exponent.
 type Format = (u32, u32);
+
+/// Formats, the types that hold them, the functions that round to them, the bits that are rounded away, and the terms of a group.
+const FORMATS: [(Format, &str, &str, u32, usize); 3] =
+    [((7, 8), "bf16", "", 0, 16), ((10, 5), "f16", "", 0, 16), ((10, 8), "f32", "tf32", 13, 8)];
 
 /// A finite float as an integer times a power of two, with the exponent as it is written; or what it is else.
 enum Parts {
@@ -116,7 +119,7 @@ fn bits(random: &mut Random, kind: usize, (fraction, exponent): Format) -> u32 {
 #[test]
 fn mma_has_the_bits_of_tensor_cores() {
     let mut random = Random(17);
-    for (name, format) in [("bf16", (7, 8)), ("f16", (10, 5))] {
+    for (format, name, rounded, behind, group) in FORMATS {
         let mut of = |count: usize, format: Format| -> Vec<u32> {
             let each = count / CASES;
             (0..count).map(|at| bits(&mut random, at / each % 4, format)).collect()
@@ -128,15 +131,22 @@ fn mma_has_the_bits_of_tensor_cores() {
             let (case, row, column) = (at / (ROWS * ROWS), at / ROWS % ROWS, at % ROWS);
             let factor = |k: usize| (a[(case * ROWS + row) * TERMS + k], b[(case * TERMS + k) * ROWS + column]);
             let factors: Vec<(u32, u32)> = (0..TERMS).map(factor).collect();
-            want.push(factors.chunks(GROUP).fold(first, |before, group| step(before, group, format)));
+            want.push(factors.chunks(group).fold(first, |before, group| step(before, group, format)));
         }
+        // Less than a half of a step is rounded away.
+        let mut given = |bits: Vec<u32>| -> Vec<u32> {
+            let more = |bits| if matches!(parts(bits, format), Parts::Infinite { .. }) { 0 } else { 1 << behind >> 1 };
+            bits.into_iter().map(|bits| bits << behind | random.below(more(bits)) as u32).collect()
+        };
+        let (a, b) = (given(a), given(b));
         let wide = |bits: &[u32]| bits.iter().map(|bits| format!("{bits}u32, ")).collect::<String>();
-        let (sums, wanted) = (wide(&c), wide(&want));
+        let (a, b, sums, wanted) = (wide(&a), wide(&b), wide(&c), wide(&want));
+        let raw = if behind > 0 { "u32" } else { "u16" };
         let text = format!(
             "kernel k(a: [{name}; R, 40], b: [{name}; S, 4], c: [f32; R, 4], out d: [f32; R, 4]) grid(ceil_div(R, 4)) block(16) {{\n    \
              let i = 4 * block_idx.x\n    let j = 40 * block_idx.x\n    shared acc: [f32; 4, 4]\n    acc = c[i..i + 4, ..]\n    \
-             acc = mma(acc, a[i..i + 4, ..], b[j..j + 40, ..])\n    d[i..i + 4, ..] = acc\n}}\n\
-             let a = bitcast({name}, reshape(u16({a:?}), -1, 40))\nlet b = bitcast({name}, reshape(u16({b:?}), -1, 4))\n\
+             acc = mma(acc, {rounded}(a[i..i + 4, ..]), {rounded}(b[j..j + 40, ..]))\n    d[i..i + 4, ..] = acc\n}}\n\
+             let a = bitcast({name}, reshape({raw}([{a}]), -1, 40))\nlet b = bitcast({name}, reshape({raw}([{b}]), -1, 4))\n\
              let c = bitcast(f32, reshape([{sums}], -1, 4))\nlet d = reshape(bitcast(u32, k(a, b, c)), -1)\n\
              let want = [{wanted}]\nfor i in 0..len(d) {{ if d[i] != want[i] {{ print(\"{{i}}: {{d[i]:x}} {{want[i]:x}}\") }} }}\n"
         );
@@ -145,6 +155,50 @@ fn mma_has_the_bits_of_tensor_cores() {
                 let found = run(&text, isa, jit, Control::default());
                 assert!(found.is_empty(), "{name} ({isa}, {jit}):\n{found}");
             }
+        }
+    }
+}
+
+/// Returns what `tf32` gives, from powers of two and a rounding of `f64`.
+fn to_tf32(bits: u32) -> u32 {
+    let x = f32::from_bits(bits);
+    if x.is_nan() {
+        // The sign and the first bits of the fraction stay.
+        return bits >> 13 << 13 | 1 << 22;
+    }
+    let step = 2f64.powi((bits >> 23 & 255).max(1) as i32 - 127 - 10);
+    let near = (f64::from(x) / step).round_ties_even() * step;
+    // Beyond the largest number, which 2^128 is, `f32` has an infinity.
+    (near as f32).to_bits()
+}
+
+#[test]
+fn tf32_rounds_to_the_nearest_on_host_and_devices() {
+    let mut random = Random(19);
+    let fractions = |field: u32| {
+        [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x2fff, 0x3000, 0x3001, 0x7f_f000, 0x7f_ffff].map(|f| field << 23 | f)
+    };
+    let mut given: Vec<u32> = [0, 1, 2, 126, 127, 253, 254, 255].into_iter().flat_map(fractions).collect();
+    given.extend(given.clone().into_iter().map(|bits| bits | 1 << 31));
+    given.extend((0..20_000).map(|_| random.next() as u32));
+    let listed = |bits: &mut dyn Iterator<Item = u32>| bits.map(|bits| format!("{bits}u32, ")).collect::<String>();
+    let (all, want) = (listed(&mut given.iter().copied()), listed(&mut given.iter().map(|&bits| to_tf32(bits))));
+    // In a loop over elements, of vectors, where threads part ways, and on the host.
+    let text = format!(
+        "kernel plain(x: [f32; N], out y: [f32; N]) threads(i: N) {{ y[i] = tf32(x[i]) }}\n\
+         kernel pairs(x: [f32x2; N], out y: [f32x2; N]) threads(i: N) {{ y[i] = tf32(x[i]) }}\n\
+         kernel blocks(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {{\n    \
+         let i = global_idx.x\n    if i < N {{\n        if bitcast(u32, x[i]) % 2 == 1 {{ y[i] = tf32(x[i]) }} else {{ y[i] = -tf32(-x[i]) }}\n    }}\n}}\n\
+         let want = [{want}]\nlet bits = [{all}]\nlet x = bitcast(f32, bits)\n\
+         let found = stack(bitcast(u32, plain(x)), bitcast(u32, bitcast(f32, pairs(bitcast(f32x2, x)))), bitcast(u32, blocks(x)), bitcast(u32, tf32(x)))\n\
+         for way in 0..4 {{ for i in 0..len(bits) {{\n    \
+         if found[way, i] != want[i] {{ print(\"{{way}}: {{bits[i]:x}} {{found[way, i]:x}} {{want[i]:x}}\") }}\n}} }}\n\
+         for i in 0..len(bits) step 97 {{ if bitcast(u32, tf32(x[i])) != want[i] {{ print(\"{{bits[i]:x}} alone\") }} }}\n"
+    );
+    for isa in sets() {
+        for jit in [Jit::Off, Jit::Always] {
+            let found = run(&text, isa, jit, Control::default());
+            assert!(found.is_empty(), "({isa}, {jit}):\n{found}");
         }
     }
 }

@@ -45,7 +45,7 @@ syn keyword clkType f16x3 f16x4 bf16x2 bf16x3 bf16x4 f32x2 f32x3 f32x4 f64x2 f64
 " generated: functions
 syn keyword clkFunction min max abs clamp sign sqrt fma floor ceil round trunc fract copysign isnan isinf isfinite rsqrt
 syn keyword clkFunction cbrt exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh
-syn keyword clkFunction asinh acosh atanh hypot erf erfc lgamma tgamma pow popcount clz ctz reverse_bits mul_hi
+syn keyword clkFunction asinh acosh atanh hypot erf erfc lgamma tgamma pow tf32 popcount clz ctz reverse_bits mul_hi
 syn keyword clkFunction wrapping_add wrapping_sub wrapping_mul wrapping_neg saturating_add saturating_sub select
 syn keyword clkFunction ceil_div bitcast len shape assert print dot cross length normalize barrier barrier_any
 syn keyword clkFunction barrier_all barrier_count warp_barrier grid_barrier fence fence_block atomic_add atomic_sub

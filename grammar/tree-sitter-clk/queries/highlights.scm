@@ -53,18 +53,18 @@
   (#any-of? @function.builtin
     "min" "max" "abs" "clamp" "sign" "sqrt" "fma" "floor" "ceil" "round" "trunc" "fract" "copysign" "isnan" "isinf"
     "isfinite" "rsqrt" "cbrt" "exp" "exp2" "exp10" "expm1" "log" "log2" "log10" "log1p" "sin" "cos" "tan" "asin" "acos"
-    "atan" "atan2" "sinh" "cosh" "tanh" "asinh" "acosh" "atanh" "hypot" "erf" "erfc" "lgamma" "tgamma" "pow" "popcount"
-    "clz" "ctz" "reverse_bits" "mul_hi" "wrapping_add" "wrapping_sub" "wrapping_mul" "wrapping_neg" "saturating_add"
-    "saturating_sub" "select" "ceil_div" "bitcast" "len" "shape" "assert" "print" "dot" "cross" "length" "normalize"
-    "barrier" "barrier_any" "barrier_all" "barrier_count" "warp_barrier" "grid_barrier" "fence" "fence_block"
-    "atomic_add" "atomic_sub" "atomic_min" "atomic_max" "atomic_and" "atomic_or" "atomic_xor" "atomic_exchange"
-    "atomic_compare_exchange" "atomic_load" "atomic_store" "shuffle" "shuffle_up" "shuffle_down" "shuffle_xor" "ballot"
-    "warp_any" "warp_all" "warp_reduce_add" "warp_reduce_min" "warp_reduce_max" "warp_reduce_and" "warp_reduce_or"
-    "warp_reduce_xor" "match_any" "mma" "cached" "streaming" "linspace" "arange" "zeros" "ones" "full" "eye" "random"
-    "random_normal" "random_int" "sum" "prod" "mean" "argmin" "argmax" "all" "any" "close" "cumsum" "reshape"
-    "transpose" "concat" "stack" "sort" "argsort" "flip" "split" "lines" "join" "trim" "find" "contains" "starts_with"
-    "ends_with" "replace" "upper" "lower" "parse" "load" "save" "keys" "read_text" "write_text" "image" "plot" "heat"
-    "exit" "grad" "value_and_grad" "vjp" "jvp" "jacobian" "hessian" "gradcheck" "no_grad" "with_grad"))
+    "atan" "atan2" "sinh" "cosh" "tanh" "asinh" "acosh" "atanh" "hypot" "erf" "erfc" "lgamma" "tgamma" "pow" "tf32"
+    "popcount" "clz" "ctz" "reverse_bits" "mul_hi" "wrapping_add" "wrapping_sub" "wrapping_mul" "wrapping_neg"
+    "saturating_add" "saturating_sub" "select" "ceil_div" "bitcast" "len" "shape" "assert" "print" "dot" "cross"
+    "length" "normalize" "barrier" "barrier_any" "barrier_all" "barrier_count" "warp_barrier" "grid_barrier" "fence"
+    "fence_block" "atomic_add" "atomic_sub" "atomic_min" "atomic_max" "atomic_and" "atomic_or" "atomic_xor"
+    "atomic_exchange" "atomic_compare_exchange" "atomic_load" "atomic_store" "shuffle" "shuffle_up" "shuffle_down"
+    "shuffle_xor" "ballot" "warp_any" "warp_all" "warp_reduce_add" "warp_reduce_min" "warp_reduce_max" "warp_reduce_and"
+    "warp_reduce_or" "warp_reduce_xor" "match_any" "mma" "cached" "streaming" "linspace" "arange" "zeros" "ones" "full"
+    "eye" "random" "random_normal" "random_int" "sum" "prod" "mean" "argmin" "argmax" "all" "any" "close" "cumsum"
+    "reshape" "transpose" "concat" "stack" "sort" "argsort" "flip" "split" "lines" "join" "trim" "find" "contains"
+    "starts_with" "ends_with" "replace" "upper" "lower" "parse" "load" "save" "keys" "read_text" "write_text" "image"
+    "plot" "heat" "exit" "grad" "value_and_grad" "vjp" "jvp" "jacobian" "hessian" "gradcheck" "no_grad" "with_grad"))
 ; generated end
 
 ; generated: variables

@@ -440,7 +440,7 @@ gradcheck(cubed, 2.0)
     ),
     page!(
         "E0334", "operands that tensor cores do not multiply",
-        r"`mma(acc, a, b)` adds the product of two matrices of `f16`, or of `bf16`, to a matrix of `f32`: `a` has as many rows as `acc`, `b` as many columns, and `a` as many columns as `b` has rows.",
+        r"`mma(acc, a, b)` adds the product of two matrices of `f16`, or of `bf16`, to a matrix of `f32`; factors of `f32` have 10 of 23 bits of fraction in tensor cores, so the text says `tf32(…)`, which rounds them. The rest has to fit: `a` has as many rows as `acc`, `b` as many columns, and `a` as many columns as `b` has rows.",
 r"kernel product(a: [f32; M, K], b: [f32; K, N], out c: [f32; M, N]) grid(ceil_div(N, 16), ceil_div(M, 16)) block(32) {
     let i = 16 * block_idx.y
     let j = 16 * block_idx.x
