@@ -20,6 +20,16 @@ kernel product(a: [bf16; M, K], b: [bf16; K, N], bias: [f32; N], out c: [f32; M,
 fn product_by_tiles(a: [f32; M, K], b: [f32; K, N], bias: [f32; N], w: [f32; M, N]) -> f32 {
     sum(w * product(bf16(a), bf16(b), bias))
 }
+kernel rounded(a: [f32; M, K], b: [f32; N, K], out c: [f32; M, N]) grid(ceil_div(N, 16), ceil_div(M, 8)) block(32) {
+    let (i, j) = (8 * block_idx.y, 16 * block_idx.x)
+    shared acc: [f32; 8, 16]
+    acc = 0.0
+    for k in 0..K step 8 { acc = mma(acc, tf32(a[i..i + 8, k..k + 8]), transpose(tf32(b[j..j + 16, k..k + 8]))) }
+    c[i..i + 8, j..j + 16] = acc
+}
+fn rounded_by_tiles(a: [f32; M, K], b: [f32; K, N], w: [f32; M, N]) -> f32 { sum(w * tanh(rounded(a, transpose(b)))) }
+fn rounded_by_arrays(a: [f32; M, K], b: [f32; K, N], w: [f32; M, N]) -> f32 { sum(w * tanh(tf32(a) @ tf32(b))) }
+
 fn product_by_arrays(a: [f32; M, K], b: [f32; K, N], bias: [f32; N], w: [f32; M, N]) -> f32 {
     sum(w * tanh(f32(bf16(a)) @ f32(bf16(b)) + bias))
 }
@@ -108,6 +118,19 @@ fn the_gradient_of_a_product_is_that_of_a_product_of_arrays() {
 fn both_modes_of_a_product_are_what_differences_say() {
     holds(&format!("{FACTORS}gradcheck(product_by_tiles, a, b, bias, w, wrt = (a, b, bias))"));
     holds(&format!("{FACTORS}gradcheck(product_by_tiles, a, b, bias, w, wrt = b)"));
+}
+
+#[test]
+fn the_gradient_of_a_product_of_tf32_is_that_of_its_rounded_factors() {
+    holds(&format!(
+        "{FACTORS}
+        let (da, db) = grad(rounded_by_tiles, wrt = (a, b))(a, b, w)
+        let (ea, eb) = grad(rounded_by_arrays, wrt = (a, b))(a, b, w)
+        assert(close(da, ea, rtol = 1e-4, atol = 1e-5))
+        assert(close(db, eb, rtol = 1e-4, atol = 1e-5))
+        gradcheck(rounded_by_tiles, a, b, w, wrt = (a, b))
+        gradcheck(rounded_by_arrays, a, b, w, wrt = (a, b))"
+    ));
 }
 
 #[test]

@@ -141,7 +141,13 @@ impl Generator {
         } else {
             match self.random.below(6) {
                 0 => self.b.unary(UnaryOp::Neg, x),
-                1 => self.function_of(&functions(&OF_FLOATS), ty, x, depth, uniform),
+                1 => {
+                    let mut functions = functions(&OF_FLOATS);
+                    if s == Scalar::F32 {
+                        functions.push(MathFn::Tf32);
+                    }
+                    self.function_of(&functions, ty, x, depth, uniform)
+                }
                 2 => self.function_of(&functions(&[Family::Numbers]), ty, x, depth, uniform),
                 _ => {
                     let y = self.expr(ty, depth, uniform);
