@@ -371,7 +371,7 @@ impl Builder<'_> {
                 let floor = self.pure(Op::Unary(Un::Floor, elem), vector, &[a]);
                 two(self, Bin::Sub, a, floor)
             }
-            (Tf32, &[a]) => self.to_tf32(a),
+            (Tf32, &[a]) => self.rounded_to_tf32(a),
             (IsNan, &[a]) => return Some(Lane::Mask(self.result(Op::Compare(Rel::Ne, elem), Ty::Mask, &[a, a]))),
             _ => {
                 let un = match function {

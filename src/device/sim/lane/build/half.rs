@@ -48,7 +48,7 @@ impl Builder<'_> {
     }
 
     /// Returns an `f32` rounded to the grid of tf32, as `lang::scalar` does.
-    pub(super) fn to_tf32(&mut self, x: Value) -> Value {
+    pub(super) fn rounded_to_tf32(&mut self, x: Value) -> Value {
         let shifted = self.bits(Bin::Shr, x, 13);
         let last = self.bits(Bin::And, shifted, 1);
         let bias = self.bits(Bin::Add, last, 0xfff);
