@@ -31,6 +31,14 @@ const USUAL: Parts<'static> = Parts {
     after: "c[i..i + 16, j..j + 32] = acc",
 };
 
+/// Both factors along the terms, as the instruction for tf32 wants them.
+const ROUNDED: Parts<'static> = Parts {
+    params: "a: [f32; M, K], b: [f32; N, K], out c: [f32; M, N]",
+    a: "tf32(a[i..i + 16, k..k + 32])",
+    b: "transpose(tf32(b[j..j + 32, k..k + 32]))",
+    ..USUAL
+};
+
 fn source(parts: &Parts<'_>) -> String {
     let Parts { params, origin, zero, terms, a, b, after } = parts;
     format!(
@@ -81,6 +89,7 @@ fn products_are_found() {
     assert!(is_product(&Parts { params: a.0, a: a.1, ..USUAL }));
     let b = ("a: [bf16; M, K], b: [bf16; N, K], out c: [f32; M, N]", "transpose(b[j..j + 32, k..k + 32])");
     assert!(is_product(&Parts { params: b.0, b: b.1, ..USUAL }));
+    assert!(is_product(&ROUNDED));
     let mixed = "a: [bf16; M, K], b: [bf16; K, N], inout c: [f32; M, N]";
     assert!(is_product(&Parts { params: mixed, after: "c[i..i + 16, j..j + 32] += acc", ..USUAL }));
     let product =
@@ -187,6 +196,7 @@ fn texts_for_tensor_cores_compile_without_spills() {
         Parts { params: "a: [bf16; M, K], out c: [f32; M, M]", b: "transpose(a[j..j + 32, k..k + 32])", ..USUAL };
     let kernel = prepared(&source(&twice).replace("ceil_div(N, 32)", "ceil_div(M, 32)"));
     wrong.extend(complaint(&nvrtc, &kernel, Copies::Boxes, &SIGNS));
+    wrong.extend(complaint(&nvrtc, &prepared(&source(&ROUNDED)), Copies::Boxes, &SIGNS));
     assert!(wrong.is_empty(), "{wrong}");
 }
 

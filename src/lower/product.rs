@@ -19,6 +19,7 @@ use crate::ir::build::module;
 use crate::ir::def::{self, BinOp, ExprId, Factor, Form, Function, MemId, Product, Scalar, Space, Ty};
 use crate::ir::visit::each_stmt;
 use crate::lang::builtin::Builtin;
+use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
 
 /// The terms that are added at once: a part of the sum has to be whole groups of them.
@@ -192,14 +193,23 @@ fn factor<'e>(
     var: LocalId,
     inner: usize,
 ) -> Option<((LocalId, bool), &'e SliceIndex, &'e SliceIndex)> {
-    let (part, transposed) = match &part.kind {
-        ExprKind::Builtin { builtin: Builtin::Transpose, args, .. } => (args.first()?, true),
-        _ => (part, false),
-    };
+    let (mut part, mut transposed, mut rounded) = (part, false, false);
+    while let ExprKind::Builtin { builtin, args, .. } = &part.kind {
+        match builtin {
+            Builtin::Transpose => transposed = !transposed,
+            Builtin::Math(MathFn::Tf32) => rounded = true,
+            _ => return None,
+        }
+        part = args.first()?;
+    }
     let ExprKind::Slice { base, indices } = &part.kind else { return None };
     let ExprKind::Local(param) = base.kind else { return None };
     let declared = kernel.sig.params.get(param.index()).filter(|declared| declared.access == typed::Access::In)?;
     let Type::Array(array) = &declared.ty else { return None };
+    // What tensor cores read of `f32` is rounded; anything else of it is none of their products.
+    if rounded != (array.element == Type::Scalar(Scalar::F32)) {
+        return None;
+    }
     let axis = if transposed { 1 - inner } else { inner };
     let along = indices.get(axis)?;
     let SliceIndex::Range { start: Some(start), step: None, inclusive: false, .. } = along else { return None };

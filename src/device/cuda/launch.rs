@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::batch::Issue;
 use super::context::Context;
-use super::driver::{Address, Argument, Launch, Map, Words};
+use super::driver::{Address, Argument, Launch, Map, MapElement, Words};
 use super::fault;
 use super::kernel::Kernel;
 use super::memory::{self, Buffer};
@@ -248,7 +248,11 @@ fn pass(
             extents.iter_mut().zip(shape.iter().rev()).for_each(|(own, &extent)| *own = extent);
             Argument::Map(Map {
                 address: buffer.map_or(Address::default(), Buffer::address),
-                is_bf16: element == Scalar::Bf16,
+                element: match element {
+                    Scalar::F32 => MapElement::Tf32,
+                    Scalar::Bf16 => MapElement::Bf16,
+                    _ => MapElement::F16,
+                },
                 axes: shape.len() as u32,
                 extents,
                 of_box,

@@ -71,15 +71,32 @@ pub enum Argument {
     Map(Map),
 }
 
-/// An array of up to five axes with elements of two bytes, without gaps, of which copies in hardware take boxes to shared memory: rows of 128
+/// What the elements of an array are that copies in hardware read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapElement {
+    F16,
+    Bf16,
+    /// `f32`, which the copy rounds to tf32: to nearest, halves to even.
+    Tf32,
+}
+
+impl MapElement {
+    pub const ALL: [MapElement; 3] = [MapElement::F16, MapElement::Bf16, MapElement::Tf32];
+
+    /// Returns its size in bytes.
+    pub fn size(self) -> u64 {
+        if self == MapElement::Tf32 { 4 } else { 2 }
+    }
+}
+
+/// An array of up to five axes, without gaps, of which copies in hardware take boxes to shared memory: rows of 128
 /// bytes, of which the 16-byte pieces are at their number XOR the row's number modulo 8. What is outside of the array is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Map {
     /// A multiple of 16.
     pub address: Address,
-    /// The elements are `bf16`; `f16` otherwise.
-    pub is_bf16: bool,
-    /// The number of axes, from 2 on, and the extents along them, the last axis first: more than 0, that one a multiple of 8.
+    pub element: MapElement,
+    /// The number of axes, from 2 on, and the extents along them, the last axis first: more than 0, that one a multiple of 16 bytes.
     pub axes: u32,
     pub extents: [u32; MOST_AXES],
     /// What a box has of them: at most 256 with those that its steps leave out, and steps up to 8.

@@ -20,7 +20,8 @@ use self::symbols::Library;
 use super::super::text::abi::MOST_AXES;
 use super::pieces::Shared;
 use super::{
-    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, Module, Properties, Refusal, Shape, Words,
+    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, MapElement, Module, Properties, Refusal,
+    Shape, Words,
 };
 
 thread_local! {
@@ -240,12 +241,16 @@ fn with_pointers<T>(arguments: &[Argument], run: impl FnOnce(*mut *mut c_void) -
 fn encoded(map: &Map) -> Answer<sys::CUtensorMap> {
     use sys::CUtensorMapDataType as Type;
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
-    let kind = if map.is_bf16 { Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 } else { Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16 };
+    let kind = match map.element {
+        MapElement::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        MapElement::Bf16 => Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        MapElement::Tf32 => Type::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+    };
     let axes = map.axes as usize;
     let extents = map.extents.map(u64::from);
-    let mut pitch = [2; MOST_AXES];
+    let mut pitch = [map.element.size(); MOST_AXES];
     for axis in 0..axes {
-        pitch[axis] = extents[axis] * if axis == 0 { 2 } else { pitch[axis - 1] };
+        pitch[axis] = extents[axis] * if axis == 0 { map.element.size() } else { pitch[axis - 1] };
     }
     let mut of_box = [1; MOST_AXES];
     for (axis, own) in of_box.iter_mut().enumerate() {

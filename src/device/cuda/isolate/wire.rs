@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-use super::super::driver::{Address, Argument, Launch, Map, Properties, Refusal, Shape, Words};
+use super::super::driver::{Address, Argument, Launch, Map, MapElement, Properties, Refusal, Shape, Words};
 use super::super::text::abi::{MOST_AXES, OfBox};
 use super::Handle;
 
@@ -202,10 +202,10 @@ impl Out {
     fn arguments(self, arguments: &[Argument]) -> Out {
         arguments.iter().fold(self.u32(arguments.len() as u32), |out, argument| match argument {
             Argument::Address(address) => out.u32(u32::MAX).u64(address.0),
-            Argument::Map(Map { address, is_bf16, axes, extents, of_box }) => [*extents, of_box.extents, of_box.steps]
+            Argument::Map(Map { address, element, axes, extents, of_box }) => [*extents, of_box.extents, of_box.steps]
                 .into_iter()
                 .flatten()
-                .fold(out.u32(MAP).u64(address.0).u32((*is_bf16).into()).u32(*axes), Out::u32),
+                .fold(out.u32(MAP).u64(address.0).u32(*element as u32).u32(*axes), Out::u32),
             Argument::Value { bytes, len } => {
                 let len = (*len).min(32);
                 out.u32(len.into()).raw(&bytemuck::cast_slice::<u64, u8>(bytes)[..len.into()])
@@ -293,7 +293,7 @@ impl<'a> In<'a> {
             u32::MAX => self.address().map(Argument::Address),
             MAP => Ok(Argument::Map(Map {
                 address: self.address()?,
-                is_bf16: self.u32()? != 0,
+                element: *MapElement::ALL.get(self.u32()? as usize).ok_or(Malformed)?,
                 axes: self.u32()?,
                 extents: self.axes()?,
                 of_box: OfBox { extents: self.axes()?, steps: self.axes()? },
@@ -503,7 +503,7 @@ mod tests {
             Argument::Value { bytes: [1, 2, 3, 4], len: 32 },
             Argument::Map(Map {
                 address: Address(1 << 45),
-                is_bf16: true,
+                element: MapElement::Tf32,
                 axes: 3,
                 extents: [64, 3, 2, 1, 1],
                 of_box: OfBox { extents: [64, 8, 1, 1, 1], steps: [1, 2, 1, 1, 1] },

@@ -8,7 +8,7 @@ use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, LaunchFacts, NARROW, Options};
 use crate::device::cuda::text::{TENSOR_ARCHITECTURE, is_narrow, product_extents, product_tiles};
 use crate::device::cuda::variant::Variant;
-use crate::ir::def::{Factor, TileFactor, TileStep};
+use crate::ir::def::{Factor, KernelParam, TileFactor, TileStep};
 
 /// Numbers of tiles stay below this, so that 32 bits hold them and those that a block does not come to.
 const MOST_TILES: u64 = 1 << 30;
@@ -40,6 +40,12 @@ impl Kernel {
         (self.product_variant(&options).filter(fits), asks)
     }
 
+    fn element_size(&self, factor: Factor) -> Option<u64> {
+        let kernel = self.definition();
+        let KernelParam::Array { memory, .. } = kernel.params.get(factor.param as usize)? else { return None };
+        Some(self.prepared.module.functions[kernel.body].memories[*memory].layout.size as u64)
+    }
+
     /// Returns how a launch reads the factors, and the rows and columns that it computes; `None` if tensor cores cannot compute them.
     fn computable(&self, facts: &Facts<'_, '_>) -> Option<(Copies, Extents)> {
         let product = self.definition().product.as_ref()?;
@@ -59,7 +65,9 @@ impl Kernel {
         if product_tiles(rows, columns) > MOST_TILES || terms[0] != terms[1] || [a, b].concat().contains(&0) {
             return None;
         }
-        let in_boxes = [a, b].iter().all(|shape| (2 * u64::from(shape[1])).is_multiple_of(BOX_ALIGN));
+        let sizes = [self.element_size(product.a)?, self.element_size(product.b)?];
+        let in_boxes =
+            [a, b].iter().zip(sizes).all(|(shape, size)| (size * u64::from(shape[1])).is_multiple_of(BOX_ALIGN));
         Some((if in_boxes { Copies::Boxes } else { Copies::Elements }, extents))
     }
 }

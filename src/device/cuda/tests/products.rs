@@ -1,6 +1,7 @@
 //! Launches of products of matrices: which of them tensor cores compute, and what is passed to their text.
 
 use super::*;
+use crate::device::cuda::driver::MapElement;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::plan::Facts;
 use crate::device::cuda::text::SHARED_FOR_PRODUCTS;
@@ -68,8 +69,9 @@ fn a_product_is_launched_with_maps_and_a_block_for_each_multiprocessor() {
     kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
     assert_eq!(gpu.statistics().on_tensor_cores, 1);
     let state = fake.state.lock().unwrap();
-    let expected = [(700, 128), (300, 256)].map(|(rows, of_box)| (true, [64, rows, 1, 1, 1], OfBox::plane(64, of_box)));
-    let maps: Vec<_> = state.maps.iter().map(|map| (map.is_bf16, map.extents, map.of_box)).collect();
+    let expected = [(700, 128), (300, 256)]
+        .map(|(rows, of_box)| (MapElement::Bf16, [64, rows, 1, 1, 1], OfBox::plane(64, of_box)));
+    let maps: Vec<_> = state.maps.iter().map(|map| (map.element, map.extents, map.of_box)).collect();
     assert_eq!(maps, expected);
     assert!(state.maps.iter().all(|map| state.memory.contains_key(&map.address.0)));
 }

@@ -2,6 +2,7 @@
 
 use super::products::{arguments, storages};
 use super::*;
+use crate::device::cuda::driver::MapElement;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::plan::Facts;
 use crate::ir::def;
@@ -82,9 +83,9 @@ fn a_program_of_tiles_is_launched_with_the_blocks_of_the_kernel_and_a_warpgroup_
     kernel.launch(BLOCKS, &mut arguments(&mut storages, SHAPES), &Control::default()).unwrap();
     assert_eq!(gpu.statistics().on_tensor_cores, 1);
     let state = fake.state.lock().unwrap();
-    let maps: Vec<_> = state.maps.iter().map(|map| (map.is_bf16, map.extents, map.of_box)).collect();
+    let maps: Vec<_> = state.maps.iter().map(|map| (map.element, map.extents, map.of_box)).collect();
     let [a, b] = [[64, 128], [64, 32]].map(|[columns, rows]| OfBox::plane(columns, rows));
-    assert_eq!(maps, [(true, [32, 129, 1, 1, 1], a), (true, [64, 32, 1, 1, 1], b)]);
+    assert_eq!(maps, [(MapElement::Bf16, [32, 129, 1, 1, 1], a), (MapElement::Bf16, [64, 32, 1, 1, 1], b)]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// The product of two matrices of bf16 or f16 on the tensor cores of sm_90a.
+// The product of two matrices of bf16, f16 or tf32 on the tensor cores of sm_90a.
 //
 // A block computes tiles of ROWS x COLUMNS elements, one after the other. Its first warpgroup (128 threads) copies parts of the factors
 // to a ring of stages in shared memory; the other two multiply them, ROWS / 2 rows each, with sums in registers, and pass each element
@@ -14,7 +14,7 @@ struct Plain {
 
 constexpr int ROWS = 128, COLUMNS = 256;
 // The terms of a stage: 128 bytes, the width of the swizzled layout; and those of one instruction.
-constexpr int TERMS = 64, STEP = 16;
+constexpr int TERMS = 128 / TENSOR_BYTES, STEP = 32 / TENSOR_BYTES;
 constexpr int STAGES = 3;
 constexpr u32 A_BYTES = ROWS * 128, B_BYTES = COLUMNS * 128, STAGE_BYTES = A_BYTES + B_BYTES;
 // A warp passes its sums through shared memory: PANEL columns of its 16 rows at a time. Of a tile's WIDE panels, the last KEPT stay there
@@ -26,8 +26,8 @@ constexpr int TOGETHER = 16;
 // Registers of a thread of the first and of the other warpgroups: 65536 for 128 threads of each.
 constexpr int COPIER_REGISTERS = TENSOR_PLAIN ? 120 : 24, MULTIPLIER_REGISTERS = TENSOR_PLAIN ? 192 : 240;
 
-// Describes a factor. Along the terms a matrix is in rows of 64 terms. Otherwise a row is 64 rows or columns of one term, and the next 64 come
-// behind all terms of the stage.
+// Describes a factor. Along the terms a matrix is in rows of TERMS terms. Otherwise a row is 64 rows or columns of one term, and the next 64 come
+// behind all terms of the stage; of tf32 there is nothing but the former.
 __device__ __forceinline__ u64 described(u32 address, bool along_terms) {
     return boxes_at(address, u32(along_terms ? 16 : TERMS * 128));
 }
@@ -37,14 +37,21 @@ __device__ __forceinline__ u64 described(u32 address, bool along_terms) {
 #define TENSOR_SUMS(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), \
     "+f"(sums[i + 6]), "+f"(sums[i + 7])
 #define TENSOR_MORE_SUMS(i) TENSOR_SUMS(i), TENSOR_SUMS(i + 8), TENSOR_SUMS(i + 16), TENSOR_SUMS(i + 24)
+#if TENSOR_BYTES == 4
+#define TENSOR_TERMS "k8"
+#define TENSOR_DIRECTIONS(a, b) ""
+#else
+#define TENSOR_TERMS "k16"
+#define TENSOR_DIRECTIONS(a, b) ", " a ", " b
+#endif
 __device__ __forceinline__ void multiply(float (&sums)[COLUMNS / 2], u64 a, u64 b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." TENSOR_TYPE "." TENSOR_TYPE " "
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256" TENSOR_TERMS ".f32." TENSOR_TYPE "." TENSOR_TYPE " "
         "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
         "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"
         "%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,"
         "%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,"
         "%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
-        "%128, %129, 1, 1, 1, %130, %131;\n"
+        "%128, %129, 1, 1, 1" TENSOR_DIRECTIONS("%130", "%131") ";\n"
         : TENSOR_MORE_SUMS(0), TENSOR_MORE_SUMS(32), TENSOR_MORE_SUMS(64), TENSOR_MORE_SUMS(96)
         : "l"(a), "l"(b), "n"(TENSOR_A_BY_COLUMNS), "n"(!TENSOR_B_BY_COLUMNS));
 }
@@ -55,6 +62,7 @@ __device__ __forceinline__ void fence(float (&sums)[COLUMNS / 2]) {
     for (int i = 0; i < COLUMNS / 2; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
+#if TENSOR_PLAIN
 // Returns an element, or zero.
 __device__ __forceinline__ u32 load_element(const unsigned short *from, bool inside) {
     u32 value;
@@ -120,7 +128,7 @@ __device__ __forceinline__ void copy_stage(u32 to, const Plain &a, const Plain &
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     arrive(full);
 }
-
+#else
 __device__ __forceinline__ void copy_stage(u32 to, const Map &a, const Map &b, int row, int column, int term, u32 full) {
     arrive_and_expect(full, STAGE_BYTES);
     if (TENSOR_A_BY_COLUMNS) {
@@ -136,6 +144,7 @@ __device__ __forceinline__ void copy_stage(u32 to, const Map &a, const Map &b, i
         for (int k = 0; k < COLUMNS / 64; k++) copy_box(to + A_BYTES + k * TERMS * 128, b, column + k * 64, term, full);
     }
 }
+#endif
 
 // What an element leaves to be written to an array, of which no other element writes the same place.
 template <class T>
@@ -299,7 +308,7 @@ __device__ __forceinline__ void product(const Factor &a, const Factor &b, int ro
         if ((threadIdx.x & 31) == 0) arrive(barrier);
     };
     // Bytes from the terms of one instruction to the next.
-    constexpr u32 A_NEXT = TENSOR_A_BY_COLUMNS ? STEP * 128 : STEP * 2, B_NEXT = TENSOR_B_BY_COLUMNS ? STEP * 2 : STEP * 128;
+    constexpr u32 A_NEXT = TENSOR_A_BY_COLUMNS ? STEP * 128 : 32, B_NEXT = TENSOR_B_BY_COLUMNS ? 32 : STEP * 128;
     // 64 rows of a are TERMS rows of 128 bytes, by columns, or 64 of them: the same.
     const u64 first_a = described(base + own * 64 * 128, !TENSOR_A_BY_COLUMNS), first_b = described(base + A_BYTES, TENSOR_B_BY_COLUMNS);
     Kept kept;
@@ -340,7 +349,10 @@ __device__ __forceinline__ void product(const Factor &a, const Factor &b, int ro
 }  // namespace tensor_cores
 #undef TENSOR_SUMS
 #undef TENSOR_MORE_SUMS
+#undef TENSOR_TERMS
+#undef TENSOR_DIRECTIONS
 #undef TENSOR_TYPE
+#undef TENSOR_BYTES
 #undef TENSOR_A_BY_COLUMNS
 #undef TENSOR_B_BY_COLUMNS
 #undef TENSOR_PLAIN

@@ -17,8 +17,8 @@ use crate::ir::ranges::{self, Setting};
 const TEXT: &str = concat!("namespace tensor_cores {\n", include_str!("boxes.cu"), "}\n\n", include_str!("product.cu"));
 const ROWS: u32 = 128;
 const COLUMNS: u32 = 256;
-/// The terms of a stage, and the columns of a box.
-const TERMS: u32 = 64;
+/// Bytes of the terms of a stage, and of a row of a box.
+const TERM_BYTES: u32 = 128;
 const STAGES: u32 = 3;
 /// What a warp keeps of a tile while the next one is multiplied: five panels of 16 rows and 32 columns.
 const KEPT: u32 = 5 * 16 * 32 * 4;
@@ -73,12 +73,12 @@ struct Read {
 }
 
 impl Read {
-    /// Returns the map for boxes of so many terms, and so many rows of the first factor or columns of the second one.
+    /// Returns the map for boxes of a stage's terms, and so many rows of the first factor or columns of the second one.
     fn map(&self, own: u32) -> KernelArgument {
-        // Boxes are 128 bytes wide.
-        let rows = if self.terms == 1 { own } else { TERMS };
+        let terms = TERM_BYTES / self.element.size() as u32;
+        let rows = if self.terms == 1 { own } else { terms };
         let (factor, param) = (self.factor, self.param);
-        KernelArgument::Map { factor, param, element: self.element, of_box: OfBox::plane(TERMS, rows) }
+        KernelArgument::Map { factor, param, element: self.element, of_box: OfBox::plane(terms, rows) }
     }
 
     /// Returns what the text passes for it.
@@ -103,7 +103,9 @@ impl Gen<'_> {
         self.arrays();
         self.name_indices(2);
         let (a, b) = (self.factor(0, product.a)?, self.factor(1, product.b)?);
-        if a.element != b.element {
+        // The instruction for tf32 reads both factors along the terms, and copies of boxes round them.
+        let in_place = a.element != Scalar::F32 || copies == Copies::Boxes && !a.by_columns && b.by_columns;
+        if a.element != b.element || !in_place {
             return None;
         }
         let function = self.function;
@@ -150,7 +152,8 @@ impl Gen<'_> {
             return None;
         };
         let own = &self.function.memories[*memory];
-        let [Leaf { ty: Ty::Scalar(element @ (Scalar::F16 | Scalar::Bf16)), .. }] = own.layout.leaves[..] else {
+        let [Leaf { ty: Ty::Scalar(element @ (Scalar::F16 | Scalar::Bf16 | Scalar::F32)), .. }] = own.layout.leaves[..]
+        else {
             return None;
         };
         let rank = own.extents.len();
@@ -180,8 +183,12 @@ impl Gen<'_> {
         let names: Vec<String> = params.iter().map(|param| self.parameter(param)).collect();
         let prologue = [std::mem::take(&mut self.prologue), std::mem::take(&mut self.prologue_shared)].concat();
         let mut text = std::mem::take(&mut self.helpers).into_text();
-        let kind = if a.element == Scalar::Bf16 { "bf16" } else { "f16" };
-        text.push_str(&format!("#define TENSOR_TYPE \"{kind}\"\n"));
+        let kind = match a.element {
+            Scalar::F32 => "tf32",
+            Scalar::Bf16 => "bf16",
+            _ => "f16",
+        };
+        text.push_str(&format!("#define TENSOR_TYPE \"{kind}\"\n#define TENSOR_BYTES {}\n", a.element.size()));
         let switches =
             [("A_BY_COLUMNS", a.by_columns), ("B_BY_COLUMNS", b.by_columns), ("PLAIN", copies == Copies::Elements)];
         for (name, value) in switches {
