@@ -6,7 +6,7 @@ use super::{Facts, assumes_values};
 use crate::device::Extents;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, LaunchFacts, NARROW, Options};
-use crate::device::cuda::text::{TENSOR_ARCHITECTURE, is_narrow, product_extents, product_tiles};
+use crate::device::cuda::text::{TENSOR_ARCHITECTURE, is_narrow, most_product_tiles, product_extents};
 use crate::device::cuda::variant::Variant;
 use crate::ir::def::{Factor, KernelParam, TileFactor, TileStep};
 
@@ -62,7 +62,7 @@ impl Kernel {
         let Extents::Threads([rows, columns, _]) = extents else { return None };
         let (a, b) = (shape(facts, product.a)?, shape(facts, product.b)?);
         let terms = [a[usize::from(!product.a.transposed)], b[usize::from(product.b.transposed)]];
-        if product_tiles(rows, columns) > MOST_TILES || terms[0] != terms[1] || [a, b].concat().contains(&0) {
+        if most_product_tiles(rows, columns) > MOST_TILES || terms[0] != terms[1] || [a, b].concat().contains(&0) {
             return None;
         }
         let sizes = [self.element_size(product.a)?, self.element_size(product.b)?];

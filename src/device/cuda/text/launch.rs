@@ -75,7 +75,7 @@ impl CudaKernel {
     /// Returns the extents that parameters and conditions of the text refer to.
     pub(crate) fn own_extents(&self, extents: Extents) -> Extents {
         match (self.geometry, extents) {
-            (Geometry::Product { tile }, Extents::Grid { grid, .. }) => product::extents(tile, grid),
+            (Geometry::Product { tile, .. }, Extents::Grid { grid, .. }) => product::extents(tile, grid),
             _ => extents,
         }
     }
@@ -84,8 +84,8 @@ impl CudaKernel {
     /// be fewer of them.
     pub(crate) fn grid(&self, extents: Extents) -> Option<Grid> {
         match (self.geometry, self.own_extents(extents)) {
-            (Geometry::Product { .. }, Extents::Threads([rows, columns, _])) => {
-                let tiles = product::tiles(rows, columns).try_into().ok().filter(|&tiles| tiles > 0);
+            (Geometry::Product { own, .. }, Extents::Threads([rows, columns, _])) => {
+                let tiles = product::tiles(own, rows, columns).try_into().ok().filter(|&tiles| tiles > 0);
                 tiles.map(|tiles| Grid { grid: [tiles, 1, 1], block: product::BLOCK })
             }
             (Geometry::Threads { rank, block, covers }, Extents::Threads(sizes)) => {

@@ -56,7 +56,7 @@ pub(crate) use launch::{SharedRefusal, is_narrow, message};
 #[cfg(test)]
 pub(crate) use product::SHARED as SHARED_FOR_PRODUCTS;
 pub(crate) use product::TENSOR_ARCHITECTURE;
-pub(crate) use product::{extents as product_extents, tiles as product_tiles};
+pub(crate) use product::{extents as product_extents, most_tiles as most_product_tiles};
 
 /// Returns the text for tensor cores of a kernel that is a product or a program of tiles; `None` if there is none.
 pub(crate) fn tensor_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {

@@ -15,8 +15,9 @@ use crate::ir::ranges::{self, Setting};
 
 /// What follows are the constants of this text.
 const TEXT: &str = concat!("namespace tensor_cores {\n", include_str!("boxes.cu"), "}\n\n", include_str!("product.cu"));
-const ROWS: u32 = 128;
-const COLUMNS: u32 = 256;
+/// The rows and columns that an instruction's first and second factor have in a tile.
+const FIRST: u32 = 128;
+const SECOND: u32 = 256;
 /// Bytes of the terms of a stage, and of a row of a box.
 const TERM_BYTES: u32 = 128;
 const STAGES: u32 = 3;
@@ -31,17 +32,22 @@ pub(crate) const TENSOR_ARCHITECTURE: u32 = 90;
 
 /// Threads of a block along x, y, z.
 pub(crate) const BLOCK: [u32; 3] = [384, 1, 1];
-/// Bytes of dynamic shared memory: alignment, stages, what eight warps keep, and two barriers for each stage.
-pub(crate) const SHARED: u32 = 1024 + STAGES * (ROWS + COLUMNS) * 128 + 8 * KEPT + 16 * STAGES;
+/// Bytes of dynamic shared memory: alignment, stages, what eight warps keep, and up to three barriers for each stage.
+pub(crate) const SHARED: u32 = 1024 + STAGES * (FIRST + SECOND) * 128 + 8 * KEPT + 24 * STAGES;
 
 /// Returns the rows and columns that a launch's blocks compute, as index extents.
 pub(crate) fn extents(tile: [u32; 2], grid: [u32; 3]) -> Extents {
     Extents::Threads([grid[1].saturating_mul(tile[0]), grid[0].saturating_mul(tile[1]), 1])
 }
 
-/// Returns the number of tiles of the text.
-pub(crate) fn tiles(rows: u32, columns: u32) -> u64 {
-    u64::from(rows.div_ceil(ROWS)) * u64::from(columns.div_ceil(COLUMNS))
+/// Returns the number of tiles of so many rows and columns.
+pub(crate) fn tiles([high, wide]: [u32; 2], rows: u32, columns: u32) -> u64 {
+    u64::from(rows.div_ceil(high)) * u64::from(columns.div_ceil(wide))
+}
+
+/// Returns a number of tiles that no text has more of.
+pub(crate) fn most_tiles(rows: u32, columns: u32) -> u64 {
+    tiles([FIRST, FIRST], rows, columns)
 }
 
 /// Returns the text of a product for tensor cores; `None` if the kernel is none, or may report faults or print for an element.
@@ -73,10 +79,15 @@ struct Read {
 }
 
 impl Read {
+    /// Whether the terms of a sum lie beside each other in memory.
+    fn along_terms(&self) -> bool {
+        self.terms == 1
+    }
+
     /// Returns the map for boxes of a stage's terms, and so many rows of the first factor or columns of the second one.
     fn map(&self, own: u32) -> KernelArgument {
         let terms = TERM_BYTES / self.element.size() as u32;
-        let rows = if self.terms == 1 { own } else { terms };
+        let rows = if self.along_terms() { own } else { terms };
         let (factor, param) = (self.factor, self.param);
         KernelArgument::Map { factor, param, element: self.element, of_box: OfBox::plane(terms, rows) }
     }
@@ -92,6 +103,12 @@ impl Read {
     }
 }
 
+/// Whether the instructions compute the transposed product: the one for tf32 reads its second factor along the terms, and its first one so or
+/// from registers.
+fn is_transposed(a: &Read, b: &Read) -> bool {
+    a.element == Scalar::F32 && a.along_terms() && !b.along_terms()
+}
+
 impl Gen<'_> {
     fn product(&mut self, name: &str, product: &Product, copies: Copies) -> Option<CudaKernel> {
         let entry = self.names.fresh(name);
@@ -103,11 +120,10 @@ impl Gen<'_> {
         self.arrays();
         self.name_indices(2);
         let (a, b) = (self.factor(0, product.a)?, self.factor(1, product.b)?);
-        // The instruction for tf32 reads both factors along the terms, and copies of boxes round them.
-        let in_place = a.element != Scalar::F32 || copies == Copies::Boxes && !a.by_columns && b.by_columns;
-        if a.element != b.element || !in_place {
+        if a.element != b.element {
             return None;
         }
+        let own = if is_transposed(&a, &b) { [SECOND, FIRST] } else { [FIRST, SECOND] };
         let function = self.function;
         self.left = Some(vec![]);
         let body = self.within(|g| {
@@ -123,7 +139,7 @@ impl Gen<'_> {
         let mut params = self.arguments_of(2);
         params.retain(|param| !matches!(param, KernelArgument::Value { param, .. } if *param == element));
         if copies == Copies::Boxes {
-            params.extend([a.map(ROWS), b.map(COLUMNS)]);
+            params.extend([a.map(own[0]), b.map(own[1])]);
         }
         let notes = self.product_notes(&a, &b);
         let text = self.product_body(&entry, &params, [&a, &b], copies, &notes, (&body, &left));
@@ -132,7 +148,7 @@ impl Gen<'_> {
             entry,
             options: self.options.clone(),
             params,
-            geometry: Geometry::Product { tile: product.tile },
+            geometry: Geometry::Product { tile: product.tile, own },
             max_block: BLOCK[0],
             static_shared: 0,
             dynamic_shared: vec![],
@@ -210,8 +226,10 @@ impl Gen<'_> {
         ));
         print::block(body, 2, &mut text);
         text.push_str(&format!("    }};\n{write}"));
-        let (terms, a, b) = (&a.extents[a.terms], a.argument(copies), b.argument(copies));
-        let call = format!("tensor_cores::product<Left>({a}, {b}, {rows}, {columns}, {terms}, at, write)");
+        let (terms, is_transposed) = (&a.extents[a.terms], is_transposed(a, b));
+        let (a, b) = (a.argument(copies), b.argument(copies));
+        let (first, second) = if is_transposed { (b, a) } else { (a, b) };
+        let call = format!("tensor_cores::product<Left>({first}, {second}, {rows}, {columns}, {terms}, at, write)");
         text.push_str(&format!("    {call};\n}}\n"));
         text.replace("FAULT_WORD", "nullptr")
     }
