@@ -40,9 +40,9 @@ impl Kernel {
         (self.product_variant(&options).filter(fits), asks)
     }
 
-    fn element_size(&self, factor: Factor) -> Option<u64> {
+    fn element_size(&self, param: u32) -> Option<u64> {
         let kernel = self.definition();
-        let KernelParam::Array { memory, .. } = kernel.params.get(factor.param as usize)? else { return None };
+        let KernelParam::Array { memory, .. } = kernel.params.get(param as usize)? else { return None };
         Some(self.prepared.module.functions[kernel.body].memories[*memory].layout.size as u64)
     }
 
@@ -65,7 +65,7 @@ impl Kernel {
         if most_product_tiles(rows, columns) > MOST_TILES || terms[0] != terms[1] || [a, b].concat().contains(&0) {
             return None;
         }
-        let sizes = [self.element_size(product.a)?, self.element_size(product.b)?];
+        let sizes = [self.element_size(product.a.param)?, self.element_size(product.b.param)?];
         let in_boxes =
             [a, b].iter().zip(sizes).all(|(shape, size)| (size * u64::from(shape[1])).is_multiple_of(BOX_ALIGN));
         Some((if in_boxes { Copies::Boxes } else { Copies::Elements }, extents))
@@ -89,7 +89,7 @@ impl Kernel {
         }
         let in_boxes = |param: u32| {
             let columns = extents(param as usize).last().copied().unwrap_or(0);
-            (2 * u64::from(columns)).is_multiple_of(BOX_ALIGN)
+            self.element_size(param).is_some_and(|size| (size * u64::from(columns)).is_multiple_of(BOX_ALIGN))
         };
         copied(&tiles.steps).into_iter().all(in_boxes).then_some((Copies::Boxes, facts.extents))
     }

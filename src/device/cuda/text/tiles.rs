@@ -25,8 +25,11 @@ const INSTRUCTIONS: &str = "TILES_INSTRUCTIONS";
 const ROOM: u32 = 227 * 1024;
 const ONCE: u32 = 128 * 1024;
 const MOST_STAGES: u32 = 8;
-/// Words of tiles that the registers of a thread hold.
+/// Words of tiles that the registers of a thread hold, and where parts are turned besides.
 const WORDS: [u32; 3] = [208, 208, 136];
+const WORDS_BESIDE_TURNS: [u32; 3] = [208, 176, 112];
+/// Bytes of a row of a box.
+const BOX_BYTES: u32 = 128;
 
 /// Returns the text of a program of tiles for tensor cores; `None` if the kernel is none, or may report faults or print, or needs more
 /// registers or shared memory than there are.
@@ -50,6 +53,7 @@ pub(super) fn tiles_text(kernel: &Prepared, options: &Options, sources: Option<&
         assumptions: vec![],
     };
     let ops = writer.ops(&tiles.steps)?;
+    writer.program.turns = ops.iter().any(Op::turns);
     writer.laid_out(&ops)?;
     Some(CudaKernel { options: options.clone(), ..writer.finished(&ops)? })
 }
@@ -137,18 +141,10 @@ impl Writer<'_> {
         Some(Masked { holds, function })
     }
 
+    /// Returns how a part is copied. Of tf32, products read what lies along the terms.
     fn load(&mut self, part: &TilePart, along_terms: bool) -> Option<Load> {
-        let [length, columns] = part.extents();
-        let mut of_box = OfBox::plane(64, 1);
-        for (k, axis) in part.axes.iter().rev().enumerate().skip(1) {
-            (of_box.extents[k], of_box.steps[k]) = (axis.extent, axis.step);
-        }
-        let map = (part.param as usize, part.scalar, of_box);
-        let maps = &mut self.program.maps;
-        let map = maps.iter().position(|known| *known == map).unwrap_or_else(|| {
-            maps.push(map);
-            maps.len() - 1
-        });
+        let is_turned = part.scalar == Scalar::F32 && !along_terms;
+        let width = BOX_BYTES / part.scalar.size() as u32;
         let counters = self.params() + 3..self.params() + 3 + self.tiles.counters.len();
         let varies = part.axes.iter().any(|axis| uses(&axis.start, &counters));
         // Boxes report no faults: there must be none to report.
@@ -156,8 +152,14 @@ impl Writer<'_> {
         self.function(&part.element)?;
         self.functions.truncate(written);
         let at = part.axes.iter().map(|axis| self.function(&axis.start)).collect::<Option<Vec<String>>>()?;
-        let (boxes, scalar) = (columns.div_ceil(64), part.scalar);
-        let mut load = Load { map, scalar, boxes, length, along_terms, at, place: Where::Ring };
+        let map = self.map(part, width, is_turned)?;
+        let [length, columns] = match (is_turned, part.extents()) {
+            (true, [rows, columns]) => [columns.next_multiple_of(width), rows],
+            (false, extents) => extents,
+        };
+        let (boxes, scalar) = (columns.div_ceil(width), part.scalar);
+        let along_terms = along_terms || is_turned;
+        let mut load = Load { map, scalar, boxes, length, along_terms, is_turned, at, place: Where::Ring };
         let taken: u32 = self.program.once.iter().map(Load::bytes).sum();
         if !varies && taken + load.bytes() <= ONCE {
             load.place = Where::Once(taken);
@@ -168,16 +170,37 @@ impl Writer<'_> {
         Some(load)
     }
 
+    /// Returns the number of the map for the boxes of a part. Of one that is turned, they are as high as wide, in a matrix along the last two axes.
+    fn map(&mut self, part: &TilePart, width: u32, is_turned: bool) -> Option<usize> {
+        let mut of_box = OfBox::plane(width, 1);
+        for (k, axis) in part.axes.iter().rev().enumerate().skip(1) {
+            (of_box.extents[k], of_box.steps[k]) = (axis.extent, axis.step);
+        }
+        if is_turned {
+            if of_box.steps[1] != 1 || of_box.extents[2..].iter().any(|&extent| extent != 1) {
+                return None;
+            }
+            of_box.extents[1] = width;
+        }
+        let map = (part.param as usize, part.scalar, of_box);
+        let maps = &mut self.program.maps;
+        Some(maps.iter().position(|known| *known == map).unwrap_or_else(|| {
+            maps.push(map);
+            maps.len() - 1
+        }))
+    }
+
     /// Decides how many stages there are.
     fn laid_out(&mut self, ops: &[Op]) -> Option<()> {
         let once: u32 = self.program.once.iter().map(Load::bytes).sum();
         let held: u32 = self.program.held.iter().map(|tile| tile.words()).sum();
-        if held > *WORDS.get(self.program.warpgroups as usize - 1)? {
+        let words = if self.program.turns { WORDS_BESIDE_TURNS } else { WORDS };
+        if held > *words.get(self.program.warpgroups as usize - 1)? {
             return None;
         }
         if self.program.stage_bytes > 0 {
-            let room = ROOM.checked_sub(1024 + once + 8)?;
-            let stages = (room / (self.program.stage_bytes + 16)).min(MOST_STAGES);
+            let room = ROOM.checked_sub(1024 + once + 16)?;
+            let stages = (room / (self.program.stage_bytes + 24)).min(MOST_STAGES);
             // As many as two products take that are under way.
             let least = 2 * ops.iter().map(Op::loads).max().unwrap_or(0);
             self.program.stages = Some(stages).filter(|&stages| stages >= least)?;
