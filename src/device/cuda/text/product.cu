@@ -312,12 +312,18 @@ __device__ __forceinline__ int first_column() {
     return TRANSPOSED ? 16 * (lane >> 1 & 1) + 4 * (lane & 1) : 4 * (lane & 7);
 }
 
+// The rows and columns of the product, and how many of them are in all that guards of `at` compare them with: there it need not ask.
+struct Edges {
+    int rows, columns, open_rows, open_columns;
+};
+template <bool VALUE> struct Open { static constexpr bool value = VALUE; };
+
 // Passes COUNT times four elements of a thread, from number `start` of a panel on, which begins at this row and column, to `at`, which is called for
 // all before what they left is written, so that what `at` loads is under way together. `WHOLE`: all are in
-// these rows and columns; else those that are not are replaced by the last ones, whose loads are in bounds, and leave nothing.
+// the open rows and columns; else those that are not are replaced by the last ones, whose loads are in bounds, and leave nothing.
 template <class Left, bool WHOLE, int COUNT, class At, class Write>
-__device__ __forceinline__ void pass(const float *panel, int start, int row, int column, int rows, int columns, const At &at, const Write &write) {
-    const int first = column + first_column();
+__device__ __forceinline__ void pass(const float *panel, int start, int row, int column, const Edges &edges, const At &at, const Write &write) {
+    const int first = column + first_column(), rows = edges.rows, columns = edges.columns;
     int own[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) own[i] = WHOLE || first + i < columns ? first + i : columns - 1;
@@ -330,10 +336,10 @@ __device__ __forceinline__ void pass(const float *panel, int start, int row, int
         down += row;
         is_inside[k] = WHOLE || down < rows;
         const int inside = is_inside[k] ? down : rows - 1;
-        at(inside, own[0], four.x, left[k][0]);
-        at(inside, own[1], four.y, left[k][1]);
-        at(inside, own[2], four.z, left[k][2]);
-        at(inside, own[3], four.w, left[k][3]);
+        at(Open<WHOLE>(), inside, own[0], four.x, left[k][0]);
+        at(Open<WHOLE>(), inside, own[1], four.y, left[k][1]);
+        at(Open<WHOLE>(), inside, own[2], four.z, left[k][2]);
+        at(Open<WHOLE>(), inside, own[3], four.w, left[k][3]);
     }
 #pragma unroll
     for (int k = 0; k < COUNT; k++) write(left[k], WHOLE ? 4 : is_inside[k] ? columns - first : 0);
@@ -341,11 +347,12 @@ __device__ __forceinline__ void pass(const float *panel, int start, int row, int
 
 // Passes some of a panel, with this number in a warp's part of a tile that begins at this row and column.
 template <class Left, int COUNT, class At, class Write>
-__device__ __forceinline__ void pass_of(const float *panel, int number, int start, int row, int column, int rows, int columns, const At &at, const Write &write) {
+__device__ __forceinline__ void pass_of(const float *panel, int number, int start, int row, int column, const Edges &edges, const At &at, const Write &write) {
     if (TRANSPOSED) row += number * PANEL;
     else column += number * PANEL;
-    if (row + PANEL_ROWS <= rows && column + PANEL_COLUMNS <= columns) pass<Left, true, COUNT>(panel, start, row, column, rows, columns, at, write);
-    else pass<Left, false, COUNT>(panel, start, row, column, rows, columns, at, write);
+    const bool is_open = row + PANEL_ROWS <= edges.open_rows && column + PANEL_COLUMNS <= edges.open_columns;
+    if (is_open) pass<Left, true, COUNT>(panel, start, row, column, edges, at, write);
+    else pass<Left, false, COUNT>(panel, start, row, column, edges, at, write);
 }
 
 // What a warp has in shared memory of a tile that was multiplied: pieces from this one on, of its part that begins at this row and column.
@@ -357,24 +364,24 @@ struct Kept {
 
 // Passes the next piece, if there is one.
 template <class Left, class At, class Write>
-__device__ __forceinline__ void pass_piece(Kept &kept, int rows, int columns, const At &at, const Write &write) {
+__device__ __forceinline__ void pass_piece(Kept &kept, const Edges &edges, const At &at, const Write &write) {
     constexpr int EACH = FOURS / PIECE;
     if (kept.piece == PIECES) return;
     const int number = kept.piece / EACH;
-    pass_of<Left, PIECE>(kept.panels + number * 16 * PANEL, NOW + number, kept.piece % EACH * PIECE, kept.row, kept.column, rows, columns, at, write);
+    pass_of<Left, PIECE>(kept.panels + number * 16 * PANEL, NOW + number, kept.piece % EACH * PIECE, kept.row, kept.column, edges, at, write);
     kept.piece++;
 }
 
 // Passes the first panels of a warp's sums, and keeps the others for later.
 template <class Left, class At, class Write>
-__device__ __forceinline__ void finish(const float (&sums)[SECOND / 2], Kept &kept, int row, int column, int rows, int columns, const At &at,
+__device__ __forceinline__ void finish(const float (&sums)[SECOND / 2], Kept &kept, int row, int column, const Edges &edges, const At &at,
                                        const Write &write) {
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < NOW; k++) put(sums + k * PANEL / 2, kept.panels + k * 16 * PANEL);
     __syncwarp();
 #pragma unroll 1
-    for (int k = 0; k < NOW; k++) pass_of<Left, FOURS>(kept.panels + k * 16 * PANEL, k, 0, row, column, rows, columns, at, write);
+    for (int k = 0; k < NOW; k++) pass_of<Left, FOURS>(kept.panels + k * 16 * PANEL, k, 0, row, column, edges, at, write);
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < KEPT; k++) put(sums + (NOW + k) * PANEL / 2, kept.panels + k * 16 * PANEL);
@@ -384,10 +391,10 @@ __device__ __forceinline__ void finish(const float (&sums)[SECOND / 2], Kept &ke
     kept.piece = 0;
 }
 
-// Calls `at(row, column, element, left)` for the elements of the product in this many rows and columns, each a sum of `terms` products, and
+// Calls `at(open, row, column, element, left)` for the elements of the product in these rows and columns, each a sum of `terms` products, and
 // `write(left, count)` with what four of them left, of which the first `count` are to be written.
 template <class Left, class First, class Second, class At, class Write>
-__device__ __forceinline__ void product(const First &first, const Second &second, int rows, int columns, int terms, const At &at, const Write &write) {
+__device__ __forceinline__ void product(const First &first, const Second &second, const Edges &edges, int terms, const At &at, const Write &write) {
     extern __shared__ unsigned char room[];
     // The swizzled layout is one of addresses, modulo 1024.
     const u32 address = u32(__cvta_generic_to_shared(room)), base = (address + 1023) & ~1023u;
@@ -395,6 +402,7 @@ __device__ __forceinline__ void product(const First &first, const Second &second
     // Where a factor is transposed, boxes count at barriers of their own.
     constexpr bool TURNS = SECOND_TURNED && !TENSOR_PLAIN;
     const u32 copied = TURNS ? empty + 8 * STAGES : full;
+    const int rows = edges.rows, columns = edges.columns;
     const int high = (rows + ROWS - 1) / ROWS, wide = (columns + COLUMNS - 1) / COLUMNS, tiles = high * wide;
     const int steps = (terms + TERMS - 1) / TERMS;
     if (threadIdx.x == 0) {
@@ -512,19 +520,19 @@ __device__ __forceinline__ void product(const First &first, const Second &second
             }
             before = empty + 8 * stage;
             next();
-            pass_piece<Left>(kept, rows, columns, at, write);
+            pass_piece<Left>(kept, edges, at, write);
         }
         fence(sums);
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         fence(sums);
         if (steps > 0) release(before);
 #pragma unroll 1
-        while (kept.piece < PIECES) pass_piece<Left>(kept, rows, columns, at, write);
+        while (kept.piece < PIECES) pass_piece<Left>(kept, edges, at, write);
         const int down = own * 64 + first_row_of_warp();
-        finish<Left>(sums, kept, TRANSPOSED ? row : row + down, TRANSPOSED ? column + down : column, rows, columns, at, write);
+        finish<Left>(sums, kept, TRANSPOSED ? row : row + down, TRANSPOSED ? column + down : column, edges, at, write);
     }
 #pragma unroll 1
-    while (kept.piece < PIECES) pass_piece<Left>(kept, rows, columns, at, write);
+    while (kept.piece < PIECES) pass_piece<Left>(kept, edges, at, write);
 }
 
 }  // namespace tensor_cores

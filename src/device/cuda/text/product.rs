@@ -10,7 +10,9 @@ use super::tree::Stmt;
 use crate::base::source::Sources;
 use crate::device::Extents;
 use crate::ir::Prepared;
-use crate::ir::def::{Access, Factor, KernelParam, Leaf, MemId, Product, Scalar, Ty};
+use crate::ir::def::{
+    Access, BinOp, ExprId, ExprKind, Factor, Function, KernelParam, Leaf, MemId, Product, Scalar, Space, Ty,
+};
 use crate::ir::ranges::{self, Setting};
 
 /// What follows are the constants of this text.
@@ -220,18 +222,49 @@ impl Gen<'_> {
         print::block(&prologue, 1, &mut text);
         let [(row, rows), (column, columns)] = [0, 1].map(|k| self.indices[k].clone());
         let (struct_of_left, write) = self.left_of_elements(left);
+        let edges = self.edges();
         text.push_str(&format!(
-            "{struct_of_left}    const auto at = [&](const int {row}, const int {column}, const float {element}, Left &left) \
-             __attribute__((always_inline)) {{\n"
+            "{struct_of_left}    const auto at = [&](const auto open, const int {row}, const int {column}, const float {element}, \
+             Left &left) __attribute__((always_inline)) {{\n"
         ));
+        for (at, extents) in [&row, &column].into_iter().zip(&edges) {
+            extents.iter().for_each(|extent| {
+                text.push_str(&format!("        if (decltype(open)::value) __builtin_assume({at} < {extent});\n"));
+            });
+        }
         print::block(body, 2, &mut text);
         text.push_str(&format!("    }};\n{write}"));
         let (terms, is_transposed) = (&a.extents[a.terms], is_transposed(a, b));
         let (a, b) = (a.argument(copies), b.argument(copies));
         let (first, second) = if is_transposed { (b, a) } else { (a, b) };
-        let call = format!("tensor_cores::product<Left>({first}, {second}, {rows}, {columns}, {terms}, at, write)");
+        let least = |all: &String, extents: &[String]| {
+            extents.iter().fold(all.clone(), |least, extent| format!("min({least}, {extent})"))
+        };
+        let open = format!("{}, {}", least(&rows, &edges[0]), least(&columns, &edges[1]));
+        let edges = format!("tensor_cores::Edges{{{rows}, {columns}, {open}}}");
+        let call = format!("tensor_cores::product<Left>({first}, {second}, {edges}, {terms}, at, write)");
         text.push_str(&format!("    {call};\n}}\n"));
         text.replace("FAULT_WORD", "nullptr")
+    }
+
+    /// Returns the extents of arrays that numbers of the row, and those of the column, are compared with: where all rows and columns are below
+    /// them, which is asked once for many elements, comparisons of the row and the column themselves are left out by the compiler.
+    fn edges(&mut self) -> [Vec<String>; 2] {
+        let function = self.function;
+        let mut edges: [Vec<String>; 2] = Default::default();
+        for (_, expr) in function.exprs.iter() {
+            let ExprKind::Binary { op: BinOp::Lt, left, right } = expr.kind else { continue };
+            let ExprKind::Extent(memory, axis) = function.exprs[right].kind else { continue };
+            let Space::Global { param, .. } = function.memories[memory].space else { continue };
+            let axes = [0, 1].map(|k| depends_on(function, left, k));
+            let Some(own) = axes.iter().position(|&depends| depends).filter(|_| axes != [true, true]) else { continue };
+            let rank = function.memories[memory].extents.len();
+            let name = self.param_extent(param as usize, axis as usize, rank);
+            if !edges[own].contains(&name) {
+                edges[own].push(name);
+            }
+        }
+        edges
     }
 
     /// Whether each array is written by one statement, and its elements are numbers: then what an element leaves can be written later.
@@ -257,5 +290,17 @@ impl Gen<'_> {
         let start =
             "    const auto write = [&](const Left (&left)[4], const int count) __attribute__((always_inline)) {\n";
         (format!("    struct Left {{{members} }};\n"), format!("{start}{writes}    }};\n"))
+    }
+}
+
+/// Whether an expression without loads depends on an index.
+fn depends_on(function: &Function, id: ExprId, index: u8) -> bool {
+    match &function.exprs[id].kind {
+        ExprKind::Index(k) => *k == index,
+        ExprKind::Binary { left, right, .. } => {
+            depends_on(function, *left, index) || depends_on(function, *right, index)
+        }
+        ExprKind::Unary { value, .. } | ExprKind::Convert(value) => depends_on(function, *value, index),
+        _ => false,
     }
 }
