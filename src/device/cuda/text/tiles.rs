@@ -16,7 +16,7 @@ use crate::ir::Prepared;
 use crate::ir::def::{
     ExprKind, KernelParam, Module, Scalar, Space, StmtKind, TileFactor, TilePart, TileStep, TileTarget, Tiles,
 };
-use crate::ir::ranges::{self, Bound, Fact, Given, Setting};
+use crate::ir::ranges::{self, Bound, Fact, Given, Setting, Symbol};
 
 const TEXT: &str = concat!("namespace tiles {\n", include_str!("boxes.cu"), "}\n\n", include_str!("tiles.cu"));
 /// Where the instructions of the products go.
@@ -93,9 +93,14 @@ impl Writer<'_> {
                 TileStep::Each { to, operands, element } => {
                     let zero = is_zero(element);
                     let mask = self.masked(*to, operands, element);
-                    Op::Each { to: *to, operands: operands.clone(), function: self.function(element)?, zero, mask }
+                    let columns = match to {
+                        TileTarget::Held(tile) => self.tiles.held[*tile].columns,
+                        TileTarget::Array(columns) => *columns,
+                    };
+                    let function = self.function(element, [self.tiles.rows, columns.unwrap_or(1)])?;
+                    Op::Each { to: *to, operands: operands.clone(), function, zero, mask }
                 }
-                TileStep::Fold { to, of, fold } => Op::Fold { to: *to, of: *of, function: self.function(fold)? },
+                TileStep::Fold { to, of, fold } => Op::Fold { to: *to, of: *of, function: self.number(fold)? },
                 TileStep::Product { sum, terms, a, b } => {
                     let a = match a {
                         TileFactor::Held(tile) => Factor::Held(*tile),
@@ -107,14 +112,14 @@ impl Writer<'_> {
                     Op::Product { sum: *sum, terms: *terms, a, b, fresh }
                 }
                 TileStep::If { cond, then, other } => {
-                    let function = self.function(cond)?;
+                    let function = self.number(cond)?;
                     Op::If { function, then: self.ops(then)?, other: self.ops(other)? }
                 }
                 TileStep::Meet => Op::Meet,
                 TileStep::Repeat { counter, bounds, step, body } => {
                     let [start, end] = &**bounds;
                     self.given.facts[*counter] = self.counted(start, end);
-                    let bounds = [self.function(start)?, self.function(end)?];
+                    let bounds = [self.number(start)?, self.number(end)?];
                     Op::Repeat { counter: *counter, bounds, step: *step, body: self.ops(body)? }
                 }
             };
@@ -131,13 +136,13 @@ impl Writer<'_> {
         let found = mask(element, first, [self.tiles.rows, columns])?;
         let nothing = ", 0".repeat(operands.len());
         let mut side = |Side { base, offsets: [low, high] }: &Side| {
-            let function = self.function(base)?;
+            let function = self.number(base)?;
             Some(format!("{function}(0, 0{nothing}), {low}, {high}"))
         };
         let (small, large) = (side(&found.small)?, side(&found.large)?);
         let holds = format!("tiles::ordered({small}, {large}, {})", found.equal);
         let is_itself = found.gives.and_then(|param| operands.get(param.checked_sub(first)?)) == Some(&tile);
-        let function = if is_itself { None } else { Some(self.function(&found.within)?) };
+        let function = if is_itself { None } else { Some(self.function(&found.within, [self.tiles.rows, columns])?) };
         Some(Masked { holds, function })
     }
 
@@ -149,9 +154,9 @@ impl Writer<'_> {
         let varies = part.axes.iter().any(|axis| uses(&axis.start, &counters));
         // Boxes report no faults: there must be none to report.
         let written = self.functions.len();
-        self.function(&part.element)?;
+        self.function(&part.element, part.extents())?;
         self.functions.truncate(written);
-        let at = part.axes.iter().map(|axis| self.function(&axis.start)).collect::<Option<Vec<String>>>()?;
+        let at = part.axes.iter().map(|axis| self.number(&axis.start)).collect::<Option<Vec<String>>>()?;
         let map = self.map(part, width, is_turned)?;
         let [length, columns] = match (is_turned, part.extents()) {
             (true, [rows, columns]) => [columns.next_multiple_of(width), rows],
@@ -221,8 +226,13 @@ impl Writer<'_> {
         if counter.low <= counter.high { counter } else { any }
     }
 
-    /// Writes a lambda, and returns its name; `None` if it may report a fault or print.
-    fn function(&mut self, module: &Module) -> Option<String> {
+    /// As `function`, of what is computed once.
+    fn number(&mut self, module: &Module) -> Option<String> {
+        self.function(module, [1, 1])
+    }
+
+    /// Writes a lambda that is called for so many rows and columns, and returns its name; `None` if it may report a fault or print.
+    fn function(&mut self, module: &Module, extents: [u32; 2]) -> Option<String> {
         let (mut ranges, _) = ranges::analyze_given(module, self.setting(), Some(&self.given));
         if self.kernel.in_bounds {
             ranges.vouch();
@@ -248,7 +258,14 @@ impl Writer<'_> {
         if g.uses_faults || g.uses_prints || g.uses_grid || has_tables || !g.elements.is_empty() {
             return None;
         }
-        self.assumptions.extend(g.relied_upon());
+        // A launch has no rows and columns of its own.
+        self.assumptions.extend(g.relied_upon().into_iter().map(|bound| match bound.left {
+            Some(Symbol::Index(k)) => {
+                let extent = extents.get(usize::from(k)).copied().unwrap_or(u32::MAX);
+                Bound { left: None, plus: bound.plus + i64::from(extent), ..bound }
+            }
+            _ => bound,
+        }));
         self.count += 1;
         let name = format!("f{}_", self.count);
         self.write_function(&mut g, &name, &body);
