@@ -365,7 +365,9 @@ impl Program {
                     }
                 }
                 Op::If { function, then, other } if op.loads() > 0 => {
-                    self.either(function, out, |this, first, out| this.copies(if first { then } else { other }, what, out));
+                    self.either(function, out, |this, first, out| {
+                        this.copies(if first { then } else { other }, what, out)
+                    });
                 }
                 Op::Repeat { counter, bounds, step, body } if op.loads() > 0 => {
                     let (counter, left) = self.counted(*counter, bounds, *step, out);
