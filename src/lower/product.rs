@@ -279,9 +279,9 @@ fn name_indices(function: &mut Function) {
         _ => None,
     };
     let times = |id: ExprId| match exprs[id].kind {
-        Binary { op: BinOp::Mul, left, right } => [(left, right), (right, left)].into_iter().find_map(|(quotient, n)| {
-            of_index(quotient, BinOp::Div).filter(|&(_, by)| known(n) == Some(by))
-        }),
+        Binary { op: BinOp::Mul, left, right } => [(left, right), (right, left)]
+            .into_iter()
+            .find_map(|(quotient, n)| of_index(quotient, BinOp::Div).filter(|&(_, by)| known(n) == Some(by))),
         _ => None,
     };
     let whole = |id: ExprId| match exprs[id].kind {

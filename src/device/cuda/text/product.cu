@@ -316,7 +316,6 @@ __device__ __forceinline__ int first_column() {
 struct Edges {
     int rows, columns, open_rows, open_columns;
 };
-template <bool VALUE> struct Open { static constexpr bool value = VALUE; };
 
 // Passes COUNT times four elements of a thread, from number `start` of a panel on, which begins at this row and column, to `at`, which is called for
 // all before what they left is written, so that what `at` loads is under way together. `WHOLE`: all are in
@@ -336,10 +335,10 @@ __device__ __forceinline__ void pass(const float *panel, int start, int row, int
         down += row;
         is_inside[k] = WHOLE || down < rows;
         const int inside = is_inside[k] ? down : rows - 1;
-        at(Open<WHOLE>(), inside, own[0], four.x, left[k][0]);
-        at(Open<WHOLE>(), inside, own[1], four.y, left[k][1]);
-        at(Open<WHOLE>(), inside, own[2], four.z, left[k][2]);
-        at(Open<WHOLE>(), inside, own[3], four.w, left[k][3]);
+        at(WHOLE, inside, own[0], four.x, left[k][0]);
+        at(WHOLE, inside, own[1], four.y, left[k][1]);
+        at(WHOLE, inside, own[2], four.z, left[k][2]);
+        at(WHOLE, inside, own[3], four.w, left[k][3]);
     }
 #pragma unroll
     for (int k = 0; k < COUNT; k++) write(left[k], WHOLE ? 4 : is_inside[k] ? columns - first : 0);

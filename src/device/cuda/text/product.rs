@@ -224,12 +224,13 @@ impl Gen<'_> {
         let (struct_of_left, write) = self.left_of_elements(left);
         let edges = self.edges();
         text.push_str(&format!(
-            "{struct_of_left}    const auto at = [&](const auto open, const int {row}, const int {column}, const float {element}, \
+            "{struct_of_left}    const auto at = [&](const bool open, const int {row}, const int {column}, const float {element}, \
              Left &left) __attribute__((always_inline)) {{\n"
         ));
+        text.push_str(&format!("        __builtin_assume({row} >= 0 && {column} >= 0);\n"));
         for (at, extents) in [&row, &column].into_iter().zip(&edges) {
             extents.iter().for_each(|extent| {
-                text.push_str(&format!("        if (decltype(open)::value) __builtin_assume({at} < {extent});\n"));
+                text.push_str(&format!("        __builtin_assume(!open || {at} < {extent});\n"));
             });
         }
         print::block(body, 2, &mut text);
