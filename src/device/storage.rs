@@ -69,6 +69,12 @@ const MOST_PEEKED: usize = 64 * PEEK;
 const POKED: (usize, usize) = (8, 64);
 
 impl Storage {
+    /// Drops the bytes from `len` on of what only a device has, where they keep their memory.
+    pub(crate) fn cut(&mut self, len: usize) {
+        debug_assert!(self.host.get().is_none() && len <= self.len, "a part of what is on a device");
+        self.len = len;
+    }
+
     /// Creates zeros, which take no memory before they are accessed.
     pub fn zeros(len: usize) -> Storage {
         Storage { len, ..Storage::default() }

@@ -100,7 +100,8 @@ impl Kernel {
             (_, None) => Kept::Value(vec![]),
             (array, Some(buffer)) => Kept::Array {
                 address: buffer.address(),
-                bytes: buffer.len(),
+                // The memory of an array that was cut is larger.
+                bytes: arg_bytes(array),
                 shape: array.shape().unwrap_or_default().to_vec(),
                 writes: matches!(array, Arg::Write { .. } | Arg::ArrayMut { .. }),
             },
@@ -111,14 +112,7 @@ impl Kernel {
 
     /// Rejects arrays that together exceed the GPU's memory, before anything is copied.
     fn refuse_what_cannot_fit(&self, args: &[Arg<'_>]) -> Result<(), DeviceError> {
-        let bytes = |arg: &Arg<'_>| match arg {
-            Arg::Value(_) => 0,
-            Arg::Read { bytes, .. } => bytes.len() as u64,
-            Arg::Write { bytes, .. } => bytes.len() as u64,
-            Arg::Array { storage, .. } => storage.len() as u64,
-            Arg::ArrayMut { storage, .. } => storage.len() as u64,
-        };
-        let wanted: u64 = args.iter().map(bytes).sum();
+        let wanted: u64 = args.iter().map(arg_bytes).sum();
         let limit = self.context.properties.memory;
         match wanted > limit {
             true => Err(DeviceError::TooLarge {
@@ -168,6 +162,17 @@ impl Kernel {
             Some(fault) => Err(End::Fault(fault)),
             None => Ok(output),
         }
+    }
+}
+
+/// Returns the size of an argument's array; 0 for a value.
+fn arg_bytes(arg: &Arg<'_>) -> u64 {
+    match arg {
+        Arg::Value(_) => 0,
+        Arg::Read { bytes, .. } => bytes.len() as u64,
+        Arg::Write { bytes, .. } => bytes.len() as u64,
+        Arg::Array { storage, .. } => storage.len() as u64,
+        Arg::ArrayMut { storage, .. } => storage.len() as u64,
     }
 }
 

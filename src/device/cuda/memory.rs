@@ -137,11 +137,6 @@ impl Buffer {
         Ok(())
     }
 
-    /// Returns the size in bytes.
-    pub fn len(&self) -> u64 {
-        self.bytes
-    }
-
     pub fn download(&self, into: &mut [u8]) -> Result<(), DeviceError> {
         self.read(0, into)
     }

@@ -221,7 +221,7 @@ impl Sort<'_> {
 fn items(word: Scalar, positions: bool) -> usize {
     match (word.size() > 4, positions) {
         (false, false) => 23,
-        (false, true) => 17,
+        (false, true) => 15,
         (true, _) => 11,
     }
 }

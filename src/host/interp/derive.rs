@@ -191,7 +191,9 @@ impl Machine<'_> {
         let program = self.program;
         let kernel = &program.kernels[launch.kernel];
         let mut plain: Vec<Option<Value>> = values.iter().map(|value| value.as_ref().map(grad::primal)).collect();
-        let Bound { inner, extents, instance, hidden } = self.bound(frame, launch, kernel, &mut plain, span)?;
+        let named = self.named(frame, launch, kernel, span)?;
+        let bound = self.bound(frame, launch, kernel, &mut plain, named, span)?;
+        let Bound { inner, extents, instance, hidden } = bound;
         self.tried(launch, &inner, extents, (&plain, &hidden), span)?;
         let counts = plain.iter().flatten().filter_map(|value| match value {
             Value::Array(array) => Some(array.count() as u64),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{
-    Access, ArrayType, AssumeKind, Body, Dim, Expr, ExprKind, FnRef, Geometry, Kernel, KernelId, Launch, LocalId,
-    ModuleId, Program, Type,
+    Access, ArrayType, AssumeKind, Body, Dim, Expr, ExprKind, FnRef, GenericArg, Geometry, Kernel, KernelId, Launch,
+    LocalId, ModuleId, Program, Type,
 };
 use crate::check::walk;
 use crate::compile;
@@ -27,7 +27,7 @@ use super::conform::{Misfit, Place};
 use super::extent::Exact;
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
-use super::site::{Kinds, Made};
+use super::site::{Kinds, Made, Named};
 
 /// An argument prepared for the device.
 enum Passed {
@@ -57,7 +57,8 @@ impl Machine<'_> {
         if values.iter().flatten().any(grad::is_traced) {
             return self.launch_traced(frame, launch, values, span);
         }
-        if let Some(site) = self.interp.kernels.sites.find(launch, &values, span) {
+        let named = self.named(frame, launch, kernel, span)?;
+        if let Some(site) = self.interp.kernels.sites.find(launch, &values, &named, span) {
             for (i, element, shape) in &site.missing {
                 values[*i] = Some(Value::Array(self.new_result(element.clone(), shape, span)?));
             }
@@ -71,14 +72,30 @@ impl Machine<'_> {
             let passed = self.run_kernel(frame, launch, kernel, &site.inner, made, values, span)?;
             return self.hand_back(frame, launch, kernel, passed);
         }
-        let given = Kinds::of(launch, kernel, &values);
-        let Bound { mut inner, extents, instance, hidden } = self.bound(frame, launch, kernel, &mut values, span)?;
+        let given = Kinds::of(launch, kernel, &values, &named);
+        let bound = self.bound(frame, launch, kernel, &mut values, named, span)?;
+        let Bound { mut inner, extents, instance, hidden } = bound;
         let executable = self.executable(&instance, span)?;
         self.rely(&mut inner, kernel, &values, &*executable, span)?;
         let made = Made { executable: &executable, extents, hidden: &hidden };
         self.interp.kernels.sites.remember(launch, given, &values, &inner, made, span);
         let passed = self.run_kernel(frame, launch, kernel, &inner, made, values, span)?;
         self.hand_back(frame, launch, kernel, passed)
+    }
+
+    /// Evaluates what a launch gives by name.
+    pub(super) fn named(&mut self, frame: &mut Frame, launch: &Launch, kernel: &Kernel, span: Span) -> Eval<Named> {
+        let mut named = Named { generics: Vec::new(), dims: Vec::with_capacity(launch.dims.len()) };
+        if launch.generics.iter().any(|generic| !matches!(generic, GenericArg::Infer)) {
+            named.generics.reserve(launch.generics.len());
+            for (i, generic) in launch.generics.iter().enumerate() {
+                named.generics.push(self.generic(frame, &kernel.sig, i, generic, span)?);
+            }
+        }
+        for (_, expr) in &launch.dims {
+            named.dims.push(self.integer(frame, expr)?);
+        }
+        Ok(named)
     }
 
     /// Binds a launch to its kernel: dimensions, compile-time arguments and geometry. Contracts are tested, and the `out` arrays that
@@ -89,9 +106,10 @@ impl Machine<'_> {
         launch: &Launch,
         kernel: &Kernel,
         values: &mut [Option<Value>],
+        named: Named,
         span: Span,
     ) -> Eval<Bound> {
-        let (arguments, dims) = self.bind_launch(frame, launch, kernel, values, span)?;
+        let (arguments, dims) = self.bind_launch(launch, kernel, values, named, span)?;
         let mut inner = self.kernel_frame(kernel, arguments, dims, values, span)?;
         self.contracts(&mut inner, kernel, values, span)?;
         self.allocate(kernel, launch, &mut inner, values, span)?;
@@ -106,20 +124,14 @@ impl Machine<'_> {
     /// Binds the arguments to the signature.
     fn bind_launch(
         &mut self,
-        frame: &mut Frame,
         launch: &Launch,
         kernel: &Kernel,
         values: &[Option<Value>],
+        named: Named,
         span: Span,
     ) -> Eval<(Vec<Argument>, Dims)> {
-        let mut given = Vec::with_capacity(launch.generics.len());
-        for (i, generic) in launch.generics.iter().enumerate() {
-            given.push(self.generic(frame, &kernel.sig, i, generic, span)?);
-        }
-        let mut named = Vec::with_capacity(launch.dims.len());
-        for (i, expr) in &launch.dims {
-            named.push((*i as usize, self.integer(frame, expr)?, expr.span));
-        }
+        let mut given = named.generics;
+        given.resize(launch.generics.len(), None);
         let (types, mut dims, late) = {
             let mut binder = Binder::new(&kernel.sig, &self.interp.layouts);
             for (slot, argument) in binder.types.iter_mut().zip(&given) {
@@ -127,7 +139,8 @@ impl Machine<'_> {
                     *slot = Some(ty.clone());
                 }
             }
-            for (i, extent, span) in named {
+            for ((i, expr), extent) in launch.dims.iter().zip(named.dims) {
+                let (i, span) = (*i as usize, expr.span);
                 if let (Some(slot), Some(dim)) = (binder.dims.get_mut(i), kernel.sig.dims.get(i)) {
                     *slot = Some((extent, Origin { what: Source::Named { name: dim.name.clone(), extent }, span }));
                 }

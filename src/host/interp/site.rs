@@ -1,15 +1,16 @@
-//! Caching of launch preparation per launch expression, for arguments of the same types and shapes: loops launch the same
-//! kernels thousands of times.
+//! Caching of launch preparation per launch expression, for arguments of the same types and shapes, and with the same compile-time
+//! arguments and dimensions: loops, and functions of libraries, launch the same kernels thousands of times.
 
 use std::sync::Arc;
 
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, Launch};
+use crate::check::typed::{Expr, ExprKind, Geometry, Kernel, KernelId, Launch};
 use crate::check::walk;
 use crate::device::{Executable, Extents};
 use crate::host::array::Element;
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
+use crate::lower::Argument;
 
 use super::frame::Frame;
 
@@ -20,6 +21,7 @@ const KEPT: usize = 1024;
 pub(crate) struct Site {
     kernel: KernelId,
     kinds: Vec<Kind>,
+    named: Named,
     /// The arrays that the launch allocates: parameter index, element type and shape.
     pub missing: Vec<(usize, Element, Vec<usize>)>,
     /// Compile-time arguments and dimensions; without locals.
@@ -28,6 +30,15 @@ pub(crate) struct Site {
     pub extents: Extents,
     /// Dimensions passed to the kernel as additional arguments.
     pub hidden: Vec<Value>,
+}
+
+/// What a launch gives by name, evaluated.
+#[derive(Clone, PartialEq)]
+pub(super) struct Named {
+    /// By index in `sig.generics`, `None` where they are to be inferred; empty if all are.
+    pub generics: Vec<Option<Argument>>,
+    /// In the order of the launch.
+    pub dims: Vec<i64>,
 }
 
 /// What a launch is made of, beside its arguments.
@@ -81,9 +92,10 @@ impl Kind {
 pub(crate) struct Sites(rustc_hash::FxHashMap<Span, Arc<Site>>);
 
 impl Sites {
-    pub fn find(&self, launch: &Launch, values: &[Option<Value>], span: Span) -> Option<Arc<Site>> {
+    pub fn find(&self, launch: &Launch, values: &[Option<Value>], named: &Named, span: Span) -> Option<Arc<Site>> {
         let site = self.0.get(&span)?;
         let same = site.kernel == launch.kernel
+            && site.named == *named
             && site.kinds.len() == values.len()
             && site.kinds.iter().zip(values).all(|(kind, value)| kind.is_of(value.as_ref()));
         same.then(|| site.clone())
@@ -99,7 +111,7 @@ impl Sites {
         made: Made<'_>,
         span: Span,
     ) {
-        let Kinds(Some(kinds)) = given else { return };
+        let Kinds(Some((kinds, named))) = given else { return };
         let missing = kinds.iter().zip(values).enumerate().filter_map(|(i, (kind, value))| match (kind, value) {
             (Kind::Missing, Some(Value::Array(array))) => Some((i, array.element().clone(), array.shape().to_vec())),
             _ => None,
@@ -109,6 +121,7 @@ impl Sites {
             kernel: launch.kernel,
             missing: missing.collect(),
             kinds,
+            named,
             inner: Frame::new(inner.generics.clone(), inner.dims.clone()),
             executable: executable.clone(),
             extents,
@@ -125,18 +138,15 @@ impl Sites {
     }
 }
 
-/// Kinds of a launch's arguments as given, before omitted arrays are allocated; `None` if it cannot be cached.
-pub(crate) struct Kinds(Option<Vec<Kind>>);
+/// Kinds of a launch's arguments as given, before omitted arrays are allocated, and what is given by name; `None` if it cannot be cached.
+pub(crate) struct Kinds(Option<(Vec<Kind>, Named)>);
 
 impl Kinds {
-    /// Returns the kinds if the instance, shapes and geometry of a launch depend on them alone.
-    pub fn of(launch: &Launch, kernel: &Kernel, values: &[Option<Value>]) -> Kinds {
-        let plain = launch.dims.is_empty()
-            && launch.grid.is_none()
-            && launch.block.is_none()
-            && launch.generics.iter().all(|generic| matches!(generic, GenericArg::Infer))
-            && !depends_on_values(kernel);
-        Kinds(if plain { values.iter().map(|value| Kind::of(value.as_ref())).collect() } else { None })
+    /// Returns the kinds if the instance, shapes and geometry of a launch depend on them and on what is named alone.
+    pub fn of(launch: &Launch, kernel: &Kernel, values: &[Option<Value>], named: &Named) -> Kinds {
+        let plain = launch.grid.is_none() && launch.block.is_none() && !depends_on_values(kernel);
+        let kinds = || values.iter().map(|value| Kind::of(value.as_ref())).collect::<Option<Vec<Kind>>>();
+        Kinds(if plain { kinds().map(|kinds| (kinds, named.clone())) } else { None })
     }
 }
 

@@ -295,6 +295,12 @@ fn with_positions<'p>(x: &Array, picks: &'p [Pick]) -> Outcome<(Option<Array>, C
 /// Evaluates an access of which some indices are arrays: by a kernel, or where that is not worth it, on the host.
 pub(crate) fn gather(value: &Value, picks: &[Pick]) -> Outcome<Value> {
     let x = array(value, "indexing by an array")?;
+    if let [Pick::Array(mask)] = picks
+        && mask.element() == &Element::Scalar(Scalar::Bool)
+        && let Some(selected) = graph::mask::selected(x, mask)?
+    {
+        return Ok(Value::Array(selected));
+    }
     let (seen, picks) = with_positions(x, picks)?;
     let (x, picks) = (seen.as_ref().unwrap_or(x), &*picks);
     if let Some((axes, lists, shape)) = as_lists(x, picks)

@@ -53,7 +53,8 @@ impl Kernel {
             let own = own.unwrap_or_else(|| AlignedBytes::zeroed(storage.len()).expect("memory"));
             Arc::new(Bytes(own, self.1.clone()))
         });
-        let copy = AlignedBytes::copy_of(&bytes.0).expect("memory");
+        // The memory of an array that was cut is larger.
+        let copy = AlignedBytes::copy_of(&bytes.0[..storage.len()]).expect("memory");
         *remote = Some(bytes);
         Storage::of_bytes(copy)
     }
@@ -165,6 +166,56 @@ fn selections_masks_and_sorts_stay_there() {
     assert!(copied <= 16, "{copied} bytes came back");
     let expected: Vec<f64> = (0..20_370).map(f64::from).collect();
     assert_eq!(array(&sorted).items::<f64>().expect("numbers"), expected);
+}
+
+/// What masks mark, given or deferred comparisons, few and most, is what the host selects, and one number comes back.
+#[test]
+fn what_masks_mark_is_selected_there() {
+    let far = Arc::new(Far::default());
+    let of = |scalar: Scalar, n: usize| {
+        let items: Vec<i32> = (0..n).map(|k| (k * 7919 % 101) as i32 - 50 * i32::from(scalar.is_signed())).collect();
+        ops::convert(scalar, &Value::Array(Array::from_items(&items).expect("memory"))).expect("numbers")
+    };
+    let compare = |x: &Value, op: BinaryOp, limit: f64, turned: bool| {
+        let scalar = array(x).scalar().expect("numbers");
+        let limit = Value::Scalar(crate::lang::scalar::Value::of(limit).to_type(scalar));
+        let mask = if turned { ops::binary(op, &limit, x) } else { ops::binary(op, x, &limit) };
+        array(&mask.expect("a mask")).clone()
+    };
+    let operators = [BinaryOp::Lt, BinaryOp::Le, BinaryOp::Gt, BinaryOp::Ge, BinaryOp::Eq, BinaryOp::Ne];
+    let scalars =
+        [Scalar::I8, Scalar::U8, Scalar::F16, Scalar::Bf16, Scalar::I32, Scalar::U32, Scalar::F32, Scalar::F64];
+    for (case, scalar) in scalars.into_iter().enumerate() {
+        for n in [1500, 8192, 20_370] {
+            let (op, turned) = (operators[(case + n) % 6], case % 2 == 0);
+            let (here, other) = (of(scalar, n), of(Scalar::I64, n));
+            for limit in [-60.0, -49.0, 3.0, 40.0] {
+                let mask = compare(&here, op, limit, turned);
+                mask.storage().expect("computed");
+                let select =
+                    |x: &Value, mask: &Array| ops::gather(x, &[Pick::Array(mask.clone())]).expect("a selection");
+                let expected = [select(&here, &mask), select(&other, &mask)];
+                let (x, y, marks) = (far.take(&here), far.take(&other), far.take(&Value::Array(mask)));
+                let mut found = Vec::new();
+                let copied = far.run(|| {
+                    found.push(select(&x, &compare(&x, op, limit, turned)));
+                    found.push(select(&y, &compare(&x, op, limit, turned)));
+                    found.push(select(&x, array(&marks)));
+                    found.push(select(&y, array(&marks)));
+                    // What is cut is an array like others.
+                    let twice = ops::binary(BinaryOp::Add, &found[1], &found[1]).expect("numbers");
+                    array(&twice).storage().expect("computed");
+                });
+                // A few sums are computed on the host.
+                let few = Some(array(&found[1])).filter(|few| few.count() <= 64).map_or(0, Array::byte_len);
+                assert_eq!(copied, 32 + few, "four counts come back");
+                for (found, expected) in found.iter().zip(expected.iter().cycle()) {
+                    assert_eq!(array(found).shape(), array(expected).shape(), "{scalar}, {n}, {op:?}, {limit}");
+                    assert_eq!(array(found).bytes(), array(expected).bytes(), "{scalar}, {n}, {op:?}, {limit}");
+                }
+            }
+        }
+    }
 }
 
 /// Positions are those that the host finds, of numbers of which many are equal.
