@@ -6,9 +6,9 @@
 
 use super::emit::Emitter;
 use super::error::Fallible;
-use super::instance::Instance;
+use super::instance::{Instance, Sums};
 use super::product::{is_of_elements, names_numbers};
-use super::tensor::{Format, GROUP};
+use super::tensor::{GROUP, is_narrow_factor};
 use super::tile::{Along, Node, Part, Place, Step, Tile, Window};
 use super::tiles::Fold;
 use super::unit::{Body, Slot, Unit};
@@ -39,7 +39,9 @@ pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instan
     let typed::Geometry::Grid { .. } = kernel.geometry else { return None };
     let typed = kernel.body.as_deref()?;
     let is_product = |stmts: &[Stmt]| stmts.iter().any(has_product);
-    if typed.root.tail.is_some() || !is_product(&typed.root.stmts) {
+    // What runs such programs has the bits of these tensor cores.
+    let usual = instance.sums == Sums::default();
+    if typed.root.tail.is_some() || !usual || !is_product(&typed.root.stmts) {
         return None;
     }
     let mut finder = Finder {
@@ -179,7 +181,7 @@ impl<'e> Finder<'e> {
 
     fn hold(&mut self, name: String, scalar: Scalar, columns: Option<u32>) -> Option<usize> {
         let is_word = matches!(scalar, Scalar::F32 | Scalar::I32 | Scalar::U32);
-        let is_factor = Format::of(scalar).is_some() && columns.is_some_and(|n| n.is_multiple_of(GROUP));
+        let is_factor = is_narrow_factor(scalar) && columns.is_some_and(|n| n.is_multiple_of(GROUP));
         (is_word || is_factor).then(|| {
             self.held.push(HeldTile { name, scalar, columns });
             self.held.len() - 1
@@ -281,7 +283,7 @@ impl<'e> Finder<'e> {
             operands.push(to);
         }
         // A factor is given as numbers that are rounded to it.
-        let given = if Format::of(scalar).is_some() { Scalar::F32 } else { scalar };
+        let given = if is_narrow_factor(scalar) { Scalar::F32 } else { scalar };
         let element = self.module(Ty::Scalar(given), &operands, |body, made| {
             self.bind(body, &operands, found, made)?;
             let mut from = body.tile(value)?;
@@ -441,7 +443,9 @@ impl<'e> Finder<'e> {
         })?;
         let (param, scalar, transposed, shape, windows) = found?;
         let windows = windows?;
-        Format::of(scalar).filter(|_| windows.len() <= TilePart::MOST_AXES && windows.len() > 1)?;
+        if !is_narrow_factor(scalar) || !(2..=TilePart::MOST_AXES).contains(&windows.len()) {
+            return None;
+        }
         let start = |axis: usize| {
             self.module(I32, &[], |body, _| {
                 let tile = body.tile(expr)?;
@@ -515,7 +519,7 @@ impl<'e> Finder<'e> {
         operands: &[usize],
         fill: impl FnOnce(&mut Body<'_, '_>, &Made<'_>) -> Fallible<()>,
     ) -> Option<Module> {
-        if !operands.iter().all(|&tile| self.is_filled(tile) && Format::of(self.held[tile].scalar).is_none()) {
+        if !operands.iter().all(|&tile| self.is_filled(tile) && !is_narrow_factor(self.held[tile].scalar)) {
             return None;
         }
         let types: Vec<Ty> = operands.iter().map(|&tile| Ty::Scalar(self.held[tile].scalar)).collect();
@@ -688,7 +692,7 @@ impl Finder<'_> {
             None => self.computed(of, steps)?,
         };
         let HeldTile { scalar, columns: Some(_), .. } = self.held[of] else { return None };
-        if !self.is_filled(of) || Format::of(scalar).is_some() {
+        if !self.is_filled(of) || is_narrow_factor(scalar) {
             return None;
         }
         let ty = Ty::Scalar(scalar);

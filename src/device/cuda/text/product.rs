@@ -1,7 +1,8 @@
 //! Products of matrices on tensor cores. In: a kernel that is a product, and how the factors are read. Out: a text that computes it in tiles
 //! of its own, around what the kernel does with each element.
 //!
-//! `product.cu` is the part that all of them share. It has to be compiled for `sm_90a`, and runs on no other GPU.
+//! `product.cu` is the part that texts for sm_90 share. It has to be compiled for `sm_90a`, and runs on no other GPU. `product_sync.cu` is
+//! that of texts for all GPUs from sm_80 on, and `elements.cu` what both have in common.
 
 use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, OfBox, Options};
 use super::generator::{Array, Gen};
@@ -13,8 +14,45 @@ use crate::ir::Prepared;
 use crate::ir::def::{Access, Factor, KernelParam, Leaf, MemId, Product, Scalar, Ty};
 use crate::ir::ranges::{self, Setting};
 
-/// What follows are the constants of this text.
-const TEXT: &str = concat!("namespace tensor_cores {\n", include_str!("boxes.cu"), "}\n\n", include_str!("product.cu"));
+/// A text that products share, and the constants of its launches.
+struct Shared {
+    text: &'static str,
+    gpus: &'static str,
+    /// Threads of a block.
+    threads: u32,
+    /// Bytes of dynamic shared memory.
+    bytes: u32,
+}
+
+/// That of sm_90a: alignment, stages, what eight warps keep, and two barriers for each stage.
+const OF_SM90A: Shared = Shared {
+    text: concat!(
+        "namespace tensor_cores {\n",
+        include_str!("boxes.cu"),
+        include_str!("elements.cu"),
+        "}\n\n",
+        include_str!("product.cu")
+    ),
+    gpus: "sm_90a",
+    threads: 384,
+    bytes: 1024 + STAGES * (ROWS + COLUMNS) * 128 + 8 * KEPT + 16 * STAGES,
+};
+
+/// That of all GPUs from sm_80 on: four stages of 64 bytes a row.
+const OF_SM80: Shared = Shared {
+    text: concat!("namespace tensor_cores {\n", include_str!("elements.cu"), "}\n\n", include_str!("product_sync.cu")),
+    gpus: "sm_80 and later",
+    threads: 256,
+    bytes: 4 * (ROWS + COLUMNS) * 64,
+};
+
+impl Shared {
+    fn of(copies: Copies) -> &'static Shared {
+        if copies.is_of_sm90a() { &OF_SM90A } else { &OF_SM80 }
+    }
+}
+
+// Of both texts.
 const ROWS: u32 = 128;
 const COLUMNS: u32 = 256;
 /// Bytes of the terms of a stage, and of a row of a box.
@@ -25,14 +63,16 @@ const KEPT: u32 = 5 * 16 * 32 * 4;
 
 /// The names of the maps of the factors.
 pub(super) const MAPS: [&str; 2] = ["map_of_a", "map_of_b"];
+/// The names of the memory of packed factors.
+pub(super) const PACKED: [&str; 2] = ["packed_a", "packed_b"];
 
 /// The compute capability of the only GPUs with the instructions of the text.
 pub(crate) const TENSOR_ARCHITECTURE: u32 = 90;
 
-/// Threads of a block along x, y, z.
-pub(crate) const BLOCK: [u32; 3] = [384, 1, 1];
-/// Bytes of dynamic shared memory: alignment, stages, what eight warps keep, and two barriers for each stage.
-pub(crate) const SHARED: u32 = 1024 + STAGES * (ROWS + COLUMNS) * 128 + 8 * KEPT + 16 * STAGES;
+/// Returns the bytes of dynamic shared memory of a block.
+pub(crate) fn shared(copies: Copies) -> u32 {
+    Shared::of(copies).bytes
+}
 
 /// Returns the rows and columns that a launch's blocks compute, as index extents.
 pub(crate) fn extents(tile: [u32; 2], grid: [u32; 3]) -> Extents {
@@ -81,11 +121,15 @@ impl Read {
         KernelArgument::Map { factor, param, element: self.element, of_box: OfBox::plane(terms, rows) }
     }
 
+    fn packed(&self) -> KernelArgument {
+        KernelArgument::Packed { factor: self.factor, param: self.param, element: self.element }
+    }
+
     /// Returns what the text passes for it.
     fn argument(&self, copies: Copies) -> String {
         match copies {
             Copies::Boxes => MAPS[self.factor].into(),
-            Copies::Elements => {
+            Copies::Elements | Copies::Pieces { .. } => {
                 format!("tensor_cores::Plain{{{}, {}, {}}}", self.name, self.extents[0], self.extents[1])
             }
         }
@@ -103,8 +147,12 @@ impl Gen<'_> {
         self.arrays();
         self.name_indices(2);
         let (a, b) = (self.factor(0, product.a)?, self.factor(1, product.b)?);
-        // The instruction for tf32 reads both factors along the terms, and copies of boxes round them.
-        let in_place = a.element != Scalar::F32 || copies == Copies::Boxes && !a.by_columns && b.by_columns;
+        let in_place = match (a.element, copies) {
+            // The instruction for tf32 of sm_90a reads both factors along the terms, and copies of boxes round them.
+            (Scalar::F32, Copies::Boxes) => !a.by_columns && b.by_columns,
+            (Scalar::F32, Copies::Elements) => false,
+            _ => true,
+        };
         if a.element != b.element || !in_place {
             return None;
         }
@@ -122,21 +170,31 @@ impl Gen<'_> {
         let element = self.params.len() - 1;
         let mut params = self.arguments_of(2);
         params.retain(|param| !matches!(param, KernelArgument::Value { param, .. } if *param == element));
-        if copies == Copies::Boxes {
-            params.extend([a.map(ROWS), b.map(COLUMNS)]);
-        }
-        let notes = self.product_notes(&a, &b);
+        let packs = match copies {
+            Copies::Boxes => {
+                params.extend([a.map(ROWS), b.map(COLUMNS)]);
+                false
+            }
+            Copies::Elements => false,
+            Copies::Pieces { packed } => {
+                params.extend([&a, &b].into_iter().filter(|read| packed[read.factor]).map(Read::packed));
+                packed.contains(&true)
+            }
+        };
+        params.extend(packs.then_some(KernelArgument::GridBarrier));
+        let shared = Shared::of(copies);
+        let notes = self.product_notes(&a, &b, shared);
         let text = self.product_body(&entry, &params, [&a, &b], copies, &notes, (&body, &left));
         Some(CudaKernel {
             text,
             entry,
             options: self.options.clone(),
             params,
-            geometry: Geometry::Product { tile: product.tile },
-            max_block: BLOCK[0],
+            geometry: Geometry::Product { tile: product.tile, threads: shared.threads, shared: shared.bytes },
+            max_block: shared.threads,
             static_shared: 0,
             dynamic_shared: vec![],
-            cooperative: false,
+            cooperative: packs,
             places: std::mem::take(&mut self.places),
             prints: vec![],
             assumptions: self.relied_upon(),
@@ -164,8 +222,8 @@ impl Gen<'_> {
         (rank == 2).then_some(Read { factor: which, param, element, name, extents, by_columns, terms })
     }
 
-    fn product_notes(&self, a: &Read, b: &Read) -> Vec<String> {
-        let mut notes = vec![format!("the product of {} and {} on tensor cores of sm_90a", a.name, b.name)];
+    fn product_notes(&self, a: &Read, b: &Read, shared: &Shared) -> Vec<String> {
+        let mut notes = vec![format!("the product of {} and {} on tensor cores of {}", a.name, b.name, shared.gpus)];
         notes.extend(self.notes(None));
         notes
     }
@@ -189,15 +247,20 @@ impl Gen<'_> {
             _ => "f16",
         };
         text.push_str(&format!("#define TENSOR_TYPE \"{kind}\"\n#define TENSOR_BYTES {}\n", a.element.size()));
-        let switches =
-            [("A_BY_COLUMNS", a.by_columns), ("B_BY_COLUMNS", b.by_columns), ("PLAIN", copies == Copies::Elements)];
+        let mut switches = vec![("A_BY_COLUMNS", u32::from(a.by_columns)), ("B_BY_COLUMNS", u32::from(b.by_columns))];
+        switches.extend(match copies {
+            Copies::Boxes => vec![("PLAIN", 0)],
+            Copies::Elements => vec![("PLAIN", 1)],
+            Copies::Pieces { packed: [a, b] } => vec![("A_PACKED", a.into()), ("B_PACKED", b.into())],
+        });
         for (name, value) in switches {
-            text.push_str(&format!("#define TENSOR_{name} {}\n", i32::from(value)));
+            text.push_str(&format!("#define TENSOR_{name} {value}\n"));
         }
-        text.push_str(TEXT);
+        let shared = Shared::of(copies);
+        text.push_str(shared.text);
         text.push('\n');
         notes.iter().for_each(|note| text.push_str(&format!("// {note}\n")));
-        let threads = BLOCK[0];
+        let threads = shared.threads;
         text.push_str(&format!("extern \"C\" __global__ void __launch_bounds__({threads}, 1) {entry}(\n    "));
         text.push_str(&names.join(",\n    "));
         text.push_str(") {\n");
@@ -211,7 +274,15 @@ impl Gen<'_> {
         print::block(body, 2, &mut text);
         text.push_str(&format!("    }};\n{write}"));
         let (terms, a, b) = (&a.extents[a.terms], a.argument(copies), b.argument(copies));
-        let call = format!("tensor_cores::product<Left>({a}, {b}, {rows}, {columns}, {terms}, at, write)");
+        let room = match copies {
+            Copies::Pieces { packed } => {
+                let name = |given: bool, name: &'static str| if given { name } else { "nullptr" };
+                let [a, b] = [0, 1].map(|factor| name(packed[factor], PACKED[factor]));
+                format!("tensor_cores::Room{{{a}, {b}, {}}}, ", name(packed.contains(&true), "grid_arrivals"))
+            }
+            _ => String::new(),
+        };
+        let call = format!("tensor_cores::product<Left>({a}, {b}, {room}{rows}, {columns}, {terms}, at, write)");
         text.push_str(&format!("    {call};\n}}\n"));
         text.replace("FAULT_WORD", "nullptr")
     }
