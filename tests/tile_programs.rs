@@ -290,6 +290,47 @@ const OF_MORE_AXES: [(&str, &[Shaped], [u32; 3]); 5] = [
     ),
 ];
 
+/// Programs with factors of tf32: along the terms and across them, and computed ones.
+const ROUNDED: [(&str, &[(&[u32], Scalar)], [u32; 3]); 2] = [
+    (
+        "kernel tiled(q: [f32; B, N, 32], k: [f32; B, N, 32], v: [f32; B, N, 24], out o: [f32; B, N, 24]) grid(ceil_div(N, 64), B) block(32) {
+    let (i, z) = (64 * block_idx.x, block_idx.y)
+    shared acc: [f32; 64, 24]
+    shared scores: [f32; 64, 48]
+    shared top: [f32; 64]
+    acc = 0.0
+    for j in 0..N step 48 {
+        scores = 0.0
+        scores = mma(scores, tf32(q[z, i..i + 64, ..]), transpose(tf32(k[z, j..j + 48, ..])))
+        top = max(scores, axis = 1)
+        scores = select(j + arange(48) < N, scores - reshape(top, 64, 1), 0.0)
+        acc = mma(acc, tf32(scores), tf32(v[z, j..j + 48, ..]))
+    }
+    o[z, i..i + 64, ..] = acc
+}",
+        &[
+            (&[2, 70, 32], Scalar::F32),
+            (&[2, 70, 32], Scalar::F32),
+            (&[2, 70, 24], Scalar::F32),
+            (&[2, 70, 24], Scalar::F32),
+        ],
+        [2, 2, 1],
+    ),
+    (
+        "kernel tiled(a: [f32; K, M], b: [f32; K, N], out c: [f32; M, N]) grid(ceil_div(M, 128)) block(32) {
+    let i = 128 * block_idx.x
+    shared acc: [f32; 128, 40]
+    acc = 0.0
+    for k in 0..K step 48 {
+        acc = mma(acc, tf32(transpose(a[k..k + 48, i..i + 128])), tf32(b[k..k + 48, 0..40]))
+    }
+    c[i..i + 128, 0..40] = acc - reshape(max(acc, axis = 1), 128, 1)
+}",
+        &[(&[52, 132], Scalar::F32), (&[52, 36], Scalar::F32), (&[132, 36], Scalar::F32)],
+        [2, 1, 1],
+    ),
+];
+
 /// Runs a kernel on the simulator and by its steps, both with the same random arrays; returns what they wrote.
 fn both_ways(source: &str, arrays: &[(&[u32], Scalar)], grid: [u32; 3], seed: u64) -> [Vec<u32>; 2] {
     let kernel = prepared(source);
@@ -317,8 +358,8 @@ fn both_ways(source: &str, arrays: &[(&[u32], Scalar)], grid: [u32; 3], seed: u6
 }
 
 #[test]
-fn batches_groups_and_convolutions_are_programs_with_the_bits_of_their_kernels() {
-    for (source, arrays, grid) in OF_MORE_AXES {
+fn batches_groups_convolutions_and_factors_of_tf32_are_programs_with_the_bits_of_their_kernels() {
+    for (source, arrays, grid) in OF_MORE_AXES.into_iter().chain(ROUNDED) {
         let [found, wanted] = both_ways(source, arrays, grid, 7);
         assert!(wanted.iter().filter(|&&bits| bits != 0).count() * 3 > wanted.len(), "{source}");
         assert_eq!(found.iter().zip(&wanted).position(|(x, y)| x != y), None, "{source}");
@@ -408,13 +449,15 @@ fn steps_of_random_programs_compute_the_bits_of_the_kernel() {
 fn texts_of_programs_compile_without_spills() {
     let Some(nvrtc) = nvrtc() else { return };
     let wide = sized(128, 128, 128);
+    let rounded = ROUNDED[0].0.replace(" 24", " 64").replace("48", "64").replace("64 * block_idx", "128 * block_idx");
+    let rounded = rounded.replace("i + 64", "i + 128").replace("[f32; 64", "[f32; 128").replace("top, 64", "top, 128");
     let causal = wide
         .replace("0..N step", "0..i + 128 step")
         .replace("select(arange(128) < N - j", "select(i + reshape(arange(128), 128, 1) >= j + arange(128)");
     let halves = attention().replace("bf16", "f16");
     let three = sized(192, 128, 80);
-    let mut sources = vec![attention(), wide, causal, three, halves, random_program(1), random_program(4)];
-    sources.extend(OF_MORE_AXES.map(|(source, ..)| source.to_string()));
+    let mut sources = vec![attention(), rounded, wide, causal, three, halves, random_program(1), random_program(4)];
+    sources.extend(OF_MORE_AXES.into_iter().chain(ROUNDED).map(|(source, ..)| source.to_string()));
     for source in sources {
         let found = complaint(&nvrtc, &prepared(&source), Copies::Boxes, &["serializ", "setmaxnreg"]);
         assert_eq!(found, None, "{source}");

@@ -282,6 +282,10 @@ impl Device for Auto {
         self.device().is_remote()
     }
 
+    fn block_memory(&self) -> Option<u32> {
+        self.device().block_memory()
+    }
+
     fn is_watchful(&self) -> bool {
         self.device().is_watchful()
     }

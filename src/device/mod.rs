@@ -131,6 +131,11 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Returns the bytes of shared memory that a block can have, if kernels are chosen by them.
+    fn block_memory(&self) -> Option<u32> {
+        None
+    }
+
     /// Returns whether its runs can perform [`Checks`].
     fn is_watchful(&self) -> bool {
         false

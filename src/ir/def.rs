@@ -202,6 +202,8 @@ pub struct HeldTile {
     pub name: String,
     pub scalar: Scalar,
     pub columns: Option<u32>,
+    /// The first factor of products, and nothing else: of `f16`, `bf16`, or `f32` that is rounded to tf32.
+    pub is_factor: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -211,7 +213,7 @@ pub enum TileStep {
     /// Puts the elements of each row together, in halves: element `k + h` to element `k`, with `h` the largest power of two below their
     /// number. `fold` takes the two in this order.
     Fold { to: usize, of: usize, fold: Module },
-    /// Adds a product to a tile, in groups of 16 terms in ascending order.
+    /// Adds a product to a tile, in groups of 16 terms in ascending order, or of 8 of factors of `f32`, whose elements are rounded to tf32.
     Product { sum: usize, terms: u32, a: TileFactor, b: TilePart },
     /// Does the one or the other; the number is not 0 where it is the first.
     If { cond: Module, then: Vec<TileStep>, other: Vec<TileStep> },

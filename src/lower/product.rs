@@ -142,7 +142,9 @@ impl<'e> Sum<'e> {
             return Ok(None);
         }
         let functions = std::mem::take(&mut unit.functions);
-        let epilogue = module(functions, builder, Form::Threads { rank: 2 });
+        let mut epilogue = module(functions, builder, Form::Threads { rank: 2 });
+        let body = epilogue.kernel.body;
+        name_indices(&mut epilogue.functions[body]);
         let is_of_elements = epilogue.functions.iter().all(|(_, function)| is_of_elements(function));
         let Sums::Cut(cores) = instance.sums else { return Ok(None) };
         Ok(is_of_elements.then_some(Product { a, b, cores, tile, epilogue }))
@@ -263,6 +265,37 @@ pub(super) fn is_of_elements(function: &Function) -> bool {
         );
     });
     found
+}
+
+/// Writes an index that was taken apart, as `index / n * n + index % n`, as what it is: the text for a device compares it with extents.
+fn name_indices(function: &mut Function) {
+    use crate::ir::def::ExprKind::{Binary, Const, Index};
+    let exprs = &function.exprs;
+    let known = |id: ExprId| if let Const(bits) = exprs[id].kind { Some(bits) } else { None };
+    let of_index = |id: ExprId, wanted: BinOp| match exprs[id].kind {
+        Binary { op, left, right } if op == wanted => match exprs[left].kind {
+            Index(k) => known(right).map(|n| (k, n)),
+            _ => None,
+        },
+        _ => None,
+    };
+    let times = |id: ExprId| match exprs[id].kind {
+        Binary { op: BinOp::Mul, left, right } => [(left, right), (right, left)]
+            .into_iter()
+            .find_map(|(quotient, n)| of_index(quotient, BinOp::Div).filter(|&(_, by)| known(n) == Some(by))),
+        _ => None,
+    };
+    let whole = |id: ExprId| match exprs[id].kind {
+        Binary { op: BinOp::Add, left, right } => {
+            let parts = [(left, right), (right, left)];
+            parts.into_iter().find_map(|(a, b)| times(a).filter(|&found| of_index(b, BinOp::Rem) == Some(found)))
+        }
+        _ => None,
+    };
+    let found: Vec<(ExprId, u8)> = exprs.iter().filter_map(|(id, _)| whole(id).map(|(k, _)| (id, k))).collect();
+    for (id, k) in found {
+        function.exprs[id].kind = Index(k);
+    }
 }
 
 fn is_written(kernel: &typed::Kernel, expr: &Expr) -> bool {

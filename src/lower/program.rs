@@ -180,12 +180,21 @@ impl<'e> Finder<'e> {
     }
 
     fn hold(&mut self, name: String, scalar: Scalar, columns: Option<u32>) -> Option<usize> {
+        if is_narrow_factor(scalar) {
+            return self.hold_factor(name, scalar, columns?);
+        }
         let is_word = matches!(scalar, Scalar::F32 | Scalar::I32 | Scalar::U32);
-        let is_factor = is_narrow_factor(scalar) && columns.is_some_and(|n| n.is_multiple_of(GROUP));
-        (is_word || is_factor).then(|| {
-            self.held.push(HeldTile { name, scalar, columns });
-            self.held.len() - 1
-        })
+        is_word.then(|| self.keep(HeldTile { name, scalar, columns, is_factor: false }))
+    }
+
+    fn hold_factor(&mut self, name: String, scalar: Scalar, columns: u32) -> Option<usize> {
+        let tile = HeldTile { name, scalar, columns: Some(columns), is_factor: true };
+        columns.is_multiple_of(GROUP).then(|| self.keep(tile))
+    }
+
+    fn keep(&mut self, tile: HeldTile) -> usize {
+        self.held.push(tile);
+        self.held.len() - 1
     }
 
     fn tile_of(&self, expr: &Expr) -> Option<usize> {
@@ -415,14 +424,17 @@ impl<'e> Finder<'e> {
                 // An expression of tiles.
                 None => {
                     let found = Found::of(self, a, steps)?;
-                    let tile = self.hold("factor".into(), scalar, Some(terms))?;
+                    let tile = self.hold_factor("factor".into(), scalar, terms)?;
                     self.each(tile, None, a, &found, steps)?;
                     (TileFactor::Held(tile), [rows, terms])
                 }
             },
         };
         let fits = match &a {
-            TileFactor::Held(tile) => self.is_filled(*tile) && self.held[*tile].scalar == scalar,
+            TileFactor::Held(tile) => {
+                let HeldTile { scalar: own, is_factor, .. } = self.held[*tile];
+                self.is_filled(*tile) && own == scalar && is_factor
+            }
             TileFactor::Part(part) => part.scalar == scalar,
         };
         let fits = fits && shape == [rows, terms] && width == columns && terms.is_multiple_of(GROUP);
@@ -433,22 +445,26 @@ impl<'e> Finder<'e> {
     fn part(&self, expr: &Expr) -> Option<(TilePart, [u32; 2])> {
         let mut found = None;
         self.scratch(|body| {
-            let tile = body.tile(expr)?;
+            let (tile, is_rounded) = unrounded(body.tile(expr)?);
             let Some(Matrix { part, transposed }) = Matrix::of(&tile) else { return Ok(()) };
             let memory = &body.out.function().memories[part.memory];
-            if let Space::Global { param, access: Access::In } = memory.space {
+            // Of `f32`, tensor cores multiply what is rounded, and nothing else is.
+            if let (Space::Global { param, access: Access::In }, true) =
+                (memory.space, is_rounded == (tile.scalar == Scalar::F32))
+            {
                 found = Some((param, tile.scalar, transposed, tile.shape.clone(), windows(&tile)));
             }
             Ok(())
         })?;
         let (param, scalar, transposed, shape, windows) = found?;
         let windows = windows?;
-        if !is_narrow_factor(scalar) || !(2..=TilePart::MOST_AXES).contains(&windows.len()) {
+        let is_factor = scalar == Scalar::F32 || is_narrow_factor(scalar);
+        if !is_factor || windows.len() > TilePart::MOST_AXES || windows.len() < 2 {
             return None;
         }
         let start = |axis: usize| {
             self.module(I32, &[], |body, _| {
-                let tile = body.tile(expr)?;
+                let (tile, _) = unrounded(body.tile(expr)?);
                 match Matrix::of(&tile).and_then(|matrix| matrix.part.along.get(axis).copied()) {
                     Some(Along::At(start) | Along::From(Window { start: Some(start), .. }))
                         if body.out.ty(start) == I32 =>
@@ -463,7 +479,7 @@ impl<'e> Finder<'e> {
         let axis = |(at, &(extent, step)): (usize, &(u32, u32))| Some(TileAxis { start: start(at)?, extent, step });
         let axes = windows.iter().enumerate().map(axis).collect::<Option<Vec<TileAxis>>>()?;
         let element = self.module(Ty::Scalar(scalar), &[], |body, made| {
-            let tile = body.tile(expr)?;
+            let (tile, _) = unrounded(body.tile(expr)?);
             let [row, column] = made.at;
             let at = if transposed { [column, row] } else { [row, column] };
             body.tile_element(&tile, &at)
@@ -519,7 +535,7 @@ impl<'e> Finder<'e> {
         operands: &[usize],
         fill: impl FnOnce(&mut Body<'_, '_>, &Made<'_>) -> Fallible<()>,
     ) -> Option<Module> {
-        if !operands.iter().all(|&tile| self.is_filled(tile) && !is_narrow_factor(self.held[tile].scalar)) {
+        if !operands.iter().all(|&tile| self.is_filled(tile) && !self.held[tile].is_factor) {
             return None;
         }
         let types: Vec<Ty> = operands.iter().map(|&tile| Ty::Scalar(self.held[tile].scalar)).collect();
@@ -580,6 +596,27 @@ impl Matrix<'_> {
         };
         Some(Matrix { part, transposed })
     }
+}
+
+/// Returns a part of an array without what rounds its elements to tf32, and whether something does.
+fn unrounded(tile: Tile) -> (Tile, bool) {
+    let Tile { shape, scalar, node, span } = tile;
+    let (node, is_rounded) = match node {
+        Node::Each(Step::Builtin(Builtin::Math(MathFn::Tf32)), parts) if parts.len() == 1 => {
+            let node = parts.into_iter().map(|part| unrounded(part).0.node).next();
+            (node.unwrap_or(Node::Count), true)
+        }
+        Node::Transposed(of) => {
+            let (of, is_rounded) = unrounded(*of);
+            (Node::Transposed(Box::new(of)), is_rounded)
+        }
+        Node::Reshaped(of) => {
+            let (of, is_rounded) = unrounded(*of);
+            (Node::Reshaped(Box::new(of)), is_rounded)
+        }
+        node => (node, false),
+    };
+    (Tile { shape, scalar, node, span }, is_rounded)
 }
 
 /// Returns a value that is assigned to an array of more than two axes as one that is assigned to a matrix with the same elements.
@@ -691,8 +728,8 @@ impl Finder<'_> {
             Some(tile) => tile,
             None => self.computed(of, steps)?,
         };
-        let HeldTile { scalar, columns: Some(_), .. } = self.held[of] else { return None };
-        if !self.is_filled(of) || is_narrow_factor(scalar) {
+        let HeldTile { scalar, columns: Some(_), is_factor, .. } = self.held[of] else { return None };
+        if !self.is_filled(of) || is_factor {
             return None;
         }
         let ty = Ty::Scalar(scalar);

@@ -205,9 +205,10 @@ impl Block<'_> {
         assert_eq!((a.shape.as_slice(), b.shape[0], terms % 16), ([self.tiles.rows, terms].as_slice(), terms, 0));
         for (at, bits) in sums.iter_mut().enumerate() {
             let (row, column) = (at as u32 / columns, at as u32 % columns);
-            for first in (0..terms).step_by(16) {
+            let group = if a.scalar == Scalar::F32 { 8 } else { 16 };
+            for first in (0..terms).step_by(group as usize) {
                 let term = |k: u32| (left[(row * terms + k) as usize], right[(k * columns + column) as usize]);
-                *bits = tensor_step(*bits, &(first..first + 16).map(term).collect::<Vec<_>>(), a.scalar);
+                *bits = tensor_step(*bits, &(first..first + group).map(term).collect::<Vec<_>>(), a.scalar);
             }
         }
         self.held[sum] = Some(Array::new(&[self.tiles.rows, columns], Scalar::F32, sums));
@@ -231,7 +232,7 @@ impl Block<'_> {
                 from += index * pitch;
                 pitch *= i64::from(array.shape[axis]);
             }
-            elements[from as usize]
+            if part.scalar == Scalar::F32 { to_tf32(elements[from as usize]) } else { elements[from as usize] }
         };
         let (shape, turned) = if part.transposed { ([columns, rows], true) } else { ([rows, columns], false) };
         let found = (0..shape[0]).flat_map(|x| (0..shape[1]).map(move |y| if turned { (y, x) } else { (x, y) }));
@@ -304,9 +305,18 @@ fn rounded(bits: u32, to: Scalar) -> u32 {
     }
 }
 
-/// Adds 16 products as a tensor core does: see docs/tiles.md.
+/// Returns a finite `f32` rounded to 10 bits of fraction, halves to even.
+fn to_tf32(bits: u32) -> u32 {
+    (bits + 0xfff + (bits >> 13 & 1)) & !0x1fff
+}
+
+/// Adds a group of products as a tensor core does: see docs/tiles.md.
 fn tensor_step(sum: u32, terms: &[(u32, u32)], format: Scalar) -> u32 {
-    let (fraction, width) = if format == Scalar::Bf16 { (7, 8) } else { (10, 5) };
+    let (fraction, width) = match format {
+        Scalar::Bf16 => (7, 8),
+        Scalar::F32 => (23, 8),
+        _ => (10, 5),
+    };
     let exponent = |bits: u32, fraction: u32, width: u32| -> Option<i32> {
         let field = bits >> fraction & ((1 << width) - 1);
         let is_zero = bits & ((1 << (fraction + width)) - 1) == 0;
@@ -314,6 +324,7 @@ fn tensor_step(sum: u32, terms: &[(u32, u32)], format: Scalar) -> u32 {
     };
     let number = |bits: u32| match format {
         Scalar::Bf16 => f64::from(f32::from_bits(bits << 16)),
+        Scalar::F32 => f64::from(f32::from_bits(bits)),
         _ => f64::from(f32::from_bits(rounded_up(bits))),
     };
     let of = |&(a, b): &(u32, u32)| Some(exponent(a, fraction, width)? + exponent(b, fraction, width)?);

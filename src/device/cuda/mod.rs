@@ -152,6 +152,10 @@ impl Device for Gpu {
         true
     }
 
+    fn block_memory(&self) -> Option<u32> {
+        Some(self.context.properties.shared_per_block)
+    }
+
     fn finish(&self) -> Result<(), DeviceError> {
         self.context.finish()
     }

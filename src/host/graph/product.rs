@@ -48,6 +48,9 @@ const PARTS: usize = 64;
 const MANY_TILES: usize = 200;
 const MANY_THREADS: usize = 1 << 17;
 
+/// The shared memory of a block from which two blocks of `matmul_words` that keep their sums in it fit beside each other.
+const ROOM_FOR_SUMS: u32 = 2 * 98 * 1024;
+
 /// The edge of a processor's tiles, and the fewest of them.
 const BLOCK: usize = 64;
 const WORKERS: usize = 4;
@@ -261,7 +264,9 @@ fn in_words(site: &Site, a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) ->
     let Sizes { rows, inner, columns, .. } = sizes;
     let tiles = [columns.div_ceil(128), rows.div_ceil(128)];
     let parts = if tiles.iter().product::<usize>() >= MANY_TILES { 1 } else { parts_of(inner) };
-    let executable = library::kernel(site, "matmul_words", &[Given::Number((parts > 1).into())])?;
+    let keeps = parts == 1 && inner > RUN && site.device().block_memory().is_some_and(|bytes| bytes >= ROOM_FOR_SUMS);
+    let given = [Given::Number((parts > 1).into()), Given::Number(keeps.into())];
+    let executable = library::kernel(site, "matmul_words", &given)?;
     in_parts(site, Scalar::F32, (parts, shape), |storage| {
         let of = |m: usize, n: usize| run::extents(&[m, n / 4]);
         let mut args = vec![

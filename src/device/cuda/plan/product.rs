@@ -9,7 +9,7 @@ use crate::device::cuda::driver::Properties;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, LaunchFacts, NARROW, Options};
 use crate::device::cuda::text::{
-    TENSOR_ARCHITECTURE, is_narrow, is_rounded, product_extents, product_shared, product_tiles,
+    TENSOR_ARCHITECTURE, is_narrow, is_rounded, most_product_tiles, product_extents, product_shared,
 };
 use crate::device::cuda::variant::Variant;
 use crate::ir::def::{Factor, KernelParam, TileFactor, TileStep};
@@ -40,7 +40,6 @@ impl Kernel {
         let pieces = Copies::Pieces { packed: in_boxes.map(|whole| rounded || !whole) };
         let mut ways = match (is_sm90 && self.context.settings.tensor == Instructions::Best, in_boxes) {
             (true, [true, true]) => vec![Copies::Boxes, pieces],
-            (true, _) if rounded => vec![Copies::Elements, pieces],
             // Packing takes less time than copies by elements do.
             (true, _) => vec![pieces, Copies::Elements],
             (false, _) => vec![pieces],
@@ -75,9 +74,9 @@ impl Kernel {
         (None, asks)
     }
 
-    fn element_size(&self, factor: Factor) -> Option<u64> {
+    fn element_size(&self, param: u32) -> Option<u64> {
         let kernel = self.definition();
-        let KernelParam::Array { memory, .. } = kernel.params.get(factor.param as usize)? else { return None };
+        let KernelParam::Array { memory, .. } = kernel.params.get(param as usize)? else { return None };
         Some(self.prepared.module.functions[kernel.body].memories[*memory].layout.size as u64)
     }
 
@@ -97,10 +96,13 @@ impl Kernel {
         let Extents::Threads([rows, columns, _]) = extents else { return None };
         let (a, b) = (shape(facts, product.a)?, shape(facts, product.b)?);
         let terms = [a[usize::from(!product.a.transposed)], b[usize::from(product.b.transposed)]];
-        if product_tiles(rows, columns) > MOST_TILES || terms[0] != terms[1] || [a, b].concat().contains(&0) {
+        if most_product_tiles(rows, columns) > MOST_TILES || terms[0] != terms[1] || [a, b].concat().contains(&0) {
             return None;
         }
-        let rows = [self.element_size(product.a)? * u64::from(a[1]), self.element_size(product.b)? * u64::from(b[1])];
+        let rows = [
+            self.element_size(product.a.param)? * u64::from(a[1]),
+            self.element_size(product.b.param)? * u64::from(b[1]),
+        ];
         Some((self.ways(rows), extents))
     }
 }
@@ -122,7 +124,7 @@ impl Kernel {
         }
         let in_boxes = |param: u32| {
             let columns = extents(param as usize).last().copied().unwrap_or(0);
-            (2 * u64::from(columns)).is_multiple_of(BOX_ALIGN)
+            self.element_size(param).is_some_and(|size| (size * u64::from(columns)).is_multiple_of(BOX_ALIGN))
         };
         copied(&tiles.steps).into_iter().all(in_boxes).then_some((vec![Copies::Boxes], facts.extents))
     }

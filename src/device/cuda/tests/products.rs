@@ -5,27 +5,28 @@ use crate::device::cuda::Instructions;
 use crate::device::cuda::driver::MapElement;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::plan::Facts;
+use crate::device::cuda::text::abi::MOST_AXES;
 use crate::device::cuda::text::product_shared;
 use crate::ir::typing::F32;
 
 const BF16: Ty = Ty::Scalar(Scalar::Bf16);
 
-fn parameters(b: &mut FunctionBuilder) -> MemId {
-    b.array("a", Access::In, Layout::plain(BF16), 2);
-    b.array("b", Access::In, Layout::plain(BF16), 2);
+fn parameters(b: &mut FunctionBuilder, of: Ty) -> MemId {
+    b.array("a", Access::In, Layout::plain(of), 2);
+    b.array("b", Access::In, Layout::plain(of), 2);
     b.array("c", Access::Out, Layout::plain(F32), 2)
 }
 
-/// Returns a kernel that is the product of `a` and `b`, the latter given by its columns. What it does without tensor cores does not
-/// matter here.
+/// Returns a kernel that is the product of `a` and `b`, the latter given by its columns.
 fn product() -> Prepared {
-    product_of(Cores::Sm90)
+    product_of(BF16, [false, true], Cores::Sm90)
 }
 
-/// The same, with sums that have the bits of these tensor cores.
-fn product_of(cores: Cores) -> Prepared {
+/// Returns a kernel that is the product of `a` and `b`, or of their transpositions, with sums that have the bits of these tensor cores. What it
+/// does without tensor cores does not matter here.
+fn product_of(of: Ty, transposed: [bool; 2], cores: Cores) -> Prepared {
     let mut b = FunctionBuilder::new("product_epilogue");
-    let c = parameters(&mut b);
+    let c = parameters(&mut b, of);
     let element = b.value("element", F32);
     let (row, column) = (b.index(0), b.index(1));
     let [rows, columns] = [0, 1].map(|axis| b.extent(c, axis));
@@ -34,11 +35,10 @@ fn product_of(cores: Cores) -> Prepared {
     b.if_then(inside, |b| b.store(c, &[row, column], element));
     let epilogue = module(Default::default(), b, Form::Threads { rank: 2 });
     let mut b = FunctionBuilder::new("product");
-    parameters(&mut b);
+    parameters(&mut b, of);
     let mut module = module(Default::default(), b, Form::Grid);
-    let factor = |param, transposed| Factor { param, transposed };
-    module.kernel.product =
-        Some(Arc::new(Product { a: factor(0, false), b: factor(1, true), cores, tile: [16, 32], epilogue }));
+    let [a, b] = [0, 1].map(|param| Factor { param, transposed: transposed[param as usize] });
+    module.kernel.product = Some(Arc::new(Product { a, b, cores, tile: [16, 32], epilogue }));
     Prepared::new(verify(module).expect("a sound kernel"), Default::default())
 }
 
@@ -124,7 +124,7 @@ fn read_by(architecture: u32, cores: Cores, settings: Settings, shapes: [[u32; 2
     let (_, _, fake) = gpu(product(), 1 << 20, |_| ());
     let parts = || Ok(Arc::new(Paper) as Arc<dyn Compiler>);
     let gpu = Gpu::with_parts(properties, settings, move |_| Ok(fake), parts);
-    let kernel = Kernel::new(gpu.context.clone(), Arc::new(product_of(cores)), None);
+    let kernel = Kernel::new(gpu.context.clone(), Arc::new(product_of(BF16, [false, true], cores)), None);
     planned(&kernel, BLOCKS, shapes).map(|(copies, _)| copies)
 }
 
@@ -200,4 +200,35 @@ fn factors_are_packed_to_memory_of_their_own() {
     let kernel = Kernel::new(gpu.context.clone(), Arc::new(product()), None);
     kernel.launch(BLOCKS, &mut arguments(&mut storages, shapes), &Control::default()).unwrap();
     assert_eq!(gpu.statistics().on_tensor_cores, 1);
+}
+
+/// The maps of a launch: the extents of the arrays, the last axis first, and the columns and rows of their boxes.
+type Maps = Vec<([u32; 2], [u32; 2])>;
+
+/// Of tf32, the factor that does not lie along the terms goes through registers, which makes a tile of the product higher than wide if it is
+/// the second one alone.
+#[test]
+fn products_of_tf32_are_launched_by_how_their_factors_lie() {
+    let (m, k, n) = (256, 64, 128);
+    let blocks = Extents::Grid { grid: [4, 16, 1], block: [64, 1, 1] };
+    let cases: [([bool; 2], u32, Maps); 4] = [
+        ([false, true], 2, vec![([k, m], [32, 128]), ([k, n], [32, 256])]),
+        ([false, false], 1, vec![([k, m], [32, 256]), ([n, k], [32, 32])]),
+        ([true, true], 2, vec![([m, k], [32, 32]), ([k, n], [32, 256])]),
+        ([true, false], 2, vec![([m, k], [32, 32]), ([n, k], [32, 32])]),
+    ];
+    for (transposed, tiles, maps) in cases {
+        let [a, b] = transposed;
+        let shapes = [if a { [k, m] } else { [m, k] }, if b { [n, k] } else { [k, n] }, [m, n]];
+        let (gpu, _, fake) = gpu(product_of(F32, transposed, Cores::Sm90), 1 << 24, |_| ());
+        let kernel = Kernel::new(gpu.context.clone(), Arc::new(product_of(F32, transposed, Cores::Sm90)), None);
+        assert_eq!(planned(&kernel, blocks, shapes), Some((Copies::Boxes, tiles)), "{transposed:?}");
+        let mut storages = shapes.map(|[rows, columns]| Storage::zeros((rows * columns) as usize * 4));
+        kernel.launch(blocks, &mut arguments(&mut storages, shapes), &Control::default()).unwrap();
+        let state = fake.state.lock().unwrap();
+        let first = |axes: [u32; MOST_AXES]| [axes[0], axes[1]];
+        let found: Maps = state.maps.iter().map(|map| (first(map.extents), first(map.of_box.extents))).collect();
+        assert_eq!(found, maps, "{transposed:?}");
+        assert!(state.maps.iter().all(|map| map.element == MapElement::Tf32));
+    }
 }

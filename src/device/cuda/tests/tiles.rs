@@ -58,7 +58,7 @@ fn program() -> Prepared {
         TileStep::Product { sum: 0, terms: 32, a: TileFactor::Part(part(0, [128, 32])), b: part(1, [32, 64]) },
         TileStep::Each { to: TileTarget::Array(Some(64)), operands: vec![0], element: store },
     ];
-    let held = vec![HeldTile { name: "sums".into(), scalar: Scalar::F32, columns: Some(64) }];
+    let held = vec![HeldTile { name: "sums".into(), scalar: Scalar::F32, columns: Some(64), is_factor: false }];
     let mut b = FunctionBuilder::new("program");
     b.array("a", Access::In, Layout::plain(BF16), 2);
     b.array("b", Access::In, Layout::plain(BF16), 2);

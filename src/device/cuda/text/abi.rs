@@ -177,7 +177,7 @@ pub enum Geometry {
     },
     /// For a `grid` kernel that is a product: the blocks of the launch compute tiles of so many rows and columns each, and those of
     /// the text, of so many threads, with so many bytes of dynamic shared memory, as many elements in tiles of their own.
-    Product { tile: [u32; 2], threads: u32, shared: u32 },
+    Product { tile: [u32; 2], own: [u32; 2], threads: u32, shared: u32 },
     /// For a `grid` kernel that is a program of tiles: the blocks of the launch, of so many threads, with so many bytes of dynamic shared
     /// memory.
     Tiles { threads: u32, shared: u32 },

@@ -1,5 +1,5 @@
-// What texts for the tensor cores of sm_90a have in common: copies of boxes from arrays to shared memory, the barriers that count their bytes,
-// and how `wgmma` is told where they are. It is put into the namespace of each of them.
+// What texts for the tensor cores of sm_90a have in common: copies of boxes from arrays to shared memory, the barriers that count their
+// bytes, and how `wgmma` is told where they are. It is put into the namespace of each of them.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -38,6 +38,31 @@ __device__ __forceinline__ void wait(u32 barrier, u32 parity) {
 __device__ __forceinline__ void copy_box(u32 to, const Map &from, int x, int y, u32 barrier) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                  ::"r"(to), "l"(&from), "r"(x), "r"(y), "r"(barrier) : "memory");
+}
+
+// Transposes a box of 32 rows with 32 elements of 32 bits where it is, with all threads of a warp. A thread turns two squares of four by four, in which
+// rows are loaded and columns stored; those of eight threads beside each other are in different fours of rows and of columns, and so in different banks.
+__device__ __forceinline__ void transpose(u32 box) {
+    const u32 lane = threadIdx.x & 31, across = lane & 7;
+    u32 values[2][4][4];
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+        const u32 down = across ^ (lane >> 3) ^ 4 * k;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(values[k][i][0]), "=r"(values[k][i][1]), "=r"(values[k][i][2]), "=r"(values[k][i][3])
+                         : "r"(box + (4 * down + i) * 128 + ((across ^ 4 * (down & 1) ^ i) << 4)) : "memory");
+    }
+    __syncwarp();
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+        const u32 down = across ^ (lane >> 3) ^ 4 * k;
+#pragma unroll
+        for (u32 j = 0; j < 4; j++)
+            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(box + (4 * across + j) * 128 + ((down ^ 4 * (across & 1) ^ j) << 4)),
+                         "r"(values[k][0][j]), "r"(values[k][1][j]), "r"(values[k][2][j]), "r"(values[k][3][j]) : "memory");
+    }
 }
 
 // Describes a factor in shared memory, in the layout that `copy_box` writes: rows of 128 bytes, of which the 16-byte pieces are at their number

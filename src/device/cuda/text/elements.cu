@@ -33,3 +33,8 @@ __device__ __forceinline__ void write(T *to, int count, const Later<T> &a, const
     if (count > 2 && c.is) to[c.place] = c.value;
     if (count > 3 && d.is) to[d.place] = d.value;
 }
+
+// The rows and columns of the product, and how many of them are in all that guards of `at` compare them with: there it need not ask.
+struct Edges {
+    int rows, columns, open_rows, open_columns;
+};

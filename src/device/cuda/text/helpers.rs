@@ -113,7 +113,7 @@ __device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(unsig
     helper("to bf16", &["bf16"], r#"
 __device__ __forceinline__ bf16 to_bf16(float x) {
     const unsigned bits = __float_as_uint(x);
-    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    const bool is_nan = x != x;
 #if __CUDA_ARCH__ >= 800
     u16 nearest;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(nearest) : "f"(x));

@@ -84,8 +84,8 @@ impl CudaKernel {
     /// be fewer of them.
     pub(crate) fn grid(&self, extents: Extents) -> Option<Grid> {
         match (self.geometry, self.own_extents(extents)) {
-            (Geometry::Product { threads, .. }, Extents::Threads([rows, columns, _])) => {
-                let tiles = product::tiles(rows, columns).try_into().ok().filter(|&tiles| tiles > 0);
+            (Geometry::Product { own, threads, .. }, Extents::Threads([rows, columns, _])) => {
+                let tiles = product::tiles(own, rows, columns).try_into().ok().filter(|&tiles| tiles > 0);
                 tiles.map(|tiles| Grid { grid: [tiles, 1, 1], block: [threads, 1, 1] })
             }
             (Geometry::Threads { rank, block, covers }, Extents::Threads(sizes)) => {

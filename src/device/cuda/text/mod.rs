@@ -55,7 +55,7 @@ pub use abi::{Copies, LaunchFacts, Options};
 use generator::Gen;
 pub(crate) use launch::{SharedRefusal, is_narrow, message};
 pub(crate) use product::TENSOR_ARCHITECTURE;
-pub(crate) use product::{extents as product_extents, shared as product_shared, tiles as product_tiles};
+pub(crate) use product::{extents as product_extents, most_tiles as most_product_tiles, shared as product_shared};
 
 /// Returns the text for tensor cores of a kernel that is a product or a program of tiles; `None` if there is none.
 pub(crate) fn tensor_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {

@@ -12,19 +12,32 @@ struct Plain {
     int rows, columns;
 };
 
-constexpr int ROWS = 128, COLUMNS = 256;
+constexpr bool IS_TF32 = TENSOR_BYTES == 4;
+constexpr bool A_ALONG = !TENSOR_A_BY_COLUMNS, B_ALONG = TENSOR_B_BY_COLUMNS;
+// Of tf32, the instruction reads factors in shared memory along the terms alone. One that lies across them is its first factor, which may be in
+// registers. If that is b, the instruction computes the transposed product: its rows are columns. If both lie across, b is
+// transposed in shared memory.
+constexpr bool IN_REGISTERS = IS_TF32 && !(A_ALONG && B_ALONG), TRANSPOSED = IN_REGISTERS && A_ALONG;
+// Rows and columns of the instructions' tile, and how their factors lie in memory.
+constexpr int FIRST = 128, SECOND = 256;
+constexpr bool FIRST_ALONG = TRANSPOSED ? B_ALONG : A_ALONG, SECOND_ALONG = TRANSPOSED ? A_ALONG : B_ALONG;
+constexpr bool SECOND_TURNED = IS_TF32 && !SECOND_ALONG;
+constexpr int ROWS = TRANSPOSED ? SECOND : FIRST, COLUMNS = TRANSPOSED ? FIRST : SECOND;
 // The terms of a stage: 128 bytes, the width of the swizzled layout; and those of one instruction.
 constexpr int TERMS = 128 / TENSOR_BYTES, STEP = 32 / TENSOR_BYTES;
 constexpr int STAGES = 3;
-constexpr u32 A_BYTES = ROWS * 128, B_BYTES = COLUMNS * 128, STAGE_BYTES = A_BYTES + B_BYTES;
-// A warp passes its sums through shared memory: PANEL columns of its 16 rows at a time. Of a tile's WIDE panels, the last KEPT stay there
-// while the next tile is multiplied: a piece of PIECE rows after each step.
-constexpr int PANEL = 32, PANEL_BYTES = 16 * PANEL * 4, WIDE = COLUMNS / PANEL, KEPT = 5, PIECE = 8;
+constexpr u32 FIRST_BYTES = FIRST * 128, SECOND_BYTES = SECOND * 128, STAGE_BYTES = FIRST_BYTES + SECOND_BYTES;
+// A warp passes its sums through shared memory: PANEL of the instructions' columns of its 16 rows at a time, as four times four numbers of each
+// thread. Of a tile's WIDE panels, the last KEPT stay there while the next tile is multiplied: a piece of PIECE times four after each step.
+constexpr int PANEL = 32, PANEL_BYTES = 16 * PANEL * 4, WIDE = SECOND / PANEL, KEPT = 5, FOURS = 4, PIECE = 2;
 constexpr int MULTIPLIERS = 2;
 // Tiles of that many rows of tiles are computed column by column: blocks that run together share rows and columns in the L2 cache.
-constexpr int TOGETHER = 16;
+constexpr int TOGETHER = 2048 / ROWS;
 // Registers of a thread of the first and of the other warpgroups: 65536 for 128 threads of each.
-constexpr int COPIER_REGISTERS = TENSOR_PLAIN ? 120 : 24, MULTIPLIER_REGISTERS = TENSOR_PLAIN ? 192 : 240;
+constexpr int COPIER_REGISTERS = TENSOR_PLAIN ? 120 : SECOND_TURNED ? 88 : 24;
+constexpr int MULTIPLIER_REGISTERS = TENSOR_PLAIN ? 192 : SECOND_TURNED ? 208 : 240;
+// The warps that transpose, those behind the one that copies boxes, and the boxes of a stage.
+constexpr int TURNERS = 3, TURNED_BOXES = SECOND / 32;
 
 // Describes a factor. Along the terms a matrix is in rows of TERMS terms. Otherwise a row is 64 rows or columns of one term, and the next 64 come
 // behind all terms of the stage; of tf32 there is nothing but the former.
@@ -32,7 +45,7 @@ __device__ __forceinline__ u64 described(u32 address, bool along_terms) {
     return boxes_at(address, u32(along_terms ? 16 : TERMS * 128));
 }
 
-// Adds the product of 64 x STEP and STEP x COLUMNS elements. The sums of a thread t of a warpgroup: sums[i] is in row
+// Adds the product of 64 x STEP and STEP x SECOND elements. The sums of a thread t of a warpgroup: sums[i] is in row
 // 16 * (t / 32) + t % 32 / 4 + 8 * (i / 2 % 2) and in column 8 * (i / 4) + 2 * (t % 4) + i % 2.
 #define TENSOR_SUMS(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), \
     "+f"(sums[i + 6]), "+f"(sums[i + 7])
@@ -44,62 +57,143 @@ __device__ __forceinline__ u64 described(u32 address, bool along_terms) {
 #define TENSOR_TERMS "k16"
 #define TENSOR_DIRECTIONS(a, b) ", " a ", " b
 #endif
-__device__ __forceinline__ void multiply(float (&sums)[COLUMNS / 2], u64 a, u64 b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256" TENSOR_TERMS ".f32." TENSOR_TYPE "." TENSOR_TYPE " "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"
-        "%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,"
-        "%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,"
-        "%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
-        "%128, %129, 1, 1, 1" TENSOR_DIRECTIONS("%130", "%131") ";\n"
+#define TENSOR_MULTIPLY "wgmma.mma_async.sync.aligned.m64n256" TENSOR_TERMS ".f32." TENSOR_TYPE "." TENSOR_TYPE " " \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61," \
+    "%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91," \
+    "%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116," \
+    "%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
+#if TENSOR_BYTES == 4
+// A thread's part of the first factor for two instructions: number 4 * s + 2 * j + h is of instruction s, in row 16 * (t / 32) + t % 32 / 4 + 8 * h,
+// of term t % 4 + 4 * j.
+typedef u32 Held[8];
+
+// Where they are, by j and h, in boxes of TERMS rows with 32 elements of one term. The rows of the instruction are taken in an order in which a
+// warp reads from all banks: its row 16 * w + g + 8 * h is row 32 * (w / 2) + 16 * (g / 4) + 8 * (w % 2) + 4 * h + g % 4.
+__device__ __forceinline__ void find(u32 (&places)[4], u32 address) {
+    const u32 warp = threadIdx.x >> 5 & 3, group = threadIdx.x >> 2 & 7, term = threadIdx.x & 3;
+    const u32 four = (4 * (group >> 2) + 2 * (warp & 1)) ^ term, box = address + (warp >> 1) * TERMS * 128 + (group & 3) * 4;
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) places[k] = box + (term + 4 * (k >> 1)) * 128 + ((four ^ (k & 1) ^ 4 * (k >> 1)) << 4);
+}
+
+// Reads what is of instructions `at` and `at + 1` of a stage that begins `behind` bytes behind the first one.
+__device__ __forceinline__ void hold(Held &held, const u32 (&places)[4], u32 behind, int at) {
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(held[k]) : "r"(places[k & 3] + behind + (at + k / 4) * STEP * 128) : "memory");
+}
+
+__device__ __forceinline__ void fence(Held &held) {
+#pragma unroll
+    for (int k = 0; k < 8; k++) asm volatile("" : "+r"(held[k])::"memory");
+}
+
+__device__ __forceinline__ void multiply(float (&sums)[SECOND / 2], const u32 *a, u64 b) {
+    asm volatile(TENSOR_MULTIPLY "{%128, %129, %130, %131}, %132, 1, 1, 1;\n"
+        : TENSOR_MORE_SUMS(0), TENSOR_MORE_SUMS(32), TENSOR_MORE_SUMS(64), TENSOR_MORE_SUMS(96)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+#endif
+__device__ __forceinline__ void multiply(float (&sums)[SECOND / 2], u64 a, u64 b) {
+    asm volatile(TENSOR_MULTIPLY "%128, %129, 1, 1, 1" TENSOR_DIRECTIONS("%130", "%131") ";\n"
         : TENSOR_MORE_SUMS(0), TENSOR_MORE_SUMS(32), TENSOR_MORE_SUMS(64), TENSOR_MORE_SUMS(96)
         : "l"(a), "l"(b), "n"(TENSOR_A_BY_COLUMNS), "n"(!TENSOR_B_BY_COLUMNS));
 }
 
 // Keeps the compiler from moving reads and writes of sums across.
-__device__ __forceinline__ void fence(float (&sums)[COLUMNS / 2]) {
+__device__ __forceinline__ void fence(float (&sums)[SECOND / 2]) {
 #pragma unroll
-    for (int i = 0; i < COLUMNS / 2; i++) asm volatile("" : "+f"(sums[i])::"memory");
+    for (int i = 0; i < SECOND / 2; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 #if TENSOR_PLAIN
-// Returns an element, or zero.
-__device__ __forceinline__ u32 load_element(const unsigned short *from, bool inside) {
-    u32 value;
-    asm volatile("{\n.reg .pred p;\n.reg .b16 h;\nsetp.ne.b32 p, %2, 0;\nmov.b16 h, 0;\n@p ld.global.nc.b16 h, [%1];\n"
-                 "cvt.u32.u16 %0, h;\n}" : "=r"(value) : "l"(from), "r"(int(inside)));
-    return value;
-}
-
-// Returns two elements, or zeros.
-__device__ __forceinline__ u32 load_elements(const unsigned short *from, bool inside) {
+// Returns a word of memory, or zeros.
+__device__ __forceinline__ u32 load_word(const void *from, bool inside) {
     u32 value;
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.b32 %0, 0;\n@p ld.global.nc.b32 %0, [%1];\n}"
                  : "=r"(value) : "l"(from), "r"(int(inside)));
     return value;
 }
 
+#if TENSOR_BYTES == 4
+typedef u32 Element;
+
+// Rounds an `f32` to tf32, to nearest, halves to even, as copies of boxes do.
+__device__ __forceinline__ u32 rounded(u32 bits) {
+    u32 word;
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(word) : "f"(__uint_as_float(bits)));
+    return word;
+}
+
+// Copies the terms of COUNT columns, each of which becomes a row: a thread turns squares of four by four, two of them, 64 columns apart, at once.
+template <int COUNT>
+__device__ __forceinline__ void copy_turned(u32 to, const Plain &from, int x, int y) {
+    const u32 lane = threadIdx.x & 31, four = lane & 7;
+    const int row = y + 4 * int(four);
+#pragma unroll 1
+    for (int first = 16 * (threadIdx.x >> 5 & 3) + 4 * (lane >> 3); first < COUNT; first += 128) {
+        const Element *next = (const Element *)from.data + (long long)row * from.columns + x + first;
+        u32 values[2][4][4];
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    values[k][i][j] = load_word(next + (long long)i * from.columns + 64 * k + j,
+                                                row + i < from.rows && x + first + 64 * k + j < from.columns);
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::
+                             "r"(to + (first + 64 * k + j) * 128 + ((four ^ u32(first & 4) ^ u32(j)) << 4)), "r"(rounded(values[k][0][j])),
+                             "r"(rounded(values[k][1][j])), "r"(rounded(values[k][2][j])), "r"(rounded(values[k][3][j])) : "memory");
+    }
+}
+#else
+typedef unsigned short Element;
+
+// Returns an element, or zero.
+__device__ __forceinline__ u32 load_element(const Element *from, bool inside) {
+    u32 value;
+    asm volatile("{\n.reg .pred p;\n.reg .b16 h;\nsetp.ne.b32 p, %2, 0;\nmov.b16 h, 0;\n@p ld.global.nc.b16 h, [%1];\n"
+                 "cvt.u32.u16 %0, h;\n}" : "=r"(value) : "l"(from), "r"(int(inside)));
+    return value;
+}
+#endif
+
 // Copies as `copy_box` does, of factors for which that cannot be used: COUNT / BOX boxes of BOX rows, side by side in the matrix. A
 // warp loads a row at a time, and AT_ONCE of them before the first is stored.
 template <int COUNT, int BOX>
 __device__ __forceinline__ void copy_rows(u32 to, const Plain &from, int x, int y) {
-    constexpr int AT_ONCE = 16;
+    constexpr int AT_ONCE = BOX < 64 ? 8 : 16;
     static_assert(BOX % (4 * AT_ONCE) == 0 && COUNT % BOX == 0, "whole steps");
     const u32 warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
-    const unsigned short *data = (const unsigned short *)from.data;
+    const Element *data = (const Element *)from.data;
+#if TENSOR_BYTES == 2
     const bool in_words = (from.columns & 1) == 0 && (u64(data) & 3) == 0;
+#endif
 #pragma unroll 1
     for (int first = 0; first < COUNT; first += 4 * AT_ONCE) {
-        const int row = y + first % BOX + int(warp), column = x + first / BOX * 64 + 2 * int(lane);
+        const int row = y + first % BOX + int(warp), column = x + first / BOX * TERMS + TERMS / 32 * int(lane);
         const int rows = row < from.rows ? (from.rows - row + 3) >> 2 : 0;
-        const bool one = column < from.columns, both = column + 1 < from.columns;
-        const unsigned short *next = data + (long long)row * from.columns + column;
+        const bool one = column < from.columns;
+        const Element *next = data + (long long)row * from.columns + column;
         const long long stride = 4LL * from.columns;
         u32 values[AT_ONCE];
+#if TENSOR_BYTES == 4
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) values[k] = load_word(next + k * stride, one && k < rows);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) values[k] = rounded(values[k]);
+#else
         if (in_words) {
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++) values[k] = load_elements(next + k * stride, one && k < rows);
+            for (int k = 0; k < AT_ONCE; k++) values[k] = load_word(next + k * stride, one && k < rows);
         } else {
+            const bool both = column + 1 < from.columns;
             u32 seconds[AT_ONCE];
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++) {
@@ -109,6 +203,7 @@ __device__ __forceinline__ void copy_rows(u32 to, const Plain &from, int x, int 
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++) values[k] |= seconds[k] << 16;
         }
+#endif
         // Row first + warp + 4 * k, of which `first` is a multiple of 8.
         const u32 place = to + (first + warp) * 128 + (lane & 3) * 4;
         const u32 even = place + ((lane >> 2 ^ warp) << 4), odd = place + ((lane >> 2 ^ (warp + 4)) << 4);
@@ -118,123 +213,164 @@ __device__ __forceinline__ void copy_rows(u32 to, const Plain &from, int x, int 
     }
 }
 
-// Copies the terms of a stage, with all threads of the warpgroup or by one; the barrier then counts the bytes, or the threads.
-__device__ __forceinline__ void copy_stage(u32 to, const Plain &a, const Plain &b, int row, int column, int term, u32 full) {
-    if (TENSOR_A_BY_COLUMNS) copy_rows<ROWS / 64 * TERMS, TERMS>(to, a, row, term);
-    else copy_rows<ROWS, ROWS>(to, a, term, row);
-    if (TENSOR_B_BY_COLUMNS) copy_rows<COLUMNS, COLUMNS>(to + A_BYTES, b, term, column);
-    else copy_rows<COLUMNS / 64 * TERMS, TERMS>(to + A_BYTES, b, column, term);
-    // Ordinary stores, before the tensor cores read.
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    arrive(full);
+// Copies SIZE rows or columns of a factor, from `at` on, of a stage's terms.
+template <int SIZE, bool ALONG>
+__device__ __forceinline__ void copy_factor(u32 to, const Plain &from, int at, int term, u32) {
+#if TENSOR_BYTES == 4
+    if (SIZE == SECOND && SECOND_TURNED) return copy_turned<SIZE>(to, from, at, term);
+#endif
+    if (ALONG) copy_rows<SIZE, SIZE>(to, from, term, at);
+    else copy_rows<SIZE, TERMS>(to, from, at, term);
 }
 #else
-__device__ __forceinline__ void copy_stage(u32 to, const Map &a, const Map &b, int row, int column, int term, u32 full) {
-    arrive_and_expect(full, STAGE_BYTES);
-    if (TENSOR_A_BY_COLUMNS) {
-#pragma unroll
-        for (int k = 0; k < ROWS / 64; k++) copy_box(to + k * TERMS * 128, a, row + k * 64, term, full);
-    } else {
-        copy_box(to, a, term, row, full);
-    }
-    if (TENSOR_B_BY_COLUMNS) {
-        copy_box(to + A_BYTES, b, term, column, full);
+// Copies SIZE rows or columns of a factor, from `at` on, of a stage's terms.
+template <int SIZE, bool ALONG>
+__device__ __forceinline__ void copy_factor(u32 to, const Map &from, int at, int term, u32 full) {
+    if (ALONG) {
+        copy_box(to, from, term, at, full);
     } else {
 #pragma unroll
-        for (int k = 0; k < COLUMNS / 64; k++) copy_box(to + A_BYTES + k * TERMS * 128, b, column + k * 64, term, full);
+        for (int k = 0; k < SIZE / TERMS; k++) copy_box(to + k * TERMS * 128, from, at + k * TERMS, term, full);
     }
 }
 #endif
 
-// Puts a panel of a warp's sums into shared memory. A column's number XOR 8 times that of the row modulo 4 spreads them over the banks.
+// Where a warp's 16 rows of the instruction begin in the warpgroup's 64, and from the first to the last of them.
+__device__ __forceinline__ int first_row_of_warp() {
+    const int warp = threadIdx.x >> 5 & 3;
+    return IN_REGISTERS ? 32 * (warp >> 1) + 8 * (warp & 1) : 16 * warp;
+}
+constexpr int SPREAD = IN_REGISTERS ? 24 : 16;
+// The rows and columns of the product that a panel is among.
+constexpr int PANEL_ROWS = TRANSPOSED ? PANEL : SPREAD, PANEL_COLUMNS = TRANSPOSED ? SPREAD : PANEL;
+
+// Puts a panel of a warp's sums into shared memory, in rows of the product. A column's number XOR 8 times that of the row modulo 4 spreads them
+// over the banks. Of a transposed product, rows have 16 elements, and come even numbers first.
 __device__ __forceinline__ void put(const float *sums, float *panel) {
     const int lane = threadIdx.x & 31, group = lane >> 2, pair = lane & 3;
 #pragma unroll
     for (int i = 0; i < PANEL / 2; i += 2) {
-        const int down = group + 8 * (i / 2 % 2), across = 8 * (i / 4) + 2 * pair;
-        *(float2 *)(panel + down * PANEL + (across ^ 8 * (down & 3))) = make_float2(sums[i], sums[i + 1]);
+        const int half = i / 2 % 2;
+        if (TRANSPOSED) {
+            const int even = 4 * (i / 4) + pair, across = (8 * (group >> 2) + 4 * half + (group & 3)) ^ 4 * (pair >> 1);
+            panel[even * 16 + across] = sums[i];
+            panel[(even + 16) * 16 + across] = sums[i + 1];
+        } else {
+            const int down = group + 8 * half, across = 8 * (i / 4) + 2 * pair;
+            *(float2 *)(panel + down * PANEL + (across ^ 8 * (down & 3))) = make_float2(sums[i], sums[i + 1]);
+        }
     }
 }
 
-// Passes COUNT rows of a panel, which begins at this row and column, to `at`: a thread has four elements beside each other of every
-// fourth row, and calls `at` for all before it writes what they left, so that what `at` loads is under way together. `WHOLE`: all are in
-// these rows and columns; else those that are not are replaced by the last ones, whose loads are in bounds, and leave nothing.
+// Returns the thread's four elements with number k of a panel, and their row. All of them are in the same columns, from `first_column` on.
+__device__ __forceinline__ float4 four_of(const float *panel, int k, int &row) {
+    const int lane = threadIdx.x & 31;
+    if (TRANSPOSED) {
+        const int down = 8 * k + (lane >> 2);
+        row = 2 * (down & 15) + (down >> 4);
+        return *(const float4 *)(panel + down * 16 + 4 * ((lane & 3) ^ (down >> 1 & 1)));
+    }
+    const int down = 4 * k + (lane >> 3);
+    row = IN_REGISTERS ? 16 * (down >> 2 & 1) + 4 * (down >> 3) + (down & 3) : down;
+    return *(const float4 *)(panel + down * PANEL + (4 * (lane & 7) ^ 8 * (down & 3)));
+}
+
+__device__ __forceinline__ int first_column() {
+    const int lane = threadIdx.x & 31;
+    return TRANSPOSED ? 16 * (lane >> 1 & 1) + 4 * (lane & 1) : 4 * (lane & 7);
+}
+
+// Passes COUNT times four elements of a thread, from number `start` of a panel on, which begins at this row and column, to `at`, which is called for
+// all before what they left is written, so that what `at` loads is under way together. `WHOLE`: all are in
+// the open rows and columns; else those that are not are replaced by the last ones, whose loads are in bounds, and leave nothing.
 template <class Left, bool WHOLE, int COUNT, class At, class Write>
-__device__ __forceinline__ void pass(const float *panel, int start, int row, int column, int rows, int columns, const At &at, const Write &write) {
-    const int lane = threadIdx.x & 31, across = 4 * (lane & 7), first = column + across;
+__device__ __forceinline__ void pass(const float *panel, int start, int row, int column, const Edges &edges, const At &at, const Write &write) {
+    const int first = column + first_column(), rows = edges.rows, columns = edges.columns;
     int own[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) own[i] = WHOLE || first + i < columns ? first + i : columns - 1;
-    Left left[COUNT / 4][4];
+    Left left[COUNT][4];
+    bool is_inside[COUNT];
 #pragma unroll
-    for (int k = 0; k < COUNT / 4; k++) {
-        const int down = start + 4 * k + (lane >> 3), inside = WHOLE || row + down < rows ? row + down : rows - 1;
-        const float4 four = *(const float4 *)(panel + down * PANEL + (across ^ 8 * (down & 3)));
-        at(inside, own[0], four.x, left[k][0]);
-        at(inside, own[1], four.y, left[k][1]);
-        at(inside, own[2], four.z, left[k][2]);
-        at(inside, own[3], four.w, left[k][3]);
+    for (int k = 0; k < COUNT; k++) {
+        int down;
+        const float4 four = four_of(panel, start + k, down);
+        down += row;
+        is_inside[k] = WHOLE || down < rows;
+        const int inside = is_inside[k] ? down : rows - 1;
+        at(WHOLE, inside, own[0], four.x, left[k][0]);
+        at(WHOLE, inside, own[1], four.y, left[k][1]);
+        at(WHOLE, inside, own[2], four.z, left[k][2]);
+        at(WHOLE, inside, own[3], four.w, left[k][3]);
     }
 #pragma unroll
-    for (int k = 0; k < COUNT / 4; k++) write(left[k], WHOLE ? 4 : row + start + 4 * k + (lane >> 3) < rows ? columns - first : 0);
+    for (int k = 0; k < COUNT; k++) write(left[k], WHOLE ? 4 : is_inside[k] ? columns - first : 0);
 }
 
-// What a warp has in shared memory of a tile that was multiplied: pieces from this one on, of the rows and columns from these on.
+// Passes some of a panel, with this number in a warp's part of a tile that begins at this row and column.
+template <class Left, int COUNT, class At, class Write>
+__device__ __forceinline__ void pass_of(const float *panel, int number, int start, int row, int column, const Edges &edges, const At &at, const Write &write) {
+    if (TRANSPOSED) row += number * PANEL;
+    else column += number * PANEL;
+    const bool is_open = row + PANEL_ROWS <= edges.open_rows && column + PANEL_COLUMNS <= edges.open_columns;
+    if (is_open) pass<Left, true, COUNT>(panel, start, row, column, edges, at, write);
+    else pass<Left, false, COUNT>(panel, start, row, column, edges, at, write);
+}
+
+// What a warp has in shared memory of a tile that was multiplied: pieces from this one on, of its part that begins at this row and column.
+constexpr int NOW = WIDE - KEPT, PIECES = KEPT * FOURS / PIECE;
 struct Kept {
     float *panels;
-    int row, column, piece = KEPT * 16 / PIECE;
+    int row, column, piece = PIECES;
 };
 
 // Passes the next piece, if there is one.
 template <class Left, class At, class Write>
-__device__ __forceinline__ void pass_piece(Kept &kept, int rows, int columns, const At &at, const Write &write) {
-    constexpr int EACH = 16 / PIECE;
-    if (kept.piece == KEPT * EACH) return;
-    const int number = kept.piece / EACH, start = kept.piece % EACH * PIECE, column = kept.column + number * PANEL;
-    const float *panel = kept.panels + number * 16 * PANEL;
-    if (kept.row + 16 <= rows && column + PANEL <= columns) pass<Left, true, PIECE>(panel, start, kept.row, column, rows, columns, at, write);
-    else pass<Left, false, PIECE>(panel, start, kept.row, column, rows, columns, at, write);
+__device__ __forceinline__ void pass_piece(Kept &kept, const Edges &edges, const At &at, const Write &write) {
+    constexpr int EACH = FOURS / PIECE;
+    if (kept.piece == PIECES) return;
+    const int number = kept.piece / EACH;
+    pass_of<Left, PIECE>(kept.panels + number * 16 * PANEL, NOW + number, kept.piece % EACH * PIECE, kept.row, kept.column, edges, at, write);
     kept.piece++;
 }
 
 // Passes the first panels of a warp's sums, and keeps the others for later.
 template <class Left, class At, class Write>
-__device__ __forceinline__ void finish(const float (&sums)[COLUMNS / 2], Kept &kept, int row, int column, int rows, int columns, const At &at,
+__device__ __forceinline__ void finish(const float (&sums)[SECOND / 2], Kept &kept, int row, int column, const Edges &edges, const At &at,
                                        const Write &write) {
-    constexpr int NOW = WIDE - KEPT;
-    const bool whole = row + 16 <= rows && column + NOW * PANEL <= columns;
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < NOW; k++) put(sums + k * PANEL / 2, kept.panels + k * 16 * PANEL);
     __syncwarp();
 #pragma unroll 1
-    for (int k = 0; k < NOW; k++) {
-        const float *panel = kept.panels + k * 16 * PANEL;
-        if (whole) pass<Left, true, 16>(panel, 0, row, column + k * PANEL, rows, columns, at, write);
-        else pass<Left, false, 16>(panel, 0, row, column + k * PANEL, rows, columns, at, write);
-    }
+    for (int k = 0; k < NOW; k++) pass_of<Left, FOURS>(kept.panels + k * 16 * PANEL, k, 0, row, column, edges, at, write);
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < KEPT; k++) put(sums + (NOW + k) * PANEL / 2, kept.panels + k * 16 * PANEL);
     __syncwarp();
     kept.row = row;
-    kept.column = column + NOW * PANEL;
+    kept.column = column;
     kept.piece = 0;
 }
 
-// Calls `at(row, column, element, left)` for the elements of the product in this many rows and columns, each a sum of `terms` products, and
+// Calls `at(open, row, column, element, left)` for the elements of the product in these rows and columns, each a sum of `terms` products, and
 // `write(left, count)` with what four of them left, of which the first `count` are to be written.
-template <class Left, class Factor, class At, class Write>
-__device__ __forceinline__ void product(const Factor &a, const Factor &b, int rows, int columns, int terms, const At &at, const Write &write) {
+template <class Left, class First, class Second, class At, class Write>
+__device__ __forceinline__ void product(const First &first, const Second &second, const Edges &edges, int terms, const At &at, const Write &write) {
     extern __shared__ unsigned char room[];
     // The swizzled layout is one of addresses, modulo 1024.
     const u32 address = u32(__cvta_generic_to_shared(room)), base = (address + 1023) & ~1023u;
     const u32 panels = base + STAGES * STAGE_BYTES, full = panels + 4 * MULTIPLIERS * KEPT * PANEL_BYTES, empty = full + 8 * STAGES;
+    // Where a factor is transposed, boxes count at barriers of their own.
+    constexpr bool TURNS = SECOND_TURNED && !TENSOR_PLAIN;
+    const u32 copied = TURNS ? empty + 8 * STAGES : full;
+    const int rows = edges.rows, columns = edges.columns;
     const int high = (rows + ROWS - 1) / ROWS, wide = (columns + COLUMNS - 1) / COLUMNS, tiles = high * wide;
     const int steps = (terms + TERMS - 1) / TERMS;
     if (threadIdx.x == 0) {
         for (int k = 0; k < STAGES; k++) {
-            create(full + 8 * k, TENSOR_PLAIN ? 128 : 1);
+            create(copied + 8 * k, TENSOR_PLAIN ? 128 : 1);
+            if (TURNS) create(full + 8 * k, TURNERS);
             create(empty + 8 * k, 4 * MULTIPLIERS);
         }
         created();
@@ -250,9 +386,9 @@ __device__ __forceinline__ void product(const Factor &a, const Factor &b, int ro
         }
     };
     const auto tile_at = [&](int tile, int &row, int &column) {
-        const int each = TOGETHER * wide, group = tile / each, first = group * TOGETHER, left = high - first;
+        const int each = TOGETHER * wide, group = tile / each, top = group * TOGETHER, left = high - top;
         const int count = left < TOGETHER ? left : TOGETHER, rest = tile - group * each;
-        row = (first + rest % count) * ROWS;
+        row = (top + rest % count) * ROWS;
         column = rest / count * COLUMNS;
     };
     if (warpgroup == 0) {
@@ -261,9 +397,31 @@ __device__ __forceinline__ void product(const Factor &a, const Factor &b, int ro
             for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
                 int row, column;
                 tile_at(tile, row, column);
+                const int down = TRANSPOSED ? column : row, across = TRANSPOSED ? row : column;
                 for (int step = 0; step < steps; step++) {
+                    const u32 to = base + stage * STAGE_BYTES, barrier = copied + 8 * stage;
                     wait(empty + 8 * stage, parity ^ 1);
-                    copy_stage(base + stage * STAGE_BYTES, a, b, row, column, step * TERMS, full + 8 * stage);
+                    if (!TENSOR_PLAIN) arrive_and_expect(barrier, STAGE_BYTES);
+                    copy_factor<FIRST, FIRST_ALONG>(to, first, down, step * TERMS, barrier);
+                    copy_factor<SECOND, SECOND_ALONG>(to + FIRST_BYTES, second, across, step * TERMS, barrier);
+                    if (TENSOR_PLAIN) {
+                        // Ordinary stores, before the tensor cores read.
+                        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                        arrive(barrier);
+                    }
+                    next();
+                }
+            }
+        } else if (TURNS && threadIdx.x >= 32) {
+            for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+                for (int step = 0; step < steps; step++) {
+                    wait(copied + 8 * stage, parity);
+#pragma unroll 1
+                    for (u32 k = (threadIdx.x >> 5) - 1; k < TURNED_BOXES; k += TURNERS)
+                        transpose(base + stage * STAGE_BYTES + FIRST_BYTES + k * TERMS * 128);
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                    __syncwarp();
+                    if ((threadIdx.x & 31) == 0) arrive(full + 8 * stage);
                     next();
                 }
             }
@@ -276,42 +434,67 @@ __device__ __forceinline__ void product(const Factor &a, const Factor &b, int ro
         if ((threadIdx.x & 31) == 0) arrive(barrier);
     };
     // Bytes from the terms of one instruction to the next.
-    constexpr u32 A_NEXT = TENSOR_A_BY_COLUMNS ? STEP * 128 : 32, B_NEXT = TENSOR_B_BY_COLUMNS ? 32 : STEP * 128;
-    // 64 rows of a are TERMS rows of 128 bytes, by columns, or 64 of them: the same.
-    const u64 first_a = described(base + own * 64 * 128, !TENSOR_A_BY_COLUMNS), first_b = described(base + A_BYTES, TENSOR_B_BY_COLUMNS);
+    constexpr u32 FIRST_NEXT = FIRST_ALONG ? 32 : STEP * 128, SECOND_NEXT = SECOND_ALONG || SECOND_TURNED ? 32 : STEP * 128;
+    // 64 rows of the first factor are TERMS rows of 128 bytes, across the terms, or 64 of them: the same.
+    const u32 own_first = base + own * 64 * 128;
+    const u64 first_at = described(own_first, FIRST_ALONG), second_at = described(base + FIRST_BYTES, SECOND_ALONG || SECOND_TURNED);
+#if TENSOR_BYTES == 4
+    u32 places[4];
+    Held held[2];
+    if (IN_REGISTERS) find(places, own_first);
+#endif
     Kept kept;
     kept.panels = (float *)(room + (panels - address) + warp * KEPT * PANEL_BYTES);
-    float sums[COLUMNS / 2];
+    float sums[SECOND / 2];
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int row, column;
         tile_at(tile, row, column);
 #pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i++) sums[i] = 0.0f;
+        for (int i = 0; i < SECOND / 2; i++) sums[i] = 0.0f;
         u32 before = 0;
         for (int step = 0; step < steps; step++) {
+            if (TURNS) wait(copied + 8 * stage, parity);
             wait(full + 8 * stage, parity);
             const u64 behind = u64(stage * (STAGE_BYTES >> 4));
-            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+            if constexpr (IN_REGISTERS) {
+#if TENSOR_BYTES == 4
 #pragma unroll
-            for (int k = 0; k < TERMS / STEP; k++) multiply(sums, first_a + behind + (k * A_NEXT >> 4), first_b + behind + (k * B_NEXT >> 4));
-            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-            // The step before this one is done: its stage is free.
-            asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-            if (step > 0) release(before);
+                for (int half = 0; half < 2; half++) {
+                    hold(held[half], places, stage * STAGE_BYTES, 2 * half);
+                    fence(held[half]);
+                    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+                    for (int k = 0; k < 2; k++) multiply(sums, held[half] + 4 * k, second_at + behind + ((2 * half + k) * SECOND_NEXT >> 4));
+                    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
+                    // What was held before may be replaced.
+                    fence(held[1 - half]);
+                    if (half == 0 && step > 0) release(before);
+                }
+#endif
+            } else {
+                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+                for (int k = 0; k < TERMS / STEP; k++)
+                    multiply(sums, first_at + behind + (k * FIRST_NEXT >> 4), second_at + behind + (k * SECOND_NEXT >> 4));
+                asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
+                // The step before this one is done: its stage is free.
+                if (step > 0) release(before);
+            }
             before = empty + 8 * stage;
             next();
-            pass_piece<Left>(kept, rows, columns, at, write);
+            pass_piece<Left>(kept, edges, at, write);
         }
         fence(sums);
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         fence(sums);
         if (steps > 0) release(before);
 #pragma unroll 1
-        while (kept.piece < KEPT * 16 / PIECE) pass_piece<Left>(kept, rows, columns, at, write);
-        finish<Left>(sums, kept, row + own * 64 + (warp & 3) * 16, column, rows, columns, at, write);
+        while (kept.piece < PIECES) pass_piece<Left>(kept, edges, at, write);
+        const int down = own * 64 + first_row_of_warp();
+        finish<Left>(sums, kept, TRANSPOSED ? row : row + down, TRANSPOSED ? column + down : column, edges, at, write);
     }
 #pragma unroll 1
-    while (kept.piece < KEPT * 16 / PIECE) pass_piece<Left>(kept, rows, columns, at, write);
+    while (kept.piece < PIECES) pass_piece<Left>(kept, edges, at, write);
 }
 
 }  // namespace tensor_cores
@@ -319,6 +502,7 @@ __device__ __forceinline__ void product(const Factor &a, const Factor &b, int ro
 #undef TENSOR_MORE_SUMS
 #undef TENSOR_TERMS
 #undef TENSOR_DIRECTIONS
+#undef TENSOR_MULTIPLY
 #undef TENSOR_TYPE
 #undef TENSOR_BYTES
 #undef TENSOR_A_BY_COLUMNS

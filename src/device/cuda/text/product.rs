@@ -11,7 +11,9 @@ use super::tree::Stmt;
 use crate::base::source::Sources;
 use crate::device::Extents;
 use crate::ir::Prepared;
-use crate::ir::def::{Access, Factor, KernelParam, Leaf, MemId, Product, Scalar, Ty};
+use crate::ir::def::{
+    Access, BinOp, ExprId, ExprKind, Factor, Function, KernelParam, Leaf, MemId, Product, Scalar, Space, Ty,
+};
 use crate::ir::ranges::{self, Setting};
 
 /// A text that products share, and the constants of its launches.
@@ -24,7 +26,7 @@ struct Shared {
     bytes: u32,
 }
 
-/// That of sm_90a: alignment, stages, what eight warps keep, and two barriers for each stage.
+/// That of sm_90a: alignment, stages, what eight warps keep, and up to three barriers for each stage.
 const OF_SM90A: Shared = Shared {
     text: concat!(
         "namespace tensor_cores {\n",
@@ -35,7 +37,7 @@ const OF_SM90A: Shared = Shared {
     ),
     gpus: "sm_90a",
     threads: 384,
-    bytes: 1024 + STAGES * (ROWS + COLUMNS) * 128 + 8 * KEPT + 16 * STAGES,
+    bytes: 1024 + STAGES * (FIRST + SECOND) * 128 + 8 * KEPT + 24 * STAGES,
 };
 
 /// That of all GPUs from sm_80 on: four stages of 64 bytes a row.
@@ -43,7 +45,7 @@ const OF_SM80: Shared = Shared {
     text: concat!("namespace tensor_cores {\n", include_str!("elements.cu"), "}\n\n", include_str!("product_sync.cu")),
     gpus: "sm_80 and later",
     threads: 256,
-    bytes: 4 * (ROWS + COLUMNS) * 64,
+    bytes: 4 * (FIRST + SECOND) * 64,
 };
 
 impl Shared {
@@ -52,9 +54,9 @@ impl Shared {
     }
 }
 
-// Of both texts.
-const ROWS: u32 = 128;
-const COLUMNS: u32 = 256;
+/// The rows and columns that an instruction's first and second factor have in a tile.
+const FIRST: u32 = 128;
+const SECOND: u32 = 256;
 /// Bytes of the terms of a stage, and of a row of a box.
 const TERM_BYTES: u32 = 128;
 const STAGES: u32 = 3;
@@ -79,9 +81,14 @@ pub(crate) fn extents(tile: [u32; 2], grid: [u32; 3]) -> Extents {
     Extents::Threads([grid[1].saturating_mul(tile[0]), grid[0].saturating_mul(tile[1]), 1])
 }
 
-/// Returns the number of tiles of the text.
-pub(crate) fn tiles(rows: u32, columns: u32) -> u64 {
-    u64::from(rows.div_ceil(ROWS)) * u64::from(columns.div_ceil(COLUMNS))
+/// Returns the number of tiles of so many rows and columns.
+pub(crate) fn tiles([high, wide]: [u32; 2], rows: u32, columns: u32) -> u64 {
+    u64::from(rows.div_ceil(high)) * u64::from(columns.div_ceil(wide))
+}
+
+/// Returns a number of tiles that no text has more of.
+pub(crate) fn most_tiles(rows: u32, columns: u32) -> u64 {
+    tiles([FIRST, FIRST], rows, columns)
 }
 
 /// Returns the text of a product for tensor cores; `None` if the kernel is none, or may report faults or print for an element.
@@ -113,10 +120,15 @@ struct Read {
 }
 
 impl Read {
+    /// Whether the terms of a sum lie beside each other in memory.
+    fn along_terms(&self) -> bool {
+        self.terms == 1
+    }
+
     /// Returns the map for boxes of a stage's terms, and so many rows of the first factor or columns of the second one.
     fn map(&self, own: u32) -> KernelArgument {
         let terms = TERM_BYTES / self.element.size() as u32;
-        let rows = if self.terms == 1 { own } else { terms };
+        let rows = if self.along_terms() { own } else { terms };
         let (factor, param) = (self.factor, self.param);
         KernelArgument::Map { factor, param, element: self.element, of_box: OfBox::plane(terms, rows) }
     }
@@ -136,6 +148,12 @@ impl Read {
     }
 }
 
+/// Whether the instructions compute the transposed product: the one of sm_90a for tf32 reads its second factor along the terms, and its first one so or
+/// from registers.
+fn is_transposed(a: &Read, b: &Read, copies: Copies) -> bool {
+    copies.is_of_sm90a() && a.element == Scalar::F32 && a.along_terms() && !b.along_terms()
+}
+
 impl Gen<'_> {
     fn product(&mut self, name: &str, product: &Product, copies: Copies) -> Option<CudaKernel> {
         let entry = self.names.fresh(name);
@@ -147,15 +165,10 @@ impl Gen<'_> {
         self.arrays();
         self.name_indices(2);
         let (a, b) = (self.factor(0, product.a)?, self.factor(1, product.b)?);
-        let in_place = match (a.element, copies) {
-            // The instruction for tf32 of sm_90a reads both factors along the terms, and copies of boxes round them.
-            (Scalar::F32, Copies::Boxes) => !a.by_columns && b.by_columns,
-            (Scalar::F32, Copies::Elements) => false,
-            _ => true,
-        };
-        if a.element != b.element || !in_place {
+        if a.element != b.element {
             return None;
         }
+        let own = if is_transposed(&a, &b, copies) { [SECOND, FIRST] } else { [FIRST, SECOND] };
         let function = self.function;
         self.left = Some(vec![]);
         let body = self.within(|g| {
@@ -172,7 +185,7 @@ impl Gen<'_> {
         params.retain(|param| !matches!(param, KernelArgument::Value { param, .. } if *param == element));
         let packs = match copies {
             Copies::Boxes => {
-                params.extend([a.map(ROWS), b.map(COLUMNS)]);
+                params.extend([a.map(own[0]), b.map(own[1])]);
                 false
             }
             Copies::Elements => false,
@@ -190,7 +203,7 @@ impl Gen<'_> {
             entry,
             options: self.options.clone(),
             params,
-            geometry: Geometry::Product { tile: product.tile, threads: shared.threads, shared: shared.bytes },
+            geometry: Geometry::Product { tile: product.tile, own, threads: shared.threads, shared: shared.bytes },
             max_block: shared.threads,
             static_shared: 0,
             dynamic_shared: vec![],
@@ -267,13 +280,22 @@ impl Gen<'_> {
         print::block(&prologue, 1, &mut text);
         let [(row, rows), (column, columns)] = [0, 1].map(|k| self.indices[k].clone());
         let (struct_of_left, write) = self.left_of_elements(left);
+        let edges = self.edges();
         text.push_str(&format!(
-            "{struct_of_left}    const auto at = [&](const int {row}, const int {column}, const float {element}, Left &left) \
-             __attribute__((always_inline)) {{\n"
+            "{struct_of_left}    const auto at = [&](const bool open, const int {row}, const int {column}, const float {element}, \
+             Left &left) __attribute__((always_inline)) {{\n"
         ));
+        text.push_str(&format!("        __builtin_assume({row} >= 0 && {column} >= 0);\n"));
+        for (at, extents) in [&row, &column].into_iter().zip(&edges) {
+            extents.iter().for_each(|extent| {
+                text.push_str(&format!("        __builtin_assume(!open || {at} < {extent});\n"));
+            });
+        }
         print::block(body, 2, &mut text);
         text.push_str(&format!("    }};\n{write}"));
-        let (terms, a, b) = (&a.extents[a.terms], a.argument(copies), b.argument(copies));
+        let (terms, is_transposed) = (&a.extents[a.terms], is_transposed(a, b, copies));
+        let (a, b) = (a.argument(copies), b.argument(copies));
+        let (first, second) = if is_transposed { (b, a) } else { (a, b) };
         let room = match copies {
             Copies::Pieces { packed } => {
                 let name = |given: bool, name: &'static str| if given { name } else { "nullptr" };
@@ -282,9 +304,34 @@ impl Gen<'_> {
             }
             _ => String::new(),
         };
-        let call = format!("tensor_cores::product<Left>({a}, {b}, {room}{rows}, {columns}, {terms}, at, write)");
+        let least = |all: &String, extents: &[String]| {
+            extents.iter().fold(all.clone(), |least, extent| format!("min({least}, {extent})"))
+        };
+        let open = format!("{}, {}", least(&rows, &edges[0]), least(&columns, &edges[1]));
+        let edges = format!("tensor_cores::Edges{{{rows}, {columns}, {open}}}");
+        let call = format!("tensor_cores::product<Left>({first}, {second}, {room}{edges}, {terms}, at, write)");
         text.push_str(&format!("    {call};\n}}\n"));
         text.replace("FAULT_WORD", "nullptr")
+    }
+
+    /// Returns the extents of arrays that numbers of the row, and those of the column, are compared with: where all rows and columns are below
+    /// them, which is asked once for many elements, comparisons of the row and the column themselves are left out by the compiler.
+    fn edges(&mut self) -> [Vec<String>; 2] {
+        let function = self.function;
+        let mut edges: [Vec<String>; 2] = Default::default();
+        for (_, expr) in function.exprs.iter() {
+            let ExprKind::Binary { op: BinOp::Lt, left, right } = expr.kind else { continue };
+            let ExprKind::Extent(memory, axis) = function.exprs[right].kind else { continue };
+            let Space::Global { param, .. } = function.memories[memory].space else { continue };
+            let axes = [0, 1].map(|k| depends_on(function, left, k));
+            let Some(own) = axes.iter().position(|&depends| depends).filter(|_| axes != [true, true]) else { continue };
+            let rank = function.memories[memory].extents.len();
+            let name = self.param_extent(param as usize, axis as usize, rank);
+            if !edges[own].contains(&name) {
+                edges[own].push(name);
+            }
+        }
+        edges
     }
 
     /// Whether each array is written by one statement, and its elements are numbers: then what an element leaves can be written later.
@@ -310,5 +357,17 @@ impl Gen<'_> {
         let start =
             "    const auto write = [&](const Left (&left)[4], const int count) __attribute__((always_inline)) {\n";
         (format!("    struct Left {{{members} }};\n"), format!("{start}{writes}    }};\n"))
+    }
+}
+
+/// Whether an expression without loads depends on an index.
+fn depends_on(function: &Function, id: ExprId, index: u8) -> bool {
+    match &function.exprs[id].kind {
+        ExprKind::Index(k) => *k == index,
+        ExprKind::Binary { left, right, .. } => {
+            depends_on(function, *left, index) || depends_on(function, *right, index)
+        }
+        ExprKind::Unary { value, .. } | ExprKind::Convert(value) => depends_on(function, *value, index),
+        _ => false,
     }
 }

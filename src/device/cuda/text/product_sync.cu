@@ -236,7 +236,8 @@ __device__ __forceinline__ void multiply(float *sums, const u32 (&a)[4], u32 b0,
 // elements beside each other, and calls `at` for sixteen before it writes what they left, so that what `at` loads is under way together. Elements
 // that are not in these rows and columns are replaced by the last ones, whose loads are in bounds, and leave nothing.
 template <class Left, class At, class Write>
-__device__ __forceinline__ void finish(float (&sums)[HIGH * WIDE * 4], int row, int column, int rows, int columns, const At &at, const Write &write) {
+__device__ __forceinline__ void finish(float (&sums)[HIGH * WIDE * 4], int row, int column, const Edges &edges, const At &at, const Write &write) {
+    const int rows = edges.rows, columns = edges.columns;
     const int lane = threadIdx.x & 31;
     const bool odd = lane & 1;
     row += (lane >> 2) + (odd ? 8 : 0);
@@ -252,7 +253,7 @@ __device__ __forceinline__ void finish(float (&sums)[HIGH * WIDE * 4], int row, 
             const float low = __shfl_xor_sync(0xffffffff, odd ? own[0] : own[2], 1), high = __shfl_xor_sync(0xffffffff, odd ? own[1] : own[3], 1);
             const float four[4] = {odd ? low : own[0], odd ? high : own[1], odd ? own[2] : low, odd ? own[3] : high};
 #pragma unroll
-            for (int i = 0; i < 4; i++) at(inside, first + i < columns ? first + i : columns - 1, four[i], left[k][i]);
+            for (int i = 0; i < 4; i++) at(false, inside, first + i < columns ? first + i : columns - 1, four[i], left[k][i]);
         }
 #pragma unroll
         for (int k = 0; k < 4; k++) write(left[k], down < rows ? columns - (column + 32 * (turn & 1) + 8 * k) : 0);
@@ -262,16 +263,16 @@ __device__ __forceinline__ void finish(float (&sums)[HIGH * WIDE * 4], int row, 
     }
 }
 
-// Calls `at(row, column, element, left)` for the elements of the product in this many rows and columns, each a sum of `terms` products, and
+// Calls `at(false, row, column, element, left)` for the elements of the product in these rows and columns, each a sum of `terms` products, and
 // `write(left, count)` with what four of them left, of which the first `count` are to be written.
 template <class Left, class At, class Write>
-__device__ __forceinline__ void product(Plain a, Plain b, const Room &packing, int rows, int columns, int terms, const At &at, const Write &write) {
+__device__ __forceinline__ void product(Plain a, Plain b, const Room &packing, const Edges &edges, int terms, const At &at, const Write &write) {
     extern __shared__ __align__(128) unsigned char room[];
     const u32 base = u32(__cvta_generic_to_shared(room));
     if (TENSOR_A_PACKED) a = packed(a, packing.a);
     if (TENSOR_B_PACKED) b = packed(b, packing.b);
     if (TENSOR_A_PACKED || TENSOR_B_PACKED) meet(packing.arrivals);
-    const int high = (rows + ROWS - 1) / ROWS, wide = (columns + COLUMNS - 1) / COLUMNS, tiles = high * wide;
+    const int high = (edges.rows + ROWS - 1) / ROWS, wide = (edges.columns + COLUMNS - 1) / COLUMNS, tiles = high * wide;
     const int steps = (terms + TERMS - 1) / TERMS;
     const auto tile_at = [&](int tile, int &row, int &column) {
         const int each = TOGETHER * wide, group = tile / each, first = group * TOGETHER, left = high - first;
@@ -334,7 +335,7 @@ __device__ __forceinline__ void product(Plain a, Plain b, const Room &packing, i
             }
             stage = next;
         }
-        finish<Left>(sums, row + own_row, column + own_column, rows, columns, at, write);
+        finish<Left>(sums, row + own_row, column + own_column, edges, at, write);
     }
 }
 

@@ -15,16 +15,13 @@ pub(super) struct Held {
     name: String,
     scalar: Scalar,
     columns: Option<u32>,
+    is_factor: bool,
 }
 
 impl Held {
-    fn is_factor(&self) -> bool {
-        matches!(self.scalar, Scalar::F16 | Scalar::Bf16)
-    }
-
     /// Returns the words that a thread has of it.
     pub fn words(&self) -> u32 {
-        self.columns.map_or(2, |n| if self.is_factor() { n / 4 } else { n / 2 })
+        self.columns.map_or(2, |n| if self.scalar.size() == 2 { n / 4 } else { n / 2 })
     }
 }
 
@@ -44,6 +41,8 @@ pub(super) struct Load {
     pub boxes: u32,
     pub length: u32,
     pub along_terms: bool,
+    /// Its columns become rows, in shared memory.
+    pub is_turned: bool,
     /// The functions of its first index along each axis.
     pub at: Vec<String>,
     pub place: Where,
@@ -55,9 +54,27 @@ impl Load {
     }
 
     fn copy(&self, to: &str, barrier: &str) -> String {
-        let Load { map, boxes, length, at, .. } = self;
+        let Load { map, boxes, length, at, is_turned, scalar, .. } = self;
         let at: Vec<String> = at.iter().rev().map(|function| format!("{function}(0, 0)")).collect();
-        format!("tiles::copy<{boxes}, {length}>({to}, map{map}_, {barrier}, {});", at.join(", "))
+        let (at, width) = (at.join(", "), 128 / scalar.size());
+        match is_turned {
+            true => format!("tiles::copy_across<{boxes}, {length}>({to}, map{map}_, {barrier}, {at});"),
+            false => format!("tiles::copy<{boxes}, {length}, {width}>({to}, map{map}_, {barrier}, {at});"),
+        }
+    }
+
+    /// Returns where it is, if it has a place of its own.
+    fn once(&self) -> Option<(&Load, String)> {
+        match self.place {
+            Where::Once(at) => Some((self, format!("base_ + {at}"))),
+            Where::Ring => None,
+        }
+    }
+
+    /// Returns what is done with it behind the copy.
+    fn turn(&self, at: &str) -> String {
+        let Load { boxes, length, is_turned, .. } = self;
+        if *is_turned { format!("tiles::turn<{boxes}, {length}>({at});") } else { String::new() }
     }
 }
 
@@ -89,6 +106,14 @@ impl Op {
     /// Whether it only sets a tile to zeros.
     pub fn clears(&self, tile: usize) -> bool {
         matches!(self, Op::Each { to: TileTarget::Held(to), zero: true, .. } if *to == tile)
+    }
+
+    /// Whether parts are turned for it.
+    pub fn turns(&self) -> bool {
+        match self {
+            Op::Product { a, b, .. } => b.is_turned || matches!(a, Factor::Load(load) if load.is_turned),
+            _ => self.inner().any(Op::turns),
+        }
     }
 
     /// Returns how many stages its largest product takes.
@@ -174,6 +199,14 @@ impl<'a> Rotated<'a> {
     }
 }
 
+/// What a warp of the first warpgroup does.
+#[derive(Clone, Copy)]
+enum Copying {
+    Boxes,
+    /// It waits for copies, and turns those that are to be.
+    Turns,
+}
+
 /// A product that runs.
 struct Flight {
     sum: usize,
@@ -186,6 +219,8 @@ pub(super) struct Program {
     pub held: Vec<Held>,
     pub counters: Vec<String>,
     pub warpgroups: u32,
+    /// Whether parts are turned.
+    pub turns: bool,
     /// Array, type and boxes of each map.
     pub maps: Vec<(usize, Scalar, OfBox)>,
     pub once: Vec<Load>,
@@ -204,11 +239,13 @@ impl Program {
             name: format!("{}_{k}_", sanitized(&tile.name)),
             scalar: tile.scalar,
             columns: tile.columns,
+            is_factor: tile.is_factor,
         });
         Program {
             held: held.collect(),
             counters: vec![],
             warpgroups: tiles.rows / 64,
+            turns: false,
             maps: vec![],
             once: vec![],
             stage_bytes: 0,
@@ -229,7 +266,7 @@ impl Program {
 
     /// Returns the bytes of dynamic shared memory: alignment, parts, stages, barriers.
     pub fn shared(&self) -> u32 {
-        1024 + self.once_bytes() + self.stages * (self.stage_bytes + 16) + 8
+        1024 + self.once_bytes() + self.stages * (self.stage_bytes + 24) + 16
     }
 
     /// Returns the definitions of the instructions for the products.
@@ -257,38 +294,52 @@ impl Program {
         out.line("extern __shared__ unsigned char room_[];");
         out.line("const tiles::u32 base_ = (tiles::u32(__cvta_generic_to_shared(room_)) + 1023) & ~1023u;");
         out.line(&format!("const tiles::u32 barriers_ = base_ + {};", once + stages * bytes));
-        out.line(&format!("const tiles::u32 ready_ = barriers_ + {};", 16 * stages));
+        out.line(&format!("const tiles::u32 ready_ = barriers_ + {};", 24 * stages));
         if stages > 0 {
-            out.line(&format!("tiles::Ring<{stages}, {bytes}> ring_(base_ + {once}, barriers_);"));
+            let turns = self.turns;
+            out.line(&format!("tiles::Ring<{stages}, {bytes}, {turns}> ring_(base_ + {once}, barriers_);"));
         }
         out.open("if (threadIdx.x == 0) {");
         if stages > 0 {
             out.line(&format!("ring_.create({});", self.warpgroups));
         }
         out.line("tiles::create(ready_, 1);");
+        if self.turns {
+            out.line("tiles::create(ready_ + 8, tiles::TURNERS);");
+        }
         out.line("tiles::created();");
         out.close();
         out.line("__syncthreads();");
         out.line("const int warpgroup_ = int(threadIdx.x >> 7) - 1;");
         // What the registers of a block amount to, shared out by who needs them.
-        let registers = match self.warpgroups {
-            2 => Some((24, 240)),
-            3 => Some((32, 160)),
+        let registers = match (self.warpgroups, self.turns) {
+            (2, false) => Some((24, 240)),
+            (2, true) => Some((88, 208)),
+            (3, false) => Some((32, 160)),
+            (3, true) => Some((88, 136)),
             _ => None,
         };
         out.open("if (warpgroup_ < 0) {");
         if let Some((few, _)) = registers {
             out.line(&format!("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 {few};\");"));
         }
+        if self.turns {
+            out.open("if (threadIdx.x >= 32) {");
+            if once > 0 {
+                out.line("tiles::wait(ready_, 0);");
+            }
+            self.once.iter().filter_map(Load::once).for_each(|(load, at)| out.line(&load.turn(&at)));
+            out.line("tiles::turned(ready_ + 8);");
+            self.copies(ops, Copying::Turns, &mut out);
+            out.line("return;");
+            out.close();
+        }
         out.line("if (threadIdx.x != 0) return;");
         if once > 0 {
             out.line(&format!("tiles::arrive_and_expect(ready_, {once});"));
         }
-        for load in &self.once {
-            let Where::Once(at) = load.place else { continue };
-            out.line(&load.copy(&format!("base_ + {at}"), "ready_"));
-        }
-        self.copies(ops, &mut out);
+        self.once.iter().filter_map(Load::once).for_each(|(load, at)| out.line(&load.copy(&at, "ready_")));
+        self.copies(ops, Copying::Boxes, &mut out);
         out.line("return;");
         out.close();
         if let Some((_, many)) = registers {
@@ -299,38 +350,44 @@ impl Program {
 
     // The warpgroup that copies
 
-    fn copies(&mut self, ops: &[Op], out: &mut Out<'_>) {
+    fn copies(&mut self, ops: &[Op], what: Copying, out: &mut Out<'_>) {
         for op in ops {
             match op {
                 Op::Product { a, b, .. } => {
                     for load in staged(a, b) {
-                        let copy = load.copy("to_", "full_");
-                        let bytes = load.bytes();
-                        out.line(&format!("ring_.fill({bytes}, [&](tiles::u32 to_, tiles::u32 full_) {{ {copy} }});"));
+                        let (copy, turn, bytes) = (load.copy("to_", "full_"), load.turn("at_"), load.bytes());
+                        out.line(&match what {
+                            Copying::Boxes => {
+                                format!("ring_.fill({bytes}, [&](tiles::u32 to_, tiles::u32 full_) {{ {copy} }});")
+                            }
+                            Copying::Turns => format!("ring_.turn([&](tiles::u32 at_) {{ {turn} }});"),
+                        });
                     }
                 }
                 Op::If { function, then, other } if op.loads() > 0 => {
-                    self.either(function, out, |this, first, out| this.copies(if first { then } else { other }, out));
+                    self.either(function, out, |this, first, out| {
+                        this.copies(if first { then } else { other }, what, out)
+                    });
                 }
                 Op::Repeat { counter, bounds, step, body } if op.loads() > 0 => {
                     let (counter, left) = self.counted(*counter, bounds, *step, out);
                     match Rotated::of(body) {
                         Some(rotated) => {
                             out.open(&format!("if ({left} != 0) {{"));
-                            self.copies(std::slice::from_ref(rotated.first), out);
+                            self.copies(std::slice::from_ref(rotated.first), what, out);
                             out.open(&format!("while (--{left} != 0) {{"));
                             out.line(&format!("{counter} += {step};"));
-                            self.copies(std::slice::from_ref(rotated.first), out);
+                            self.copies(std::slice::from_ref(rotated.first), what, out);
                             out.line(&format!("{counter} -= {step};"));
-                            self.copies(std::slice::from_ref(rotated.last), out);
+                            self.copies(std::slice::from_ref(rotated.last), what, out);
                             out.line(&format!("{counter} += {step};"));
                             out.close();
-                            self.copies(std::slice::from_ref(rotated.last), out);
+                            self.copies(std::slice::from_ref(rotated.last), what, out);
                             out.close();
                         }
                         None => {
                             out.open(&format!("for (; {left} != 0; {left}--, {counter} += {step}) {{"));
-                            self.copies(body, out);
+                            self.copies(body, what, out);
                             out.close();
                         }
                     }
@@ -363,13 +420,19 @@ impl Program {
         for tile in &self.held {
             let ty = match (tile.columns, scalar_type(tile.scalar)) {
                 (None, ty) => format!("tiles::Rows<{ty}>"),
-                (Some(n), _) if tile.is_factor() => format!("tiles::Factor<{n}>"),
+                (Some(n), _) if tile.is_factor => {
+                    let wide = if tile.scalar.size() == 2 { "" } else { "Wide" };
+                    format!("tiles::{wide}Factor<{n}>")
+                }
                 (Some(n), ty) => format!("tiles::Tile<{ty}, {n}>"),
             };
             out.line(&format!("{ty} {};", tile.name));
         }
         if waits {
             out.line("tiles::wait(ready_, 0);");
+            if self.turns {
+                out.line("tiles::wait(ready_ + 8, 0);");
+            }
         }
         self.steps(ops, out);
         self.settled(0, out);
@@ -527,10 +590,10 @@ impl Program {
         let values = values.join(", ");
         out.line(&match to {
             TileTarget::Held(tile) => {
-                let Held { name, scalar, columns } = &self.held[tile];
+                let Held { name, scalar, columns, .. } = &self.held[tile];
                 match columns {
                     None => format!("tiles::each_row({name}, {values});"),
-                    Some(_) if self.held[tile].is_factor() => {
+                    Some(_) if self.held[tile].is_factor => {
                         format!("tiles::each_rounded(tiles::{}{{}}, {name}, {values});", kind(*scalar))
                     }
                     Some(_) => format!("tiles::each({name}, {values});"),
@@ -614,7 +677,11 @@ fn staged_by(op: &Op) -> usize {
 }
 
 fn kind(scalar: Scalar) -> &'static str {
-    if scalar == Scalar::Bf16 { "Bf16" } else { "F16" }
+    match scalar {
+        Scalar::F32 => "Tf32",
+        Scalar::Bf16 => "Bf16",
+        _ => "F16",
+    }
 }
 
 fn scalar_type(scalar: Scalar) -> &'static str {
@@ -647,36 +714,42 @@ impl Out<'_> {
     }
 }
 
-/// Returns the instructions that multiply 64 x 16 and 16 x `columns` elements, with the first factor in shared memory and in registers.
+/// Returns the instructions that multiply 64 rows and `columns` columns, with the first factor in shared memory and in registers.
 fn instruction(columns: u32, kind: &str) -> String {
     let n = columns / 2;
     let list = |f: &dyn Fn(u32) -> String| (0..n).map(f).collect::<Vec<_>>().join(", ");
     let (sums, outs) = (list(&|i| format!("%{i}")), list(&|i| format!("\"+f\"(sums[{i}])")));
     let low = kind.to_lowercase();
-    let op = format!("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{low}.{low} {{{sums}}}, ");
+    // Those of 16 bits may lie across the terms.
+    let turns = kind != "Tf32";
+    let terms = if turns { 16 } else { 8 };
+    let op = format!("wgmma.mma_async.sync.aligned.m64n{columns}k{terms}.f32.{low}.{low} {{{sums}}}, ");
     let head = format!("__device__ __forceinline__ void instruction({kind}, float (&sums)[{n}], ");
     let fresh = |at: u32| format!("    asm volatile(\"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{at}, 0;\\n\"\n");
+    let (both, one) = match turns {
+        true => (format!(", %{}, %{}", n + 3, n + 4), format!(", %{}", n + 6)),
+        false => Default::default(),
+    };
+    let (both_given, one_given) =
+        if turns { (", \"n\"(!ALONG_A), \"n\"(!ALONG_B)", ", \"n\"(!ALONG_B)") } else { ("", "") };
     let mut text =
         format!("template <bool ALONG_A, bool ALONG_B>\n{head}u64 a, u64 b, bool fresh) {{\n{}", fresh(n + 2));
     let _ = write!(
         text,
-        "        \"{op}%{n}, %{}, p, 1, 1, %{}, %{};\\n}}\"\n        : {outs}\n        \
-         : \"l\"(a), \"l\"(b), \"r\"(int(!fresh)), \"n\"(!ALONG_A), \"n\"(!ALONG_B));\n}}\n",
+        "        \"{op}%{n}, %{}, p, 1, 1{both};\\n}}\"\n        : {outs}\n        \
+         : \"l\"(a), \"l\"(b), \"r\"(int(!fresh)){both_given});\n}}\n",
         n + 1,
-        n + 3,
-        n + 4
     );
     let _ = write!(
         text,
         "template <bool ALONG_B>\n{head}u32 a0, u32 a1, u32 a2, u32 a3, u64 b, bool fresh) {{\n{}\
-         \x20       \"{op}{{%{n}, %{}, %{}, %{}}}, %{}, p, 1, 1, %{};\\n}}\"\n        : {outs}\n        \
-         : \"r\"(a0), \"r\"(a1), \"r\"(a2), \"r\"(a3), \"l\"(b), \"r\"(int(!fresh)), \"n\"(!ALONG_B));\n}}\n",
+         \x20       \"{op}{{%{n}, %{}, %{}, %{}}}, %{}, p, 1, 1{one};\\n}}\"\n        : {outs}\n        \
+         : \"r\"(a0), \"r\"(a1), \"r\"(a2), \"r\"(a3), \"l\"(b), \"r\"(int(!fresh)){one_given});\n}}\n",
         fresh(n + 5),
         n + 1,
         n + 2,
         n + 3,
         n + 4,
-        n + 6
     );
     text
 }

@@ -14,21 +14,28 @@ namespace tiles {
 template <class T, int COLUMNS> using Tile = T[COLUMNS / 2];
 template <class T> using Rows = T[2];
 template <int COLUMNS> using Factor = u32[COLUMNS / 4];
+// A factor of tf32: words 4 * k to 4 * k + 3 are of columns 8 * k + t % 4 and 8 * k + 4 + t % 4, in both of the thread's rows.
+template <int COLUMNS> using WideFactor = u32[COLUMNS / 2];
 
 // The types of factors.
 struct Bf16 {};
 struct F16 {};
+struct Tf32 {};
 
-// A part of an array in shared memory: boxes of LENGTH rows of 64 elements (128 bytes), of which the 16-byte pieces are at their number XOR
-// the row's number modulo 8. Along the terms of a product, a row is 64 terms of one row or column of the factor: 8 of them are 1024 bytes,
-// and the next 64 terms are in the next box. Otherwise a row is one term of 64 rows or columns: 8 terms are 1024 bytes, and the next 64 rows
+// The terms of an instruction.
+template <class Type> constexpr int STEP = 16;
+template <> constexpr int STEP<Tf32> = 8;
+
+// A part of an array in shared memory: boxes of LENGTH rows of 128 bytes (64 elements, or 32 of tf32), of which the 16-byte pieces are at their
+// number XOR the row's number modulo 8. Along the terms of a product, a row is terms of one row or column of the factor: 8 of them are 1024 bytes,
+// and the next terms are in the next box. Otherwise a row is one term of 64 rows or columns: 8 terms are 1024 bytes, and the next 64 rows
 // or columns are in the next box.
 template <int LENGTH, bool ALONG_TERMS>
 struct Part {
     u64 first;
     __device__ __forceinline__ explicit Part(u32 address)
         : first(boxes_at(address, ALONG_TERMS ? 16 : LENGTH * 128)) {}
-    // Describes the terms from 16 * k on.
+    // Describes the terms of instruction k: 32 bytes, or 16 rows.
     __device__ __forceinline__ u64 described(int k) const {
         return first + u64((ALONG_TERMS ? k / 4 * LENGTH * 128 + k % 4 * 32 : k * 16 * 128) >> 4);
     }
@@ -50,12 +57,38 @@ __device__ __forceinline__ void copy_box(u32 to, const Map &from, int x, int y, 
                  ::"r"(to), "l"(&from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v), "r"(barrier) : "memory");
 }
 
-// Copies a part of BOXES boxes of LENGTH rows from column x on, and from these indices along the other axes, the last one first; what is outside
-// of the array is zero. All bytes of the boxes count at the barrier.
-template <int BOXES, int LENGTH, class... Indices>
+// Copies a part of BOXES boxes of LENGTH rows with WIDTH elements, from column x on, and from these indices along the other axes, the last one
+// first; what is outside of the array is zero. All bytes of the boxes count at the barrier.
+template <int BOXES, int LENGTH, int WIDTH, class... Indices>
 __device__ __forceinline__ void copy(u32 to, const Map &from, u32 barrier, int x, Indices... others) {
 #pragma unroll
-    for (int k = 0; k < BOXES; k++) copy_box(to + k * LENGTH * 128, from, x + 64 * k, others..., barrier);
+    for (int k = 0; k < BOXES; k++) copy_box(to + k * LENGTH * 128, from, x + WIDTH * k, others..., barrier);
+}
+
+// As above, of a part whose columns are to become rows: 32 rows for each of BOXES boxes, whose LENGTH rows the columns become, from column x and row y on.
+template <int BOXES, int LENGTH, class... Indices>
+__device__ __forceinline__ void copy_across(u32 to, const Map &from, u32 barrier, int x, int y, Indices... others) {
+#pragma unroll
+    for (int k = 0; k < BOXES; k++)
+#pragma unroll
+        for (int n = 0; n < LENGTH / 32; n++) copy_box(to + (k * LENGTH + 32 * n) * 128, from, x + 32 * n, y + 32 * k, others..., barrier);
+}
+
+// The warps that do so, those behind the one that copies.
+constexpr int TURNERS = 3;
+
+// Makes columns of such a part rows.
+template <int BOXES, int LENGTH>
+__device__ __forceinline__ void turn(u32 part) {
+#pragma unroll 1
+    for (u32 k = (threadIdx.x >> 5) - 1; k < BOXES * LENGTH / 32; k += TURNERS) transpose(part + k * 32 * 128);
+}
+
+// Ends what a turning warp has done, before tensor cores read it.
+__device__ __forceinline__ void turned(u32 barrier) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) arrive(barrier);
 }
 
 // A stage that was taken: where it is, and the barrier of those who are done with it.
@@ -63,8 +96,8 @@ struct Stage {
     u32 address, empty;
 };
 
-// Stages in shared memory, which are filled and taken in the same order. Each side has a ring of its own.
-template <int STAGES, u32 BYTES>
+// Stages in shared memory, which are filled, with TURNS then turned, and taken in the same order. Each side has a ring of its own.
+template <int STAGES, u32 BYTES, bool TURNS>
 struct Ring {
     u32 stages, barriers;
     int stage = 0;
@@ -74,11 +107,13 @@ struct Ring {
     __device__ __forceinline__ u32 address() const { return stages + stage * BYTES; }
     __device__ __forceinline__ u32 full() const { return barriers + 8 * stage; }
     __device__ __forceinline__ u32 empty() const { return barriers + 8 * STAGES + 8 * stage; }
+    __device__ __forceinline__ u32 copied() const { return TURNS ? barriers + 16 * STAGES + 8 * stage : full(); }
     // Makes the barriers, for so many warpgroups that take stages.
     __device__ __forceinline__ void create(int warpgroups) const {
         for (int k = 0; k < STAGES; k++) {
-            tiles::create(barriers + 8 * k, 1);
+            tiles::create(barriers + 8 * k, TURNS ? TURNERS : 1);
             tiles::create(barriers + 8 * (STAGES + k), 4 * warpgroups);
+            if (TURNS) tiles::create(barriers + 8 * (2 * STAGES + k), 1);
         }
     }
     __device__ __forceinline__ void next() {
@@ -91,12 +126,21 @@ struct Ring {
     template <class F>
     __device__ __forceinline__ void fill(u32 bytes, const F &fill) {
         wait(empty(), parity ^ 1);
-        arrive_and_expect(full(), bytes);
-        fill(address(), full());
+        arrive_and_expect(copied(), bytes);
+        fill(address(), copied());
+        next();
+    }
+    // Waits until the stage is filled, and turns it by `turn(address)`.
+    template <class F>
+    __device__ __forceinline__ void turn(const F &turn) {
+        wait(copied(), parity);
+        turn(address());
+        turned(full());
         next();
     }
     // Waits until the stage is filled.
     __device__ __forceinline__ Stage take() {
+        if (TURNS) wait(copied(), parity);
         wait(full(), parity);
         const Stage taken = {address(), empty()};
         next();
@@ -136,18 +180,18 @@ __device__ __forceinline__ void fence(u32 (&values)[N]) {
 
 TILES_INSTRUCTIONS
 
-// Adds the product of two factors of TERMS terms, in groups of 16 in ascending order; a fresh one sets the sums instead (to the bits of
+// Adds the product of two factors of TERMS terms, in groups in ascending order; a fresh one sets the sums instead (to the bits of
 // one that is added to zeros).
 template <int TERMS, class Type, int N, int LENGTH_A, bool ALONG_A, int LENGTH_B, bool ALONG_B>
 __device__ __forceinline__ void multiply(Type type, float (&sums)[N], const Part<LENGTH_A, ALONG_A> &a, const Part<LENGTH_B, ALONG_B> &b, bool fresh) {
 #pragma unroll
-    for (int k = 0; k < TERMS / 16; k++) instruction<ALONG_A, ALONG_B>(type, sums, a.described(k), b.described(k), fresh && k == 0);
+    for (int k = 0; k < TERMS / STEP<Type>; k++) instruction<ALONG_A, ALONG_B>(type, sums, a.described(k), b.described(k), fresh && k == 0);
 }
 
 template <int TERMS, class Type, int N, int LENGTH_B, bool ALONG_B>
-__device__ __forceinline__ void multiply(Type type, float (&sums)[N], const u32 (&a)[TERMS / 4], const Part<LENGTH_B, ALONG_B> &b, bool fresh) {
+__device__ __forceinline__ void multiply(Type type, float (&sums)[N], const u32 (&a)[4 * TERMS / STEP<Type>], const Part<LENGTH_B, ALONG_B> &b, bool fresh) {
 #pragma unroll
-    for (int k = 0; k < TERMS / 16; k++) instruction<ALONG_B>(type, sums, a[4 * k], a[4 * k + 1], a[4 * k + 2], a[4 * k + 3], b.described(k), fresh && k == 0);
+    for (int k = 0; k < TERMS / STEP<Type>; k++) instruction<ALONG_B>(type, sums, a[4 * k], a[4 * k + 1], a[4 * k + 2], a[4 * k + 3], b.described(k), fresh && k == 0);
 }
 
 // Element-wise steps.
@@ -202,6 +246,28 @@ __device__ __forceinline__ void each_rounded(Type type, u32 (&to)[N], const Plac
     for (int w = 0; w < N; w++)
         to[w] = rounded(type, f(place.row_of(2 * w), place.column_of(2 * w), element(values, 2 * w)...),
                         f(place.row_of(2 * w), place.column_of(2 * w + 1), element(values, 2 * w + 1)...));
+}
+
+// Sets a factor's elements to `f(row, column, elements...)`, which rounds. Sums are in columns 2 * q and 2 * q + 1 of each 8, with q = t % 4, and factors in
+// q and q + 4: a thread sends each of its numbers once, in the order in which those of its row need them.
+template <int N, class F, class... Values>
+__device__ __forceinline__ void each_rounded(Tf32, u32 (&to)[N], const Place &place, const F &f, const Values &...values) {
+    const int quarter = threadIdx.x & 3, lane = threadIdx.x & 31;
+    const bool low = quarter < 2, even = (quarter & 1) == 0;
+    // Threads 0 to 3 of a row take from 0, 2, 1, 3, then from 2, 0, 3, 1.
+    const int one = lane - quarter + (quarter >> 1) + (even ? 0 : 2), other = lane - quarter + (quarter >> 1) + (even ? 2 : 0);
+#pragma unroll
+    for (int k = 0; k < N; k += 4) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int i = k + 2 * h;
+            const float left = f(place.row_of(i), place.column_of(i), element(values, i)...);
+            const float right = f(place.row_of(i), place.column_of(i + 1), element(values, i + 1)...);
+            const float first = __shfl_sync(0xffffffff, low ? left : right, one), second = __shfl_sync(0xffffffff, low ? right : left, other);
+            to[k + h] = __float_as_uint(even ? first : second);
+            to[k + h + 2] = __float_as_uint(even ? second : first);
+        }
+    }
 }
 
 // Reductions along the columns, in halves: with h the largest power of two below the number of columns, element k + h is added to element k,

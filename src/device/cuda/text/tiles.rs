@@ -16,7 +16,7 @@ use crate::ir::Prepared;
 use crate::ir::def::{
     ExprKind, KernelParam, Module, Scalar, Space, StmtKind, TileFactor, TilePart, TileStep, TileTarget, Tiles,
 };
-use crate::ir::ranges::{self, Bound, Fact, Given, Setting};
+use crate::ir::ranges::{self, Bound, Fact, Given, Setting, Symbol};
 
 const TEXT: &str = concat!("namespace tiles {\n", include_str!("boxes.cu"), "}\n\n", include_str!("tiles.cu"));
 /// Where the instructions of the products go.
@@ -25,8 +25,11 @@ const INSTRUCTIONS: &str = "TILES_INSTRUCTIONS";
 const ROOM: u32 = 227 * 1024;
 const ONCE: u32 = 128 * 1024;
 const MOST_STAGES: u32 = 8;
-/// Words of tiles that the registers of a thread hold.
+/// Words of tiles that the registers of a thread hold, and where parts are turned besides.
 const WORDS: [u32; 3] = [208, 208, 136];
+const WORDS_BESIDE_TURNS: [u32; 3] = [208, 176, 112];
+/// Bytes of a row of a box.
+const BOX_BYTES: u32 = 128;
 
 /// Returns the text of a program of tiles for tensor cores; `None` if the kernel is none, or may report faults or print, or needs more
 /// registers or shared memory than there are.
@@ -50,6 +53,7 @@ pub(super) fn tiles_text(kernel: &Prepared, options: &Options, sources: Option<&
         assumptions: vec![],
     };
     let ops = writer.ops(&tiles.steps)?;
+    writer.program.turns = ops.iter().any(Op::turns);
     writer.laid_out(&ops)?;
     Some(CudaKernel { options: options.clone(), ..writer.finished(&ops)? })
 }
@@ -89,9 +93,14 @@ impl Writer<'_> {
                 TileStep::Each { to, operands, element } => {
                     let zero = is_zero(element);
                     let mask = self.masked(*to, operands, element);
-                    Op::Each { to: *to, operands: operands.clone(), function: self.function(element)?, zero, mask }
+                    let columns = match to {
+                        TileTarget::Held(tile) => self.tiles.held[*tile].columns,
+                        TileTarget::Array(columns) => *columns,
+                    };
+                    let function = self.function(element, [self.tiles.rows, columns.unwrap_or(1)])?;
+                    Op::Each { to: *to, operands: operands.clone(), function, zero, mask }
                 }
-                TileStep::Fold { to, of, fold } => Op::Fold { to: *to, of: *of, function: self.function(fold)? },
+                TileStep::Fold { to, of, fold } => Op::Fold { to: *to, of: *of, function: self.number(fold)? },
                 TileStep::Product { sum, terms, a, b } => {
                     let a = match a {
                         TileFactor::Held(tile) => Factor::Held(*tile),
@@ -103,14 +112,14 @@ impl Writer<'_> {
                     Op::Product { sum: *sum, terms: *terms, a, b, fresh }
                 }
                 TileStep::If { cond, then, other } => {
-                    let function = self.function(cond)?;
+                    let function = self.number(cond)?;
                     Op::If { function, then: self.ops(then)?, other: self.ops(other)? }
                 }
                 TileStep::Meet => Op::Meet,
                 TileStep::Repeat { counter, bounds, step, body } => {
                     let [start, end] = &**bounds;
                     self.given.facts[*counter] = self.counted(start, end);
-                    let bounds = [self.function(start)?, self.function(end)?];
+                    let bounds = [self.number(start)?, self.number(end)?];
                     Op::Repeat { counter: *counter, bounds, step: *step, body: self.ops(body)? }
                 }
             };
@@ -127,37 +136,35 @@ impl Writer<'_> {
         let found = mask(element, first, [self.tiles.rows, columns])?;
         let nothing = ", 0".repeat(operands.len());
         let mut side = |Side { base, offsets: [low, high] }: &Side| {
-            let function = self.function(base)?;
+            let function = self.number(base)?;
             Some(format!("{function}(0, 0{nothing}), {low}, {high}"))
         };
         let (small, large) = (side(&found.small)?, side(&found.large)?);
         let holds = format!("tiles::ordered({small}, {large}, {})", found.equal);
         let is_itself = found.gives.and_then(|param| operands.get(param.checked_sub(first)?)) == Some(&tile);
-        let function = if is_itself { None } else { Some(self.function(&found.within)?) };
+        let function = if is_itself { None } else { Some(self.function(&found.within, [self.tiles.rows, columns])?) };
         Some(Masked { holds, function })
     }
 
+    /// Returns how a part is copied. Of tf32, products read what lies along the terms.
     fn load(&mut self, part: &TilePart, along_terms: bool) -> Option<Load> {
-        let [length, columns] = part.extents();
-        let mut of_box = OfBox::plane(64, 1);
-        for (k, axis) in part.axes.iter().rev().enumerate().skip(1) {
-            (of_box.extents[k], of_box.steps[k]) = (axis.extent, axis.step);
-        }
-        let map = (part.param as usize, part.scalar, of_box);
-        let maps = &mut self.program.maps;
-        let map = maps.iter().position(|known| *known == map).unwrap_or_else(|| {
-            maps.push(map);
-            maps.len() - 1
-        });
+        let is_turned = part.scalar == Scalar::F32 && !along_terms;
+        let width = BOX_BYTES / part.scalar.size() as u32;
         let counters = self.params() + 3..self.params() + 3 + self.tiles.counters.len();
         let varies = part.axes.iter().any(|axis| uses(&axis.start, &counters));
         // Boxes report no faults: there must be none to report.
         let written = self.functions.len();
-        self.function(&part.element)?;
+        self.function(&part.element, part.extents())?;
         self.functions.truncate(written);
-        let at = part.axes.iter().map(|axis| self.function(&axis.start)).collect::<Option<Vec<String>>>()?;
-        let (boxes, scalar) = (columns.div_ceil(64), part.scalar);
-        let mut load = Load { map, scalar, boxes, length, along_terms, at, place: Where::Ring };
+        let at = part.axes.iter().map(|axis| self.number(&axis.start)).collect::<Option<Vec<String>>>()?;
+        let map = self.map(part, width, is_turned)?;
+        let [length, columns] = match (is_turned, part.extents()) {
+            (true, [rows, columns]) => [columns.next_multiple_of(width), rows],
+            (false, extents) => extents,
+        };
+        let (boxes, scalar) = (columns.div_ceil(width), part.scalar);
+        let along_terms = along_terms || is_turned;
+        let mut load = Load { map, scalar, boxes, length, along_terms, is_turned, at, place: Where::Ring };
         let taken: u32 = self.program.once.iter().map(Load::bytes).sum();
         if !varies && taken + load.bytes() <= ONCE {
             load.place = Where::Once(taken);
@@ -168,16 +175,37 @@ impl Writer<'_> {
         Some(load)
     }
 
+    /// Returns the number of the map for the boxes of a part. Of one that is turned, they are as high as wide, in a matrix along the last two axes.
+    fn map(&mut self, part: &TilePart, width: u32, is_turned: bool) -> Option<usize> {
+        let mut of_box = OfBox::plane(width, 1);
+        for (k, axis) in part.axes.iter().rev().enumerate().skip(1) {
+            (of_box.extents[k], of_box.steps[k]) = (axis.extent, axis.step);
+        }
+        if is_turned {
+            if of_box.steps[1] != 1 || of_box.extents[2..].iter().any(|&extent| extent != 1) {
+                return None;
+            }
+            of_box.extents[1] = width;
+        }
+        let map = (part.param as usize, part.scalar, of_box);
+        let maps = &mut self.program.maps;
+        Some(maps.iter().position(|known| *known == map).unwrap_or_else(|| {
+            maps.push(map);
+            maps.len() - 1
+        }))
+    }
+
     /// Decides how many stages there are.
     fn laid_out(&mut self, ops: &[Op]) -> Option<()> {
         let once: u32 = self.program.once.iter().map(Load::bytes).sum();
         let held: u32 = self.program.held.iter().map(|tile| tile.words()).sum();
-        if held > *WORDS.get(self.program.warpgroups as usize - 1)? {
+        let words = if self.program.turns { WORDS_BESIDE_TURNS } else { WORDS };
+        if held > *words.get(self.program.warpgroups as usize - 1)? {
             return None;
         }
         if self.program.stage_bytes > 0 {
-            let room = ROOM.checked_sub(1024 + once + 8)?;
-            let stages = (room / (self.program.stage_bytes + 16)).min(MOST_STAGES);
+            let room = ROOM.checked_sub(1024 + once + 16)?;
+            let stages = (room / (self.program.stage_bytes + 24)).min(MOST_STAGES);
             // As many as two products take that are under way.
             let least = 2 * ops.iter().map(Op::loads).max().unwrap_or(0);
             self.program.stages = Some(stages).filter(|&stages| stages >= least)?;
@@ -198,8 +226,13 @@ impl Writer<'_> {
         if counter.low <= counter.high { counter } else { any }
     }
 
-    /// Writes a lambda, and returns its name; `None` if it may report a fault or print.
-    fn function(&mut self, module: &Module) -> Option<String> {
+    /// As `function`, of what is computed once.
+    fn number(&mut self, module: &Module) -> Option<String> {
+        self.function(module, [1, 1])
+    }
+
+    /// Writes a lambda that is called for so many rows and columns, and returns its name; `None` if it may report a fault or print.
+    fn function(&mut self, module: &Module, extents: [u32; 2]) -> Option<String> {
         let (mut ranges, _) = ranges::analyze_given(module, self.setting(), Some(&self.given));
         if self.kernel.in_bounds {
             ranges.vouch();
@@ -225,7 +258,14 @@ impl Writer<'_> {
         if g.uses_faults || g.uses_prints || g.uses_grid || has_tables || !g.elements.is_empty() {
             return None;
         }
-        self.assumptions.extend(g.relied_upon());
+        // A launch has no rows and columns of its own.
+        self.assumptions.extend(g.relied_upon().into_iter().map(|bound| match bound.left {
+            Some(Symbol::Index(k)) => {
+                let extent = extents.get(usize::from(k)).copied().unwrap_or(u32::MAX);
+                Bound { left: None, plus: bound.plus + i64::from(extent), ..bound }
+            }
+            _ => bound,
+        }));
         self.count += 1;
         let name = format!("f{}_", self.count);
         self.write_function(&mut g, &name, &body);
