@@ -90,6 +90,41 @@ print(rounded(f32(a) * more, f32(b) * more)[15, 15] - 1.0)
 }
 
 #[test]
+fn mma_has_the_bits_of_the_tensor_cores_that_are_named() {
+    // 1 and fifteen times 2^-25: that is the last bit that tensor cores of sm_90 keep, and those of sm_80 do not.
+    const TEXT: &str = "
+kernel product(a: [f16; M, K], b: [f16; K, N], out c: [f32; M, N]) grid(1) block(32) {
+    shared acc: [f32; 16, 16]
+    acc = 0.0
+    for k in 0..K step 16 { acc = mma(acc, a[..16, k..k + 16], b[k..k + 16, ..16]) }
+    c[..16, ..16] = acc
+}
+let is_first = arange(16) == 0
+let (a, b) = (f16(select(is_first, 1.0, exp2(-12.0))), f16(select(is_first, 1.0, exp2(-13.0))))
+print(product(a + f16(zeros(16, 1)), reshape(b, 16, 1) + f16(zeros(1, 16)))[15, 15] - 1.0)
+";
+    let folder = folder_with(&[("mma.clk", TEXT)]);
+    let sm90 = "3.5762787e-7\n";
+    let cases: [(&[&str], &str); 3] = [(&[], sm90), (&["--mma", "sm_90"], sm90), (&["--mma", "sm_80"], "0.0\n")];
+    for (options, expected) in cases {
+        for jit in ["always", "off"] {
+            let words = [&["run", "--device", "sim"], options, &["mma.clk"]].concat();
+            let ran = finish(clk(folder.path()).args(&words).env("CLK_SIM_JIT", jit));
+            assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, expected, ""), "{options:?} {jit}");
+        }
+    }
+    let unknown = run(folder.path(), &["run", "--mma", "sm_70", "mma.clk"]);
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.err.contains("there is no model of tensor cores `sm_70`; models are sm_80 and sm_90"),
+        "{}",
+        unknown.err
+    );
+    let both = run(folder.path(), &["run", "--mma", "sm_80", "--fast-mma", "mma.clk"]);
+    assert_eq!(both.code, 2, "{}", both.err);
+}
+
+#[test]
 fn a_missing_file_names_its_neighbour() {
     let folder = folder_with(&[("saxpy.clk", "print(1)")]);
     let ran = run(folder.path(), &["run", "saxpi.clk"]);

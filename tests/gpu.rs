@@ -722,3 +722,26 @@ fn times_from_start_to_result() {
     };
     println!("process start to saxpy of 16: {:.3} s compiled, {:.3} s cached", time(true), time(false));
 }
+
+/// Products of all types, in all directions, of odd extents: on tensor cores by the best instructions and by those that all GPUs from sm_80 on
+/// have, and with the bits of other tensor cores, by arithmetic.
+#[test]
+fn products_have_the_bits_of_the_simulator() {
+    let _beside = ALONE.read();
+    if gpu().is_none() {
+        return;
+    }
+    let text = fs::read_to_string(root().join("tests/gpu/products.clk")).expect("a script");
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("script.clk"), text).expect("written");
+    let ways = [("best", None), ("sync", None), ("sync", Some("sm_80")), ("sync", Some("sm_90"))];
+    for (instructions, cores) in ways {
+        let named: Vec<&str> = cores.iter().flat_map(|&cores| ["--mma", cores]).collect();
+        let words = [&["run", "--device", "both", "--stats"], named.as_slice(), &["script.clk"]].concat();
+        let mut command = clk(folder.path(), &words);
+        command.env("CLK_GPU_TENSOR", instructions);
+        let ran = finish(command);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), "compared\n"), "{instructions} {cores:?}: {}", ran.err);
+        println!("{instructions} {cores:?}: {}", ran.err);
+    }
+}

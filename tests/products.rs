@@ -8,7 +8,7 @@ mod tensor_text;
 
 use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
 use opened::nvrtc;
-use tensor_text::{complaint, prepared};
+use tensor_text::{complaint, complaint_of, prepared};
 
 /// Parts of a kernel, each replaceable.
 struct Parts<'a> {
@@ -217,6 +217,49 @@ fn texts_for_tensor_cores_compile_without_spills() {
         Parts { params: "a: [bf16; M, K], out c: [f32; M, M]", b: "transpose(a[j..j + 32, k..k + 32])", ..USUAL };
     let kernel = prepared(&source(&twice).replace("ceil_div(N, 32)", "ceil_div(M, 32)"));
     wrong.extend(complaint(&nvrtc, &kernel, Copies::Boxes, &SIGNS));
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The text that all GPUs from sm_80 on run, in all directions, of 16 bits and of tf32.
+#[test]
+fn texts_for_all_tensor_cores_compile_without_spills() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let mut wrong = String::new();
+    let mut check = |architecture: u32, parts: &Parts<'_>, packed: [bool; 2]| {
+        let kernel = prepared(&source(parts));
+        let copies = Copies::Pieces { packed };
+        if let Some(log) = complaint_of(&nvrtc, architecture, &kernel, copies, &["warning"]) {
+            wrong.push_str(&format!("sm_{architecture} {packed:?} {}\n{log}\n", source(parts)));
+        }
+    };
+    let (down, across) = ("transpose(a[k..k + 32, i..i + 16])", "transpose(b[j..j + 32, k..k + 32])");
+    let tall = "a: [bf16; K, M], b: [bf16; K, N], out c: [f32; M, N]";
+    let both = "a: [f16; K, M], b: [f16; N, K], out c: [f32; M, N]";
+    let rounded_down = "transpose(tf32(a[k..k + 32, i..i + 16]))";
+    let directions = [
+        (Parts { ..USUAL }, false),
+        (Parts { params: tall, a: down, ..USUAL }, false),
+        (Parts { params: both, a: down, b: across, ..USUAL }, false),
+        (Parts { params: ROUNDED.params, a: ROUNDED.a, b: ROUNDED.b, ..USUAL }, true),
+        (
+            Parts {
+                params: "a: [f32; K, M], b: [f32; K, N], out c: [f32; M, N]",
+                a: rounded_down,
+                b: "tf32(b[k..k + 32, j..j + 32])",
+                ..USUAL
+            },
+            true,
+        ),
+    ];
+    let known = nvrtc.architectures();
+    for architecture in [80, 86, 89, 90, 120].into_iter().filter(|architecture| known.contains(architecture)) {
+        for (parts, rounded) in &directions {
+            check(architecture, parts, [*rounded; 2]);
+        }
+    }
+    check(80, &Parts { params: BIASED, after: WITH_BIAS, ..USUAL }, [false; 2]);
+    check(86, &Parts { params: BIASED, after: TWO_STEPS, ..USUAL }, [true, false]);
+    check(89, &Parts { params: HALVES, after: "c[i..i + 16, j..j + 32] = f16(acc)", ..USUAL }, [true; 2]);
     assert!(wrong.is_empty(), "{wrong}");
 }
 

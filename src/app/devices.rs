@@ -15,7 +15,7 @@ use crate::device::both::Both;
 use crate::device::cuda::Isolation;
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
-use crate::device::cuda::{Gpu, Settings};
+use crate::device::cuda::{Gpu, Instructions, Settings};
 use crate::device::ordered::Ordered;
 use crate::device::sim::{Isa, Jit, Proofs, Simulator};
 use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
@@ -29,6 +29,9 @@ pub(crate) const ISA: &str = "CLK_SIM_ISA";
 
 /// The environment variable that says when the simulator compiles kernels to machine code.
 pub(crate) const JIT: &str = "CLK_SIM_JIT";
+
+/// The environment variable with the instructions for tensor cores of GPUs, for tests and measurements; by default the best ones.
+pub(crate) const TENSOR: &str = "CLK_GPU_TENSOR";
 
 /// A device selection, as written by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +88,10 @@ pub(crate) struct Usage {
     pub lines: bool,
     /// Options of CUDA code generation.
     pub text: Options,
+    /// The instructions for tensor cores.
+    pub tensor: Instructions,
+    /// Whether the tensor cores whose bits `mma` has are named.
+    pub relies: bool,
     /// The simulator's instruction set.
     pub isa: Isa,
     /// When it compiles kernels to machine code.
@@ -166,6 +173,9 @@ impl Machine {
             timed: self.usage.timed,
             lines: self.usage.lines,
             text: self.usage.text.clone(),
+            tensor: self.usage.tensor,
+            relies: self.usage.relies,
+            tell: Some(|what| eprintln!("note: {what}")),
             #[cfg(target_os = "linux")]
             isolation: self.isolation_settings(),
         }

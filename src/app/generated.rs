@@ -16,12 +16,12 @@ use crate::compile::{self, Session};
 use crate::device::cuda::cubin::{self, Resources};
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::nvrtc::{self, Nvrtc};
-use crate::device::cuda::text::{Copies, CudaKernel, Options, TENSOR_ARCHITECTURE, cuda_text};
+use crate::device::cuda::text::{CudaKernel, Options, cuda_text, usual_copies};
 use crate::device::sim::lanes_text;
 use crate::host::interp::constant_block;
 use crate::ir::{self, Checks, Prepared};
 use crate::lang::scalar::{Scalar, Value};
-use crate::lower::{Argument, Function, Instance};
+use crate::lower::{Argument, Function, Instance, Sums};
 
 /// A stage of code generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub(crate) struct Generator {
     options: Options,
     /// What the simulator looks for, as far as that shows: in LaneIR.
     checks: Checks,
+    /// How `mma` adds.
+    sums: Sums,
     /// The compute capability, 90 for `sm_90`; by default that of the first GPU.
     architecture: Option<u32>,
     nvrtc: OnceLock<Result<Nvrtc, Vec<String>>>,
@@ -65,7 +67,7 @@ pub(crate) struct Generator {
 
 impl Generator {
     pub fn new(options: Options, architecture: Option<u32>) -> Generator {
-        Generator { options, checks: Checks::default(), architecture, nvrtc: OnceLock::new() }
+        Generator { options, checks: Checks::default(), sums: Sums::default(), architecture, nvrtc: OnceLock::new() }
     }
 
     /// Returns the generator for launches with these checks.
@@ -73,12 +75,17 @@ impl Generator {
         Generator { checks, ..self }
     }
 
+    /// Returns the generator for launches in which `mma` adds like this.
+    pub fn adding(self, sums: Sums) -> Generator {
+        Generator { sums, ..self }
+    }
+
     /// Generates the code of a kernel, with defaults or typical types as its compile-time arguments. With `lines`, CUDA text and
     /// machine code carry line information.
     pub fn kernel(&self, session: &Session, id: KernelId, level: Level, lines: bool) -> Result<String, Failure> {
         let kernel = &session.program.kernels[id];
         let arguments: Option<Vec<Argument>> = kernel.sig.generics.iter().map(stand_in).collect();
-        let instance = Instance::new(id, arguments.ok_or(Failure::Open)?);
+        let instance = Instance { sums: self.sums, ..Instance::new(id, arguments.ok_or(Failure::Open)?) };
         if level == Level::Grad {
             return gradient::text(session, &instance).map_err(Failure::Program);
         }
@@ -90,11 +97,9 @@ impl Generator {
             Level::Lanes => Ok(lanes_text(&prepared, &session.sources)),
             // What launches run whose blocks are the signature's, and whose arrays have rows of whole boxes.
             Level::Cuda | Level::Ptx | Level::Sass => {
-                let kernel = &prepared.module.kernel;
-                let is_product =
-                    (kernel.product.is_some() || kernel.tiles.is_some()) && self.architecture() == TENSOR_ARCHITECTURE;
+                let product = usual_copies(&prepared, self.architecture());
                 let block = constant_block(&session.program, &session.program.kernels[id]);
-                let options = Options { block, product: is_product.then_some(Copies::Boxes), ..self.options.clone() };
+                let options = Options { block, product, ..self.options.clone() };
                 match level {
                     Level::Cuda => Ok(cuda_text(&prepared, &options, named).text),
                     _ => self.machine(&prepared, &options, &session.sources, level, lines),

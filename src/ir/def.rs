@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::base::arena::{Arena, Id, Side};
 use crate::base::source::Span;
 use crate::ir::calls::Call;
+use crate::lang::cores::Cores;
 use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
 pub(crate) use crate::lang::scalar::Scalar;
 
@@ -137,6 +138,8 @@ pub struct Kernel {
 pub struct Product {
     pub a: Factor,
     pub b: Factor,
+    /// The tensor cores whose bits its sums have.
+    pub cores: Cores,
     /// The rows and columns of the result that a block of the launch computes. The blocks along y and x together compute as many times
     /// these; what is beyond the factors is zero.
     pub tile: [u32; 2],

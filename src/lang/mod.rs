@@ -1,6 +1,7 @@
 //! Layer 1: vocabulary shared by all stages.
 pub mod builtin;
 pub mod codes;
+pub mod cores;
 pub(crate) mod derivative;
 pub(crate) mod functions;
 pub mod ops;

@@ -3,6 +3,7 @@
 use crate::check::typed::{FnId, KernelId, Program, Type};
 use crate::check::widen;
 use crate::lang::builtin::Builtin;
+use crate::lang::cores::Cores;
 use crate::lang::scalar::Value;
 
 /// A fully resolved compile-time argument.
@@ -44,13 +45,28 @@ pub struct Instance {
 }
 
 /// How `mma` adds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sums {
-    /// With the bits of tensor cores.
-    #[default]
-    Cut,
+    /// With the bits of these tensor cores.
+    Cut(Cores),
     /// In `f32`, each term with one rounding, in order.
     Rounded,
+}
+
+impl Default for Sums {
+    fn default() -> Sums {
+        Sums::Cut(Cores::default())
+    }
+}
+
+impl Sums {
+    /// Returns the tensor cores whose bits the sums have; the usual ones where they have those of none.
+    pub fn cores(self) -> Cores {
+        match self {
+            Sums::Cut(cores) => cores,
+            Sums::Rounded => Cores::default(),
+        }
+    }
 }
 
 impl Instance {

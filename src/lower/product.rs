@@ -6,7 +6,7 @@
 
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
-use super::instance::Instance;
+use super::instance::{Instance, Sums};
 use super::tile::{Node, Step, Tile};
 use super::unit::{Body, Slot, Unit};
 use crate::base::arena::Arena;
@@ -146,7 +146,8 @@ impl<'e> Sum<'e> {
         let body = epilogue.kernel.body;
         name_indices(&mut epilogue.functions[body]);
         let is_of_elements = epilogue.functions.iter().all(|(_, function)| is_of_elements(function));
-        Ok(is_of_elements.then_some(Product { a, b, tile, epilogue }))
+        let Sums::Cut(cores) = instance.sums else { return Ok(None) };
+        Ok(is_of_elements.then_some(Product { a, b, cores, tile, epilogue }))
     }
 
     /// Returns the extents of a block's tile, if the parts of the factors are those of the blocks.

@@ -6,9 +6,9 @@
 
 use super::emit::Emitter;
 use super::error::Fallible;
-use super::instance::Instance;
+use super::instance::{Instance, Sums};
 use super::product::{is_of_elements, names_numbers};
-use super::tensor::{Format, GROUP};
+use super::tensor::{GROUP, is_narrow_factor};
 use super::tile::{Along, Node, Part, Place, Step, Tile, Window};
 use super::tiles::Fold;
 use super::unit::{Body, Slot, Unit};
@@ -39,7 +39,9 @@ pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instan
     let typed::Geometry::Grid { .. } = kernel.geometry else { return None };
     let typed = kernel.body.as_deref()?;
     let is_product = |stmts: &[Stmt]| stmts.iter().any(has_product);
-    if typed.root.tail.is_some() || !is_product(&typed.root.stmts) {
+    // What runs such programs has the bits of these tensor cores.
+    let usual = instance.sums == Sums::default();
+    if typed.root.tail.is_some() || !usual || !is_product(&typed.root.stmts) {
         return None;
     }
     let mut finder = Finder {
@@ -178,7 +180,7 @@ impl<'e> Finder<'e> {
     }
 
     fn hold(&mut self, name: String, scalar: Scalar, columns: Option<u32>) -> Option<usize> {
-        if Format::of(scalar).is_some() {
+        if is_narrow_factor(scalar) {
             return self.hold_factor(name, scalar, columns?);
         }
         let is_word = matches!(scalar, Scalar::F32 | Scalar::I32 | Scalar::U32);
@@ -290,7 +292,7 @@ impl<'e> Finder<'e> {
             operands.push(to);
         }
         // A factor is given as numbers that are rounded to it.
-        let given = if Format::of(scalar).is_some() { Scalar::F32 } else { scalar };
+        let given = if is_narrow_factor(scalar) { Scalar::F32 } else { scalar };
         let element = self.module(Ty::Scalar(given), &operands, |body, made| {
             self.bind(body, &operands, found, made)?;
             let mut from = body.tile(value)?;
@@ -456,7 +458,7 @@ impl<'e> Finder<'e> {
         })?;
         let (param, scalar, transposed, shape, windows) = found?;
         let windows = windows?;
-        let is_factor = scalar == Scalar::F32 || Format::of(scalar).is_some();
+        let is_factor = scalar == Scalar::F32 || is_narrow_factor(scalar);
         if !is_factor || windows.len() > TilePart::MOST_AXES || windows.len() < 2 {
             return None;
         }

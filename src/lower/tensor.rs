@@ -1,23 +1,19 @@
 //! What tensor cores compute, in ordinary arithmetic: the sum of a number and of a group of products.
 //!
-//! In: an `f32` and up to sixteen pairs of `f16` or `bf16`, or eight of `f32` that are rounded to tf32. Out: the `f32` that `mma.sync` and
-//! `wgmma` of sm_90 give. Idea: products are exact in `f64`, and so are sums of numbers that were cut to a common grid; the grid is 25
-//! bits below the largest exponent.
+//! In: an `f32` and a group of pairs of `f16` or `bf16`, or half as many of `f32` that are rounded to tf32. Out: the `f32` that the
+//! instructions of tensor cores give. Idea: products are exact in `f64`, and so are sums of numbers that were cut to a common grid; the
+//! grid is so many bits below the largest exponent. The numbers of terms and bits are those of a model ([`Cores`]).
 
 use super::instance::Sums;
 use super::unit::Body;
 use crate::base::source::Span;
 use crate::ir::def::{BinOp, ExprId, ExprKind, Scalar, Ty};
+use crate::lang::cores::Cores;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
 
-/// The terms of a step, of factors of 16 bits.
+/// Parts of a sum with a multiple of so many terms are whole groups, whatever the model.
 pub(super) const GROUP: u32 = 16;
-/// Those of a step, of factors of 32 bits.
-const WIDE_GROUP: u32 = 8;
-
-/// Bits below the largest exponent that are kept.
-const KEPT: i32 = 25;
 
 /// Less than any exponent of a product; a zero has none.
 const NONE: i32 = -1000;
@@ -27,8 +23,8 @@ const LEAST: i32 = -300;
 /// The arithmetic of a product.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Format {
-    /// That of tensor cores, for factors with these fields, and so many terms in a step.
-    Cut(Fields, u32),
+    /// That of tensor cores, for factors with these fields.
+    Cut(Fields, Cores),
     /// The terms are added as they come, in `f32`.
     Rounded,
     /// The terms are added as they come, in `f64`.
@@ -46,35 +42,41 @@ pub(super) struct Fields {
 const SINGLE: Fields = Fields { fraction: 23, exponent: 8, bits: Scalar::U32 };
 
 impl Format {
-    pub fn of(scalar: Scalar) -> Option<Format> {
-        match scalar {
-            Scalar::F16 => Some(Format::Cut(Fields { fraction: 10, exponent: 5, bits: Scalar::U16 }, GROUP)),
-            Scalar::Bf16 => Some(Format::Cut(Fields { fraction: 7, exponent: 8, bits: Scalar::U16 }, GROUP)),
-            _ => None,
-        }
+    /// Returns the arithmetic of factors of 16 bits.
+    pub fn of(scalar: Scalar, sums: Sums) -> Option<Format> {
+        let fields = match scalar {
+            Scalar::F16 => Fields { fraction: 10, exponent: 5, bits: Scalar::U16 },
+            Scalar::Bf16 => Fields { fraction: 7, exponent: 8, bits: Scalar::U16 },
+            _ => return None,
+        };
+        Some(Format::adding(fields, sums))
     }
 
     /// Returns the arithmetic of factors of `f32` whose last 13 bits are zeros: what is exact of fewer bits is so of tf32's.
-    pub fn tf32() -> Format {
-        Format::Cut(SINGLE, WIDE_GROUP)
+    pub fn tf32(sums: Sums) -> Format {
+        Format::adding(SINGLE, sums)
+    }
+
+    fn adding(fields: Fields, sums: Sums) -> Format {
+        match sums {
+            Sums::Cut(cores) => Format::Cut(fields, cores),
+            Sums::Rounded => Format::Rounded,
+        }
     }
 
     /// Returns how many terms a step has.
     pub fn group(self) -> u32 {
         match self {
-            Format::Cut(_, group) => group,
+            Format::Cut(fields, cores) => cores.group(fields.bits.size()),
             // It does not matter.
             Format::Rounded | Format::Exact => GROUP,
         }
     }
+}
 
-    /// Returns this arithmetic, or the one that takes its place where sums are rounded.
-    pub fn adding(self, sums: Sums) -> Format {
-        match sums {
-            Sums::Cut => self,
-            Sums::Rounded => Format::Rounded,
-        }
-    }
+/// Whether factors of this type are products' as they are.
+pub(super) fn is_narrow_factor(scalar: Scalar) -> bool {
+    matches!(scalar, Scalar::F16 | Scalar::Bf16)
 }
 
 impl Body<'_, '_> {
@@ -87,7 +89,7 @@ impl Body<'_, '_> {
         span: Span,
     ) -> ExprId {
         match format {
-            Format::Cut(fields, _) => self.cut_step(fields, before, terms, span),
+            Format::Cut(fields, cores) => self.cut_step((fields, cores.kept()), before, terms, span),
             Format::Rounded => terms.iter().fold(before, |sum, &(a, b)| {
                 let (a, b) = (self.out.convert(a, Scalar::F32, span), self.out.convert(b, Scalar::F32, span));
                 self.math(MathFn::Fma, &[a, b, sum], span)
@@ -96,7 +98,14 @@ impl Body<'_, '_> {
         }
     }
 
-    fn cut_step(&mut self, format: Fields, before: ExprId, terms: &[(ExprId, ExprId)], span: Span) -> ExprId {
+    /// As `tensor_step`, for factors with these fields, of which so many bits are kept.
+    fn cut_step(
+        &mut self,
+        (format, kept): (Fields, i32),
+        before: ExprId,
+        terms: &[(ExprId, ExprId)],
+        span: Span,
+    ) -> ExprId {
         let mut largest = self.exponent_of(SINGLE, before, span);
         let least = self.out.i32(LEAST, span);
         largest = self.math(MathFn::Max, &[largest, least], span);
@@ -105,7 +114,7 @@ impl Body<'_, '_> {
             let sum = self.out.binary(BinOp::Add, a, b, span);
             largest = self.math(MathFn::Max, &[largest, sum], span);
         }
-        let up = self.power(largest, -1, KEPT, span);
+        let up = self.power(largest, -1, kept, span);
         let mut sum = self.cut(before, up, span);
         for &(a, b) in terms {
             let (a, b) = (self.out.convert(a, Scalar::F64, span), self.out.convert(b, Scalar::F64, span));
@@ -116,7 +125,7 @@ impl Body<'_, '_> {
         // A sum of negative zeros is positive.
         let zero = self.out.zero(Ty::Scalar(Scalar::F64), span);
         let sum = self.out.binary(BinOp::Add, sum, zero, span);
-        let down = self.power(largest, 1, -KEPT, span);
+        let down = self.power(largest, 1, -kept, span);
         let exact = self.out.binary(BinOp::Mul, sum, down, span);
         self.toward_zero(exact, span)
     }

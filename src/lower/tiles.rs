@@ -399,10 +399,9 @@ impl Body<'_, '_> {
         };
         let format = match (acc.scalar, a.scalar == b.scalar) {
             (Scalar::F32, true) => match a.scalar {
-                Scalar::F32 => is_tf32.then(tensor::Format::tf32),
-                narrow => tensor::Format::of(narrow),
-            }
-            .map(|format| format.adding(self.unit.sums)),
+                Scalar::F32 => is_tf32.then(|| tensor::Format::tf32(self.unit.sums)),
+                narrow => tensor::Format::of(narrow, self.unit.sums),
+            },
             // Of a twin in `f64`: nothing is cut.
             (Scalar::F64, true) if a.scalar == Scalar::F64 => Some(tensor::Format::Exact),
             _ => None,

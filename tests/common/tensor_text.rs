@@ -21,6 +21,17 @@ pub fn prepared(source: &str) -> Prepared {
 
 /// Compiles a kernel's text for tensor cores; returns the log if it spills or has one of these words in it, and other complaints.
 pub fn complaint(nvrtc: &Nvrtc, kernel: &Prepared, copies: Copies, words: &[&str]) -> Option<String> {
+    complaint_of(nvrtc, 90, kernel, copies, words)
+}
+
+/// The same for a GPU of this architecture.
+pub fn complaint_of(
+    nvrtc: &Nvrtc,
+    architecture: u32,
+    kernel: &Prepared,
+    copies: Copies,
+    words: &[&str],
+) -> Option<String> {
     let options = Options { product: Some(copies), stop: true, ..Options::default() };
     let text = cuda_text(kernel, &options, None);
     if text.options.product != Some(copies) {
@@ -28,7 +39,7 @@ pub fn complaint(nvrtc: &Nvrtc, kernel: &Prepared, copies: Copies, words: &[&str
     }
     let mut flags = text.options.flags();
     flags.push("--ptxas-options=-v".into());
-    match nvrtc.compile(&text.text, "tensor.cu", 90, &flags) {
+    match nvrtc.compile(&text.text, "tensor.cu", architecture, &flags) {
         Ok(compiled) => {
             let spills = !compiled.log.contains("0 bytes spill stores, 0 bytes spill loads");
             let warns = words.iter().any(|word| compiled.log.contains(word));

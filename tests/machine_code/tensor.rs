@@ -1,13 +1,15 @@
-//! `mma` against integers: the published model of the tensor cores of sm_90, in exact arithmetic of its own.
+//! `mma` against integers: the published models of tensor cores, in exact arithmetic of its own.
 //!
 //! In: random bits. Out: the same bits of the results from the interpreter and from machine code. A group of products and the sum so far
-//! are cut to 25 bits below the largest exponent, added, and cut to an `f32`.
+//! are cut to so many bits below the largest exponent, added, and cut to an `f32`.
 
 use clk_lang::device::Control;
 use clk_lang::device::sim::Jit;
+use clk_lang::lang::cores::Cores;
+use clk_lang::lower::Sums;
 
 use crate::random::Random;
-use crate::{run, sets};
+use crate::{run, run_adding, sets};
 
 const CASES: usize = 48;
 const ROWS: usize = 4;
@@ -19,6 +21,9 @@ type Format = (u32, u32);
 /// Formats, the types that hold them, the functions that round to them, the bits that are rounded away, and the terms of a group.
 const FORMATS: [(Format, &str, &str, u32, usize); 3] =
     [((7, 8), "bf16", "", 0, 16), ((10, 5), "f16", "", 0, 16), ((10, 8), "f32", "tf32", 13, 8)];
+
+/// Models: the bits that are kept, and by what the terms of a group are divided.
+const MODELS: [(Cores, i32, usize); 2] = [(Cores::Sm90, 25, 1), (Cores::Sm80, 24, 2)];
 
 /// A finite float as an integer times a power of two, with the exponent as it is written; or what it is else.
 enum Parts {
@@ -50,17 +55,17 @@ struct Term {
 }
 
 /// Cuts the terms to a common grid, adds them, and cuts the sum to an `f32`.
-fn sum(terms: &[Term]) -> u32 {
+fn sum(terms: &[Term], bits: i32) -> u32 {
     let nonzero = || terms.iter().filter(|term| term.significand != 0);
     let Some(largest) = nonzero().map(|term| term.exponent).max() else { return 0 };
     let cut = |term: &Term| {
-        let by = 25 - term.fraction as i32 + term.exponent - largest;
+        let by = bits - term.fraction as i32 + term.exponent - largest;
         let size = term.significand.abs();
         let size = if by >= 0 { size << by } else { size.checked_shr(-by as u32).unwrap_or(0) };
         if term.significand < 0 { -size } else { size }
     };
     let total: i128 = nonzero().map(cut).sum();
-    let (size, unit) = (total.unsigned_abs(), largest - 25);
+    let (size, unit) = (total.unsigned_abs(), largest - bits);
     if size == 0 {
         return 0;
     }
@@ -75,7 +80,7 @@ fn sum(terms: &[Term]) -> u32 {
     sign | if top < -126 { kept as u32 } else { ((top + 127) as u32) << 23 | (kept as u32 & 0x7f_ffff) }
 }
 
-fn step(before: u32, factors: &[(u32, u32)], format: Format) -> u32 {
+fn step(before: u32, factors: &[(u32, u32)], format: Format, bits: i32) -> u32 {
     let (mut terms, mut infinite, mut nan) = (vec![], [false; 2], false);
     match parts(before, (23, 8)) {
         Parts::Finite { significand, exponent } => terms.push(Term { significand, exponent, fraction: 23 }),
@@ -98,7 +103,7 @@ fn step(before: u32, factors: &[(u32, u32)], format: Format) -> u32 {
         [true, true] => 0x7fff_ffff,
         [true, false] => 0x7f80_0000,
         [false, true] => 0xff80_0000,
-        [false, false] => sum(&terms),
+        [false, false] => sum(&terms, bits),
     }
 }
 
@@ -118,6 +123,12 @@ fn bits(random: &mut Random, kind: usize, (fraction, exponent): Format) -> u32 {
 
 #[test]
 fn mma_has_the_bits_of_tensor_cores() {
+    for model in MODELS {
+        mma_has_the_bits_of(model);
+    }
+}
+
+fn mma_has_the_bits_of((cores, kept, divisor): (Cores, i32, usize)) {
     let mut random = Random(17);
     for (format, name, rounded, behind, group) in FORMATS {
         let mut of = |count: usize, format: Format| -> Vec<u32> {
@@ -131,7 +142,7 @@ fn mma_has_the_bits_of_tensor_cores() {
             let (case, row, column) = (at / (ROWS * ROWS), at / ROWS % ROWS, at % ROWS);
             let factor = |k: usize| (a[(case * ROWS + row) * TERMS + k], b[(case * TERMS + k) * ROWS + column]);
             let factors: Vec<(u32, u32)> = (0..TERMS).map(factor).collect();
-            want.push(factors.chunks(group).fold(first, |before, group| step(before, group, format)));
+            want.push(factors.chunks(group / divisor).fold(first, |before, group| step(before, group, format, kept)));
         }
         // Less than a half of a step is rounded away.
         let mut given = |bits: Vec<u32>| -> Vec<u32> {
@@ -152,8 +163,8 @@ fn mma_has_the_bits_of_tensor_cores() {
         );
         for isa in sets() {
             for jit in [Jit::Off, Jit::Always] {
-                let found = run(&text, isa, jit, Control::default());
-                assert!(found.is_empty(), "{name} ({isa}, {jit}):\n{found}");
+                let (found, _) = run_adding(Sums::Cut(cores), &text, isa, jit, Control::default());
+                assert!(found.is_empty(), "{name} of {cores} ({isa}, {jit}):\n{found}");
             }
         }
     }

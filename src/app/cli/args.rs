@@ -16,6 +16,7 @@ use crate::app::perf;
 use crate::app::script::Limits;
 use crate::device::cuda::text::Options;
 use crate::device::sim::Proofs;
+use crate::lang::cores::Cores;
 use crate::lower::Sums;
 
 /// A command with its arguments.
@@ -64,6 +65,7 @@ pub(crate) enum CacheAction {
 const UNPROVED: &str = "unproved";
 const EVERYTHING: &str = "everything";
 const FAST_MMA: &str = "fast-mma";
+const MMA: &str = "mma";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -111,7 +113,10 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         },
         trap_nan: matches.get_flag("trap-nan"),
         deterministic: matches.get_flag("deterministic"),
-        sums: if matches.get_flag(FAST_MMA) { Sums::Rounded } else { Sums::Cut },
+        sums: match matches.get_flag(FAST_MMA) {
+            true => Sums::Rounded,
+            false => Sums::Cut(matches.get_one(MMA).copied().unwrap_or_default()),
+        },
         ..Limits::default()
     };
     let stats = matches.get_flag("stats");
@@ -127,7 +132,9 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     let (isa, jit) = (from_environment(devices::ISA)?, from_environment(devices::JIT)?);
     let proofs = if check.is_some_and(|what| what == EVERYTHING) { Proofs::Unused } else { Proofs::Used };
     let (perf, deterministic) = (from_environment(perf::VARIABLE)?, limits.deterministic);
-    let usage = Usage { timed: stats, lines, text, isa, jit, proofs, perf, deterministic };
+    let tensor = from_environment(devices::TENSOR)?;
+    let relies = matches.contains_id(MMA);
+    let usage = Usage { timed: stats, lines, text, tensor, relies, isa, jit, proofs, perf, deterministic };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
         // Options that only the simulator supports select it.
@@ -286,7 +293,14 @@ fn global_options() -> Vec<Arg> {
         flag(
             FAST_MMA,
             "On the simulator: `mma` adds in `f32`, in a third of the time, without the bits of tensor cores",
-        ),
+        )
+        .conflicts_with(MMA),
+        number(
+            MMA,
+            "CORES",
+            "On all devices: `mma` has the bits of these tensor cores, sm_80 or sm_90 [default: sm_90]",
+        )
+        .value_parser(|text: &str| text.parse::<Cores>()),
         Arg::new("color")
             .long("color")
             .value_name("WHEN")

@@ -67,7 +67,9 @@ fn kernels(path: &Path, level: Level, wanted: &Wanted<'_>, context: &mut Context
         context.console.error_line(&format!("error: `{}` has no kernel `{name}`{help}", path.display()));
         return None;
     }
-    let generator = Generator::new(context.text.clone(), wanted.architecture).checking(context.limits.checks());
+    let limits = &context.limits;
+    let generator = Generator::new(context.text.clone(), wanted.architecture);
+    let generator = generator.checking(limits.checks()).adding(limits.sums);
     let (mut whole, mut said) = (Some(()), String::new());
     for (id, kernel) in found {
         match generator.kernel(&session, *id, level, wanted.lines) {

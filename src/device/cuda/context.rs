@@ -1,5 +1,6 @@
 //! State shared by all kernels and arrays of one GPU: driver, compiler, cache, statistics.
 
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -15,6 +16,7 @@ use super::text::abi::Options;
 use crate::base::late::Late;
 use crate::device::{DeviceError, Statistics};
 use crate::ir::ranges::Summary;
+use crate::lang::cores::Cores;
 
 /// Settings of GPUs that the app chooses.
 #[derive(Clone, Default)]
@@ -29,9 +31,37 @@ pub struct Settings {
     pub lines: bool,
     /// Options of generated text, as far as launches do not decide them.
     pub text: Options,
+    /// The instructions of texts for tensor cores.
+    pub tensor: Instructions,
+    /// Whether the user names the tensor cores whose bits `mma` has, and with that relies on what is published about this GPU's.
+    pub relies: bool,
+    /// Called where a product is computed without tensor cores that the GPU has, once, with a sentence that says why.
+    pub tell: Option<fn(&str)>,
     /// Runs kernels in a separate process.
     #[cfg(target_os = "linux")]
     pub isolation: Option<Isolation>,
+}
+
+/// Instructions for tensor cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instructions {
+    /// The best that the GPU has.
+    #[default]
+    Best,
+    /// Those that all GPUs from sm_80 on have, for tests and measurements.
+    Sync,
+}
+
+impl FromStr for Instructions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Instructions, String> {
+        match text {
+            "best" => Ok(Instructions::Best),
+            "sync" => Ok(Instructions::Sync),
+            _ => Err(format!("there are no instructions `{text}` for tensor cores; there are best and sync")),
+        }
+    }
 }
 
 /// What is needed to run kernels in a separate process.
@@ -69,6 +99,8 @@ pub(crate) struct Context {
     /// The launches of a `batch { }`, and whether one is open.
     pub batch: Mutex<Batch>,
     pub batching: AtomicBool,
+    /// Why tensor cores are not used has been said.
+    told: AtomicBool,
 }
 
 #[derive(Default)]
@@ -127,6 +159,7 @@ impl Context {
             replays: Replays::default(),
             batch: Mutex::default(),
             batching: AtomicBool::new(false),
+            told: AtomicBool::new(false),
         }
     }
 
@@ -241,6 +274,28 @@ impl Context {
             }
         }
         Ok(cubin)
+    }
+
+    /// Whether the GPU's tensor cores compute with the bits of these; if not, says so once.
+    pub fn has_cores(&self, wanted: Cores) -> bool {
+        let architecture = self.properties.architecture;
+        let Some(own) = Cores::of(architecture) else { return false };
+        let is_tried = Cores::is_verified(architecture) || self.settings.relies;
+        if own == wanted && is_tried {
+            return true;
+        }
+        if let (Some(tell), false) = (self.settings.tell, self.told.swap(true, Ordering::Relaxed)) {
+            let why = match own == wanted {
+                true => format!(
+                    "that its tensor cores have the bits of {own} is published, and was not tried; `--mma {own}` relies on it"
+                ),
+                false => format!(
+                    "its tensor cores have other bits than those of {wanted}; `--mma {own}` gives `mma` theirs, on all devices"
+                ),
+            };
+            tell(&format!("`mma` is computed by arithmetic on {} (sm_{architecture}), slowly: {why}", self.name));
+        }
+        false
     }
 
     /// Counts a launch of a product on tensor cores.

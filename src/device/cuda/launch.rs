@@ -13,7 +13,7 @@ use super::memory::{self, Buffer};
 use super::plan::{End, Facts};
 use super::records::{Pending, stoppable};
 use super::replay::{Kept, Record};
-use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, MOST_AXES, Options};
+use super::text::abi::{BOX_ALIGN, CudaKernel, FAULT_BYTES, KernelArgument, MOST_AXES, Options};
 use super::variant::Variant;
 use crate::device::fault::size;
 use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, Output};
@@ -65,7 +65,7 @@ impl Kernel {
             context.confirm()?;
         }
         let buffers = self.bring(&plan.whole, args)?;
-        let service = Service::new(context, variant, now)?;
+        let service = Service::new(context, variant, args, now)?;
         let own = variant.kernel.own_extents(extents);
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
         arguments.extend(variant.kernel.params.iter().map(|p| pass(p, args, &own, &buffers, &service)));
@@ -197,10 +197,12 @@ struct Service {
     faults: Option<Buffer>,
     prints: Option<Buffer>,
     barrier: Option<Buffer>,
+    /// By factor of a product: memory where it is packed.
+    packed: [Option<Buffer>; 2],
 }
 
 impl Service {
-    fn new(context: &Arc<Context>, variant: &Variant, now: bool) -> Result<Service, DeviceError> {
+    fn new(context: &Arc<Context>, variant: &Variant, args: &[Arg<'_>], now: bool) -> Result<Service, DeviceError> {
         let zeroed = |wanted: bool, bytes| wanted.then(|| Buffer::zeroed(context, bytes)).transpose();
         let prints = match variant.prints {
             false => None,
@@ -219,7 +221,25 @@ impl Service {
             faults: zeroed(variant.reports.is_some() && now, FAULT_BYTES as u64)?,
             prints,
             barrier: zeroed(variant.meets, 4)?,
+            packed: [Service::packed(context, variant, args, 0)?, Service::packed(context, variant, args, 1)?],
         })
+    }
+
+    /// Returns memory for a factor of a product, if the text packs it.
+    fn packed(
+        context: &Arc<Context>,
+        variant: &Variant,
+        args: &[Arg<'_>],
+        wanted: usize,
+    ) -> Result<Option<Buffer>, DeviceError> {
+        let found = variant.kernel.params.iter().find_map(|argument| match argument {
+            KernelArgument::Packed { factor, param, element } if *factor == wanted => Some((*param, element.size())),
+            _ => None,
+        });
+        let Some((param, size)) = found else { return Ok(None) };
+        let &[rows, columns] = args.get(param).and_then(Arg::shape).unwrap_or_default() else { return Ok(None) };
+        let row = (u64::from(columns) * size as u64).next_multiple_of(BOX_ALIGN);
+        Buffer::new(context, u64::from(rows) * row).map(Some)
     }
 }
 
@@ -263,6 +283,7 @@ fn pass(
                 of_box,
             })
         }
+        KernelArgument::Packed { factor, .. } => address(service.packed.get(factor).and_then(Option::as_ref)),
         KernelArgument::Faults => address(service.faults.as_ref()),
         KernelArgument::Prints => address(service.prints.as_ref()),
         KernelArgument::GridBarrier => address(service.barrier.as_ref()),

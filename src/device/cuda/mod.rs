@@ -42,8 +42,8 @@ use crate::ir::Prepared;
 
 #[cfg(target_os = "linux")]
 pub use context::Isolation;
-pub use context::Settings;
 pub(crate) use context::no_nvrtc;
+pub use context::{Instructions, Settings};
 
 /// One GPU.
 pub struct Gpu {

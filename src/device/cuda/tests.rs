@@ -22,6 +22,7 @@ use crate::ir::Prepared;
 use crate::ir::build::{FunctionBuilder, module};
 use crate::ir::def::*;
 use crate::ir::verify::verify;
+use crate::lang::cores::Cores;
 use crate::lang::scalar::Value;
 
 /// The arguments of a call, by kind, and the memory that they point to.
@@ -192,7 +193,7 @@ impl Driver for Fake {
         0
     }
     fn resident_blocks(&self, _: Function, _: u32, _: u32) -> Answer<u32> {
-        Ok(1)
+        Ok(self.properties.multiprocessors)
     }
     unsafe fn launch(&self, _: Function, shape: &Shape, arguments: &[Argument]) -> Answer {
         self.with("launch", |state| self.run(state, shape, arguments));

@@ -432,8 +432,8 @@ impl Machine<'_> {
     fn sums(&self) -> Sums {
         // Asked for first: whether there is a GPU is looked up when something needs it.
         match self.interp.sums {
-            Sums::Rounded if !self.interp.options.device.is_remote() => Sums::Rounded,
-            _ => Sums::Cut,
+            Sums::Rounded if self.interp.options.device.is_remote() => Sums::default(),
+            own => own,
         }
     }
 
@@ -458,7 +458,7 @@ impl Machine<'_> {
             return;
         }
         for id in waiting {
-            let instance = Instance::new(id, vec![]);
+            let instance = Instance { sums: self.sums(), ..Instance::new(id, vec![]) };
             if self.interp.kernels.loaded.contains_key(&instance) {
                 continue;
             }

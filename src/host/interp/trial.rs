@@ -6,7 +6,7 @@ use crate::compile::trial::{Argument, Trial};
 use crate::device::{Arg, Extents};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
-use crate::lower::Instance;
+use crate::lower::{Instance, Sums};
 
 use super::frame::Frame;
 use super::launch::push_value;
@@ -40,7 +40,8 @@ impl Machine<'_> {
         given.extend(hidden.iter().map(|value| (value.clone(), false)));
         // An array that cannot be read is the launch's to report.
         let Ok(args) = arguments(&given) else { return Ok(()) };
-        let instance = Instance::new(launch.kernel, inner.generics.to_vec());
+        let sums = Sums::Cut(self.interp.sums.cores());
+        let instance = Instance { sums, ..Instance::new(launch.kernel, inner.generics.to_vec()) };
         let control = &self.interp.options.control;
         let trial = Trial { instance, extents, args, control, declared, span };
         trials.launch(self.program, &trial).map_err(Signal::Error)

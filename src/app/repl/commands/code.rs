@@ -18,7 +18,8 @@ impl Repl<'_> {
         };
         let style = self.context.console.style;
         let colored = |text: &str| listing::render(text, language, style);
-        match Generator::new(self.context.text.clone(), None).kernel(&self.session, kernel, level, false) {
+        let generator = Generator::new(self.context.text.clone(), None).adding(self.context.limits.sums);
+        match generator.kernel(&self.session, kernel, level, false) {
             Ok(text) => Ok(colored(&(self.assumed(kernel) + &text))),
             Err(Failure::Program(diagnostics)) => {
                 self.report_all(&diagnostics);

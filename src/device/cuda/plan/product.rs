@@ -4,9 +4,13 @@ use std::sync::Arc;
 
 use super::{Facts, assumes_values};
 use crate::device::Extents;
+use crate::device::cuda::context::Instructions;
+use crate::device::cuda::driver::Properties;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, LaunchFacts, NARROW, Options};
-use crate::device::cuda::text::{TENSOR_ARCHITECTURE, is_narrow, most_product_tiles, product_extents};
+use crate::device::cuda::text::{
+    TENSOR_ARCHITECTURE, is_narrow, is_rounded, most_product_tiles, product_extents, product_shared,
+};
 use crate::device::cuda::variant::Variant;
 use crate::ir::def::{Factor, KernelParam, TileFactor, TileStep};
 
@@ -16,28 +20,58 @@ const MOST_TILES: u64 = 1 << 30;
 impl Kernel {
     /// Starts to compile the text for tensor cores that most launches need, if there is one.
     pub fn expect_product(&self) -> bool {
-        let options = Options { product: Some(Copies::Boxes), ..self.options() };
-        self.context.properties.architecture == TENSOR_ARCHITECTURE && self.product_variant(&options).is_some()
+        let compiles = |way| self.product_variant(&Options { product: Some(way), ..self.options() }).is_some();
+        self.ways([BOX_ALIGN; 2]).into_iter().any(compiles)
+    }
+
+    /// Returns how texts for the tensor cores of this GPU may read factors, the best way first, given rows of so many bytes.
+    fn ways(&self, rows: [u64; 2]) -> Vec<Copies> {
+        let Properties { architecture, shared_per_block, .. } = self.context.properties;
+        let is_sm90 = architecture == TENSOR_ARCHITECTURE;
+        let Some(product) = &self.definition().product else {
+            let is_program = is_sm90 && self.definition().tiles.is_some();
+            return if is_program { vec![Copies::Boxes] } else { vec![] };
+        };
+        if !self.context.has_cores(product.cores) {
+            return vec![];
+        }
+        let rounded = is_rounded(&self.prepared, product.a);
+        let in_boxes = rows.map(|bytes| bytes.is_multiple_of(BOX_ALIGN));
+        let pieces = Copies::Pieces { packed: in_boxes.map(|whole| rounded || !whole) };
+        let mut ways = match (is_sm90 && self.context.settings.tensor == Instructions::Best, in_boxes) {
+            (true, [true, true]) => vec![Copies::Boxes, pieces],
+            // Packing takes less time than copies by elements do.
+            (true, _) => vec![pieces, Copies::Elements],
+            (false, _) => vec![pieces],
+        };
+        ways.retain(|&way| product_shared(way) <= shared_per_block);
+        ways
     }
 
     /// Returns the variant that computes this launch on tensor cores, if there can be one; and whether that depends on the values of
     /// parameters.
     pub(super) fn on_tensor_cores(&self, facts: &Facts<'_, '_>) -> (Option<Arc<Variant>>, bool) {
-        let Some((copies, extents)) = self.computable(facts).or_else(|| self.held_in_registers(facts)) else {
+        let Some((ways, extents)) = self.computable(facts).or_else(|| self.held_in_registers(facts)) else {
             return (None, false);
         };
         let facts = Facts { args: facts.args, extents, declared: facts.declared };
-        let mut options = Options { product: Some(copies), ..self.options() };
-        let Some(variant) = self.product_variant(&options) else { return (None, false) };
-        let asks = assumes_values(&variant);
         // A compiler that does not know these instructions is no reason not to run the kernel.
         let fits =
             |variant: &Arc<Variant>| variant.kernel.assumptions_hold(&facts) && variant.load(&self.context).is_ok();
-        if fits(&variant) {
-            return (Some(variant), asks);
+        let mut asks = false;
+        for way in ways {
+            let mut options = Options { product: Some(way), ..self.options() };
+            let Some(variant) = self.product_variant(&options) else { continue };
+            asks |= assumes_values(&variant);
+            if fits(&variant) {
+                return (Some(variant), asks);
+            }
+            options.assume = false;
+            if let Some(variant) = self.product_variant(&options).filter(fits) {
+                return (Some(variant), asks);
+            }
         }
-        options.assume = false;
-        (self.product_variant(&options).filter(fits), asks)
+        (None, asks)
     }
 
     fn element_size(&self, param: u32) -> Option<u64> {
@@ -46,12 +80,12 @@ impl Kernel {
         Some(self.prepared.module.functions[kernel.body].memories[*memory].layout.size as u64)
     }
 
-    /// Returns how a launch reads the factors, and the rows and columns that it computes; `None` if tensor cores cannot compute them.
-    fn computable(&self, facts: &Facts<'_, '_>) -> Option<(Copies, Extents)> {
+    /// Returns how a launch may read the factors, and the rows and columns that it computes; `None` if tensor cores cannot compute them.
+    fn computable(&self, facts: &Facts<'_, '_>) -> Option<(Vec<Copies>, Extents)> {
         let product = self.definition().product.as_ref()?;
         let Extents::Grid { grid, block } = facts.extents else { return None };
         let is_plane = grid[2] == 1 && grid.iter().chain(&block).all(|&n| n > 0);
-        if self.context.properties.architecture != TENSOR_ARCHITECTURE || !is_plane {
+        if !is_plane {
             return None;
         }
         let is_small = |k: usize, tile: u32| u64::from(grid[k]) * u64::from(tile) <= NARROW;
@@ -65,16 +99,17 @@ impl Kernel {
         if most_product_tiles(rows, columns) > MOST_TILES || terms[0] != terms[1] || [a, b].concat().contains(&0) {
             return None;
         }
-        let sizes = [self.element_size(product.a.param)?, self.element_size(product.b.param)?];
-        let in_boxes =
-            [a, b].iter().zip(sizes).all(|(shape, size)| (size * u64::from(shape[1])).is_multiple_of(BOX_ALIGN));
-        Some((if in_boxes { Copies::Boxes } else { Copies::Elements }, extents))
+        let rows = [
+            self.element_size(product.a.param)? * u64::from(a[1]),
+            self.element_size(product.b.param)? * u64::from(b[1]),
+        ];
+        Some((self.ways(rows), extents))
     }
 }
 
 impl Kernel {
     /// As `computable`, of a program of tiles.
-    fn held_in_registers(&self, facts: &Facts<'_, '_>) -> Option<(Copies, Extents)> {
+    fn held_in_registers(&self, facts: &Facts<'_, '_>) -> Option<(Vec<Copies>, Extents)> {
         let tiles = self.definition().tiles.as_ref().filter(|_| self.definition().product.is_none())?;
         let Extents::Grid { grid, block } = facts.extents else { return None };
         let is_usual = grid.iter().chain(&block).all(|&n| n > 0) && is_narrow(&self.prepared.module, facts);
@@ -91,7 +126,7 @@ impl Kernel {
             let columns = extents(param as usize).last().copied().unwrap_or(0);
             self.element_size(param).is_some_and(|size| (size * u64::from(columns)).is_multiple_of(BOX_ALIGN))
         };
-        copied(&tiles.steps).into_iter().all(in_boxes).then_some((Copies::Boxes, facts.extents))
+        copied(&tiles.steps).into_iter().all(in_boxes).then_some((vec![Copies::Boxes], facts.extents))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Launches of products of matrices: which of them tensor cores compute, and what is passed to their text.
 
 use super::*;
+use crate::device::cuda::Instructions;
 use crate::device::cuda::driver::MapElement;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::plan::Facts;
-use crate::device::cuda::text::SHARED_FOR_PRODUCTS;
 use crate::device::cuda::text::abi::MOST_AXES;
+use crate::device::cuda::text::product_shared;
 use crate::ir::typing::F32;
 
 const BF16: Ty = Ty::Scalar(Scalar::Bf16);
@@ -18,11 +19,12 @@ fn parameters(b: &mut FunctionBuilder, of: Ty) -> MemId {
 
 /// Returns a kernel that is the product of `a` and `b`, the latter given by its columns.
 fn product() -> Prepared {
-    product_of(BF16, [false, true])
+    product_of(BF16, [false, true], Cores::Sm90)
 }
 
-/// Returns a kernel that is the product of `a` and `b`, or of their transpositions. What it does without tensor cores does not matter here.
-fn product_of(of: Ty, transposed: [bool; 2]) -> Prepared {
+/// Returns a kernel that is the product of `a` and `b`, or of their transpositions, with sums that have the bits of these tensor cores. What it
+/// does without tensor cores does not matter here.
+fn product_of(of: Ty, transposed: [bool; 2], cores: Cores) -> Prepared {
     let mut b = FunctionBuilder::new("product_epilogue");
     let c = parameters(&mut b, of);
     let element = b.value("element", F32);
@@ -36,7 +38,7 @@ fn product_of(of: Ty, transposed: [bool; 2]) -> Prepared {
     parameters(&mut b, of);
     let mut module = module(Default::default(), b, Form::Grid);
     let [a, b] = [0, 1].map(|param| Factor { param, transposed: transposed[param as usize] });
-    module.kernel.product = Some(Arc::new(Product { a, b, tile: [16, 32], epilogue }));
+    module.kernel.product = Some(Arc::new(Product { a, b, cores, tile: [16, 32], epilogue }));
     Prepared::new(verify(module).expect("a sound kernel"), Default::default())
 }
 
@@ -63,7 +65,7 @@ fn a_product_is_launched_with_maps_and_a_block_for_each_multiprocessor() {
     let (gpu, kernel, fake) = gpu(product(), 1 << 24, |call| {
         // 6 by 2 tiles of 128 by 256, on 4 multiprocessors.
         assert_eq!((call.shape.grid, call.shape.block), ([4, 1, 1], [384, 1, 1]));
-        assert_eq!((call.shape.shared, call.shape.cooperative), (SHARED_FOR_PRODUCTS, false));
+        assert_eq!((call.shape.shared, call.shape.cooperative), (product_shared(Copies::Boxes), false));
         // What the blocks of the launch compute.
         assert_eq!(call.find(KernelArgument::IndexExtent { index: 0 }), 16 * 44);
         assert_eq!(call.find(KernelArgument::IndexExtent { index: 1 }), 32 * 10);
@@ -93,14 +95,14 @@ fn planned(kernel: &Kernel, extents: Extents, shapes: [[u32; 2]; 3]) -> Option<(
 fn launches_choose_their_text() {
     let grid = |grid| Extents::Grid { grid, block: [64, 1, 1] };
     let boxes = |blocks| Some((Copies::Boxes, blocks));
-    let elements = |blocks| Some((Copies::Elements, blocks));
+    let packed = |packed, blocks| Some((Copies::Pieces { packed }, blocks));
     let (gpu, ..) = gpu(product(), 1 << 20, |_| ());
     let kernel = Kernel::new(gpu.context.clone(), Arc::new(product()), None);
     let cases = [
         (BLOCKS, SHAPES, boxes(4)),
         (grid([1, 1, 1]), SHAPES, boxes(1)),
         // Rows of 130 bytes.
-        (BLOCKS, [[700, 65], [300, 65], [700, 300]], elements(4)),
+        (BLOCKS, [[700, 65], [300, 65], [700, 300]], packed([true; 2], 4)),
         (BLOCKS, [[700, 0], [300, 0], [700, 300]], None),
         (BLOCKS, [[0, 64], [300, 64], [0, 300]], None),
         (BLOCKS, [[700, 64], [300, 72], [700, 300]], None),
@@ -114,18 +116,90 @@ fn launches_choose_their_text() {
     }
 }
 
-#[test]
-fn other_gpus_have_the_usual_text() {
+/// Returns how a GPU of this architecture reads the factors of a product whose sums have the bits of these tensor cores.
+fn read_by(architecture: u32, cores: Cores, settings: Settings, shapes: [[u32; 2]; 3]) -> Option<Copies> {
+    let shared_per_block = if architecture == 90 { 227 << 10 } else { 99 << 10 };
     let properties =
-        |architecture| Properties { architecture, multiprocessors: 4, grid: [1 << 20; 3], ..Properties::default() };
-    for (architecture, expected) in [(80, None), (90, Some((Copies::Boxes, 4))), (100, None)] {
-        let properties = Properties { shared_per_block: 227 << 10, ..properties(architecture) };
-        let (_, _, fake) = gpu(product(), 1 << 20, |_| ());
-        let parts = || Ok(Arc::new(Paper) as Arc<dyn Compiler>);
-        let gpu = Gpu::with_parts(properties, Settings::default(), move |_| Ok(fake), parts);
-        let kernel = Kernel::new(gpu.context.clone(), Arc::new(product()), None);
-        assert_eq!(planned(&kernel, BLOCKS, SHAPES), expected, "{architecture}");
+        Properties { architecture, multiprocessors: 4, grid: [1 << 20; 3], shared_per_block, ..Properties::default() };
+    let (_, _, fake) = gpu(product(), 1 << 20, |_| ());
+    let parts = || Ok(Arc::new(Paper) as Arc<dyn Compiler>);
+    let gpu = Gpu::with_parts(properties, settings, move |_| Ok(fake), parts);
+    let kernel = Kernel::new(gpu.context.clone(), Arc::new(product_of(BF16, [false, true], cores)), None);
+    planned(&kernel, BLOCKS, shapes).map(|(copies, _)| copies)
+}
+
+/// Tensor cores are used where their bits are those of the run, and were compared with them or are relied upon.
+#[test]
+fn gpus_have_texts_for_tensor_cores_whose_bits_are_wanted() {
+    let relies = || Settings { relies: true, ..Settings::default() };
+    let pieces = Some(Copies::Pieces { packed: [false; 2] });
+    let (sm80, sm90) = (Cores::Sm80, Cores::Sm90);
+    let cases = [
+        (80, sm90, None, None),
+        (80, sm80, None, pieces),
+        (86, sm80, None, pieces),
+        (89, sm80, None, pieces),
+        (90, sm90, Some(Copies::Boxes), Some(Copies::Boxes)),
+        (90, sm80, None, None),
+        (100, sm90, None, pieces),
+        (120, sm90, None, pieces),
+        (120, sm80, None, None),
+        (75, sm80, None, None),
+    ];
+    for (architecture, cores, usual, relied_upon) in cases {
+        assert_eq!(read_by(architecture, cores, Settings::default(), SHAPES), usual, "{architecture} {cores}");
+        assert_eq!(read_by(architecture, cores, relies(), SHAPES), relied_upon, "{architecture} {cores}, relied upon");
     }
+    let sync = Settings { tensor: Instructions::Sync, ..Settings::default() };
+    assert_eq!(read_by(90, sm90, sync, SHAPES), pieces);
+    let odd = [[700, 64], [300, 65], [700, 300]];
+    assert_eq!(read_by(80, sm80, relies(), odd), None, "as many terms in both");
+}
+
+#[test]
+fn why_tensor_cores_are_not_used_is_said_once() {
+    static SAID: Mutex<Vec<String>> = Mutex::new(vec![]);
+    let tell = Some((|what: &str| SAID.lock().unwrap().push(what.into())) as fn(&str));
+    for (architecture, cores) in [(89, Cores::Sm90), (120, Cores::Sm90), (90, Cores::Sm90), (61, Cores::Sm90)] {
+        read_by(architecture, cores, Settings { tell, ..Settings::default() }, SHAPES);
+    }
+    let said = SAID.lock().unwrap();
+    assert_eq!(said.len(), 2, "{said:#?}");
+    assert!(
+        said[0].contains("(sm_89), slowly: its tensor cores have other bits than those of sm_90; `--mma sm_80`"),
+        "{said:#?}"
+    );
+    assert!(said[1].contains("(sm_120)") && said[1].contains("was not tried; `--mma sm_90` relies on it"), "{said:#?}");
+}
+
+/// What is packed has memory of its own, with rows of whole pieces, and all blocks run at the same time.
+#[test]
+fn factors_are_packed_to_memory_of_their_own() {
+    let body: Body = |call| {
+        assert_eq!((call.shape.grid, call.shape.block), ([4, 1, 1], [256, 1, 1]));
+        assert!(call.shape.cooperative);
+        let packed = |factor| KernelArgument::Packed { factor, param: factor, element: Scalar::Bf16 };
+        // 65 elements become 72.
+        for (argument, bytes) in
+            [(packed(0), 2 * 700 * 72), (packed(1), 2 * 300 * 72), (KernelArgument::GridBarrier, 4)]
+        {
+            let address = call.find(argument.clone());
+            assert_eq!(call.memory[&address].len(), bytes, "{argument:?}");
+        }
+    };
+    let (_, _, fake) = gpu(product(), 1 << 24, body);
+    let copies = Copies::Pieces { packed: [true; 2] };
+    let options = Options { stop: true, product: Some(copies), ..Options::default() };
+    let params = cuda_text(&product(), &options, None).params;
+    let properties = fake.properties.clone();
+    let fake = Arc::new(Fake { properties: properties.clone(), params, body, state: Mutex::default() });
+    let parts = || Ok(Arc::new(Paper) as Arc<dyn Compiler>);
+    let gpu = Gpu::with_parts(properties, Settings::default(), move |_| Ok(fake), parts);
+    let shapes = [[700, 65], [300, 65], [700, 300]];
+    let mut storages = storages(shapes);
+    let kernel = Kernel::new(gpu.context.clone(), Arc::new(product()), None);
+    kernel.launch(BLOCKS, &mut arguments(&mut storages, shapes), &Control::default()).unwrap();
+    assert_eq!(gpu.statistics().on_tensor_cores, 1);
 }
 
 /// The maps of a launch: the extents of the arrays, the last axis first, and the columns and rows of their boxes.
@@ -146,8 +220,8 @@ fn products_of_tf32_are_launched_by_how_their_factors_lie() {
     for (transposed, tiles, maps) in cases {
         let [a, b] = transposed;
         let shapes = [if a { [k, m] } else { [m, k] }, if b { [n, k] } else { [k, n] }, [m, n]];
-        let (gpu, _, fake) = gpu(product_of(F32, transposed), 1 << 24, |_| ());
-        let kernel = Kernel::new(gpu.context.clone(), Arc::new(product_of(F32, transposed)), None);
+        let (gpu, _, fake) = gpu(product_of(F32, transposed, Cores::Sm90), 1 << 24, |_| ());
+        let kernel = Kernel::new(gpu.context.clone(), Arc::new(product_of(F32, transposed, Cores::Sm90)), None);
         assert_eq!(planned(&kernel, blocks, shapes), Some((Copies::Boxes, tiles)), "{transposed:?}");
         let mut storages = shapes.map(|[rows, columns]| Storage::zeros((rows * columns) as usize * 4));
         kernel.launch(blocks, &mut arguments(&mut storages, shapes), &Control::default()).unwrap();

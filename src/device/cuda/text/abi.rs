@@ -32,7 +32,8 @@
 //! # Products
 //! A text with [`Options::product`] is for launches of a kernel that is a product of matrices ([`Geometry::Product`]). Its parameters
 //! are those of the kernel that is run for each element, whose index extents are the rows and columns that the launch's blocks compute,
-//! and two maps of the factors ([`KernelArgument::Map`]), where it reads them by copies of boxes.
+//! and two maps of the factors ([`KernelArgument::Map`]), where it reads them by copies of boxes, or memory for those that it packs first
+//! ([`KernelArgument::Packed`]): then all blocks run at the same time, and meet behind that.
 //!
 //! # Grid barrier ([`KernelArgument::GridBarrier`])
 //! One `u32`, zeroed before a launch, which has to be cooperative.
@@ -75,9 +76,19 @@ pub enum Copies {
     Boxes,
     /// By elements.
     Elements,
+    /// By pieces of 16 bytes, with instructions that all GPUs from sm_80 on have. What is packed, of the first and of the second factor, is
+    /// copied before to memory of its own, where it is rounded and its rows are whole pieces.
+    Pieces { packed: [bool; 2] },
 }
 
-/// What rows that are copied by boxes are multiples of, in bytes.
+impl Copies {
+    /// Whether the text is for the tensor cores of sm_90a alone.
+    pub(crate) fn is_of_sm90a(self) -> bool {
+        !matches!(self, Copies::Pieces { .. })
+    }
+}
+
+/// What rows that are copied by boxes or pieces are multiples of, in bytes.
 pub(crate) const BOX_ALIGN: u64 = 16;
 
 impl Default for Options {
@@ -104,7 +115,7 @@ impl Options {
         if self.fast_math {
             flags.push("--use_fast_math");
         }
-        if self.product.is_some() {
+        if self.product.is_some_and(Copies::is_of_sm90a) {
             // The instructions of its tensor cores are those of this GPU alone.
             flags.push("--gpu-architecture=sm_90a");
         }
@@ -125,6 +136,8 @@ pub(crate) enum KernelArgument {
     IndexExtent { index: usize },
     /// A map of a factor, the array parameter at this position: 128 bytes that describe its memory to the hardware, for copies of such boxes.
     Map { factor: usize, param: usize, element: Scalar, of_box: OfBox },
+    /// The address of memory for a factor, the array parameter at this position, with rows of whole pieces of [`BOX_ALIGN`] bytes.
+    Packed { factor: usize, param: usize, element: Scalar },
     /// The address of the fault record.
     Faults,
     /// The address of the print buffer.
@@ -163,8 +176,8 @@ pub enum Geometry {
         covers: [u32; 3],
     },
     /// For a `grid` kernel that is a product: the blocks of the launch compute tiles of so many rows and columns each, and those of
-    /// the text as many elements in tiles of their own.
-    Product { tile: [u32; 2], own: [u32; 2] },
+    /// the text, of so many threads, with so many bytes of dynamic shared memory, as many elements in tiles of their own.
+    Product { tile: [u32; 2], own: [u32; 2], threads: u32, shared: u32 },
     /// For a `grid` kernel that is a program of tiles: the blocks of the launch, of so many threads, with so many bytes of dynamic shared
     /// memory.
     Tiles { threads: u32, shared: u32 },

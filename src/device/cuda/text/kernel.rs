@@ -358,6 +358,7 @@ impl Gen<'_> {
             KernelArgument::Map { factor, .. } => {
                 format!("const __grid_constant__ tensor_cores::Map {}", product::MAPS[*factor])
             }
+            KernelArgument::Packed { factor, .. } => format!("void *{}", product::PACKED[*factor]),
             KernelArgument::Faults => "Faults *faults".into(),
             KernelArgument::Prints => "Prints *prints".into(),
             KernelArgument::GridBarrier => "unsigned *grid_arrivals".into(),

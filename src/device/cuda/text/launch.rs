@@ -84,9 +84,9 @@ impl CudaKernel {
     /// be fewer of them.
     pub(crate) fn grid(&self, extents: Extents) -> Option<Grid> {
         match (self.geometry, self.own_extents(extents)) {
-            (Geometry::Product { own, .. }, Extents::Threads([rows, columns, _])) => {
+            (Geometry::Product { own, threads, .. }, Extents::Threads([rows, columns, _])) => {
                 let tiles = product::tiles(own, rows, columns).try_into().ok().filter(|&tiles| tiles > 0);
-                tiles.map(|tiles| Grid { grid: [tiles, 1, 1], block: product::BLOCK })
+                tiles.map(|tiles| Grid { grid: [tiles, 1, 1], block: [threads, 1, 1] })
             }
             (Geometry::Threads { rank, block, covers }, Extents::Threads(sizes)) => {
                 let mut grid = [1; 3];
@@ -109,8 +109,7 @@ impl CudaKernel {
     /// Returns the bytes of dynamic shared memory.
     pub(crate) fn shared_bytes(&self, module: &Module, facts: &dyn LaunchFacts) -> Result<u32, SharedFault> {
         match self.geometry {
-            Geometry::Product { .. } => return Ok(product::SHARED),
-            Geometry::Tiles { shared, .. } => return Ok(shared),
+            Geometry::Product { shared, .. } | Geometry::Tiles { shared, .. } => return Ok(shared),
             _ => {}
         }
         let function = &module.functions[module.kernel.body];

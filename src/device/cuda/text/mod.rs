@@ -11,7 +11,7 @@
 //! | `piece`, `pieces` | wide accesses for several indices of a thread |
 //! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
-//! | `product` | products of matrices for tensor cores, with `product.cu` |
+//! | `product` | products of matrices for tensor cores, with `product.cu` and `product_sync.cu` |
 //! | `tiles`, `steps`, `masks` | programs of tiles for tensor cores, with `tiles.cu` |
 //! | `late` | guards that report behind a loop |
 //! | `fences` | fences and warp barriers that the memory model requires |
@@ -49,18 +49,38 @@ use crate::base::source::Sources;
 use crate::ir::Prepared;
 use crate::ir::def::*;
 use crate::ir::ranges::{self, Setting};
+use crate::lang::cores::Cores;
 pub(crate) use abi::CudaKernel;
 pub use abi::{Copies, LaunchFacts, Options};
 use generator::Gen;
 pub(crate) use launch::{SharedRefusal, is_narrow, message};
-#[cfg(test)]
-pub(crate) use product::SHARED as SHARED_FOR_PRODUCTS;
 pub(crate) use product::TENSOR_ARCHITECTURE;
-pub(crate) use product::{extents as product_extents, most_tiles as most_product_tiles};
+pub(crate) use product::{extents as product_extents, most_tiles as most_product_tiles, shared as product_shared};
 
 /// Returns the text for tensor cores of a kernel that is a product or a program of tiles; `None` if there is none.
 pub(crate) fn tensor_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {
     product::product_text(kernel, options, sources).or_else(|| tiles::tiles_text(kernel, options, sources))
+}
+
+/// Whether a factor is rounded, so that it is packed.
+pub(crate) fn is_rounded(kernel: &Prepared, factor: Factor) -> bool {
+    let Kernel { body, params, .. } = &kernel.module.kernel;
+    let Some(KernelParam::Array { memory, .. }) = params.get(factor.param as usize) else { return false };
+    kernel.module.functions[*body].memories[*memory].layout.size == 4
+}
+
+/// Returns how the text for the tensor cores of a GPU reads factors whose rows are multiples of 16 bytes, if the kernel is a product or a
+/// program of tiles whose sums have the bits of these tensor cores.
+pub(crate) fn usual_copies(kernel: &Prepared, architecture: u32) -> Option<Copies> {
+    let (product, cores) = (kernel.module.kernel.product.as_ref(), Cores::of(architecture));
+    let of_sm90a = Options { product: Some(Copies::Boxes), ..Options::default() };
+    match product {
+        Some(product) if cores != Some(product.cores) => None,
+        _ if architecture == TENSOR_ARCHITECTURE && tensor_text(kernel, &of_sm90a, None).is_some() => {
+            Some(Copies::Boxes)
+        }
+        product => product.map(|product| Copies::Pieces { packed: [is_rounded(kernel, product.a); 2] }),
+    }
 }
 
 /// Generates the CUDA C++ of a kernel. With sources, `#line` directives refer to their lines. What is no product, or cannot be

@@ -15,7 +15,7 @@ to_float to_f16 to_bf16 to_odd to_i8 to_u8 to_i16 to_u16 to_i32 to_u32 to_i64 to
 saturated saturating_add saturating_sub sign tf32 turns raw wide report stopped print block_number thread_number \
 grouped aligned step take put Word \
 atomic_load atomic_store atomic_update warp_size shuffle butterfly grid_barrier select dynamic_shared \
-first at turn tensor_cores map_of_a map_of_b Left left write tiles";
+first at turn tensor_cores map_of_a map_of_b packed_a packed_b Left left write tiles";
 
 const FUNCTIONS: &str = "fmin fmax fabs sqrt fma fmod floor ceil rint round trunc copysign rsqrt cbrt exp exp2 exp10 expm1 \
 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh hypot pow erf erfc lgamma tgamma j0 j1 \

@@ -1,7 +1,8 @@
 //! Products of matrices on tensor cores. In: a kernel that is a product, and how the factors are read. Out: a text that computes it in tiles
 //! of its own, around what the kernel does with each element.
 //!
-//! `product.cu` is the part that all of them share. It has to be compiled for `sm_90a`, and runs on no other GPU.
+//! `product.cu` is the part that texts for sm_90 share. It has to be compiled for `sm_90a`, and runs on no other GPU. `product_sync.cu` is
+//! that of texts for all GPUs from sm_80 on, and `elements.cu` what both have in common.
 
 use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, OfBox, Options};
 use super::generator::{Array, Gen};
@@ -15,8 +16,44 @@ use crate::ir::def::{
 };
 use crate::ir::ranges::{self, Setting};
 
-/// What follows are the constants of this text.
-const TEXT: &str = concat!("namespace tensor_cores {\n", include_str!("boxes.cu"), "}\n\n", include_str!("product.cu"));
+/// A text that products share, and the constants of its launches.
+struct Shared {
+    text: &'static str,
+    gpus: &'static str,
+    /// Threads of a block.
+    threads: u32,
+    /// Bytes of dynamic shared memory.
+    bytes: u32,
+}
+
+/// That of sm_90a: alignment, stages, what eight warps keep, and up to three barriers for each stage.
+const OF_SM90A: Shared = Shared {
+    text: concat!(
+        "namespace tensor_cores {\n",
+        include_str!("boxes.cu"),
+        include_str!("elements.cu"),
+        "}\n\n",
+        include_str!("product.cu")
+    ),
+    gpus: "sm_90a",
+    threads: 384,
+    bytes: 1024 + STAGES * (FIRST + SECOND) * 128 + 8 * KEPT + 24 * STAGES,
+};
+
+/// That of all GPUs from sm_80 on: four stages of 64 bytes a row.
+const OF_SM80: Shared = Shared {
+    text: concat!("namespace tensor_cores {\n", include_str!("elements.cu"), "}\n\n", include_str!("product_sync.cu")),
+    gpus: "sm_80 and later",
+    threads: 256,
+    bytes: 4 * (FIRST + SECOND) * 64,
+};
+
+impl Shared {
+    fn of(copies: Copies) -> &'static Shared {
+        if copies.is_of_sm90a() { &OF_SM90A } else { &OF_SM80 }
+    }
+}
+
 /// The rows and columns that an instruction's first and second factor have in a tile.
 const FIRST: u32 = 128;
 const SECOND: u32 = 256;
@@ -28,14 +65,16 @@ const KEPT: u32 = 5 * 16 * 32 * 4;
 
 /// The names of the maps of the factors.
 pub(super) const MAPS: [&str; 2] = ["map_of_a", "map_of_b"];
+/// The names of the memory of packed factors.
+pub(super) const PACKED: [&str; 2] = ["packed_a", "packed_b"];
 
 /// The compute capability of the only GPUs with the instructions of the text.
 pub(crate) const TENSOR_ARCHITECTURE: u32 = 90;
 
-/// Threads of a block along x, y, z.
-pub(crate) const BLOCK: [u32; 3] = [384, 1, 1];
-/// Bytes of dynamic shared memory: alignment, stages, what eight warps keep, and up to three barriers for each stage.
-pub(crate) const SHARED: u32 = 1024 + STAGES * (FIRST + SECOND) * 128 + 8 * KEPT + 24 * STAGES;
+/// Returns the bytes of dynamic shared memory of a block.
+pub(crate) fn shared(copies: Copies) -> u32 {
+    Shared::of(copies).bytes
+}
 
 /// Returns the rows and columns that a launch's blocks compute, as index extents.
 pub(crate) fn extents(tile: [u32; 2], grid: [u32; 3]) -> Extents {
@@ -94,21 +133,25 @@ impl Read {
         KernelArgument::Map { factor, param, element: self.element, of_box: OfBox::plane(terms, rows) }
     }
 
+    fn packed(&self) -> KernelArgument {
+        KernelArgument::Packed { factor: self.factor, param: self.param, element: self.element }
+    }
+
     /// Returns what the text passes for it.
     fn argument(&self, copies: Copies) -> String {
         match copies {
             Copies::Boxes => MAPS[self.factor].into(),
-            Copies::Elements => {
+            Copies::Elements | Copies::Pieces { .. } => {
                 format!("tensor_cores::Plain{{{}, {}, {}}}", self.name, self.extents[0], self.extents[1])
             }
         }
     }
 }
 
-/// Whether the instructions compute the transposed product: the one for tf32 reads its second factor along the terms, and its first one so or
+/// Whether the instructions compute the transposed product: the one of sm_90a for tf32 reads its second factor along the terms, and its first one so or
 /// from registers.
-fn is_transposed(a: &Read, b: &Read) -> bool {
-    a.element == Scalar::F32 && a.along_terms() && !b.along_terms()
+fn is_transposed(a: &Read, b: &Read, copies: Copies) -> bool {
+    copies.is_of_sm90a() && a.element == Scalar::F32 && a.along_terms() && !b.along_terms()
 }
 
 impl Gen<'_> {
@@ -125,7 +168,7 @@ impl Gen<'_> {
         if a.element != b.element {
             return None;
         }
-        let own = if is_transposed(&a, &b) { [SECOND, FIRST] } else { [FIRST, SECOND] };
+        let own = if is_transposed(&a, &b, copies) { [SECOND, FIRST] } else { [FIRST, SECOND] };
         let function = self.function;
         self.left = Some(vec![]);
         let body = self.within(|g| {
@@ -140,21 +183,31 @@ impl Gen<'_> {
         let element = self.params.len() - 1;
         let mut params = self.arguments_of(2);
         params.retain(|param| !matches!(param, KernelArgument::Value { param, .. } if *param == element));
-        if copies == Copies::Boxes {
-            params.extend([a.map(own[0]), b.map(own[1])]);
-        }
-        let notes = self.product_notes(&a, &b);
+        let packs = match copies {
+            Copies::Boxes => {
+                params.extend([a.map(own[0]), b.map(own[1])]);
+                false
+            }
+            Copies::Elements => false,
+            Copies::Pieces { packed } => {
+                params.extend([&a, &b].into_iter().filter(|read| packed[read.factor]).map(Read::packed));
+                packed.contains(&true)
+            }
+        };
+        params.extend(packs.then_some(KernelArgument::GridBarrier));
+        let shared = Shared::of(copies);
+        let notes = self.product_notes(&a, &b, shared);
         let text = self.product_body(&entry, &params, [&a, &b], copies, &notes, (&body, &left));
         Some(CudaKernel {
             text,
             entry,
             options: self.options.clone(),
             params,
-            geometry: Geometry::Product { tile: product.tile, own },
-            max_block: BLOCK[0],
+            geometry: Geometry::Product { tile: product.tile, own, threads: shared.threads, shared: shared.bytes },
+            max_block: shared.threads,
             static_shared: 0,
             dynamic_shared: vec![],
-            cooperative: false,
+            cooperative: packs,
             places: std::mem::take(&mut self.places),
             prints: vec![],
             assumptions: self.relied_upon(),
@@ -182,8 +235,8 @@ impl Gen<'_> {
         (rank == 2).then_some(Read { factor: which, param, element, name, extents, by_columns, terms })
     }
 
-    fn product_notes(&self, a: &Read, b: &Read) -> Vec<String> {
-        let mut notes = vec![format!("the product of {} and {} on tensor cores of sm_90a", a.name, b.name)];
+    fn product_notes(&self, a: &Read, b: &Read, shared: &Shared) -> Vec<String> {
+        let mut notes = vec![format!("the product of {} and {} on tensor cores of {}", a.name, b.name, shared.gpus)];
         notes.extend(self.notes(None));
         notes
     }
@@ -207,15 +260,20 @@ impl Gen<'_> {
             _ => "f16",
         };
         text.push_str(&format!("#define TENSOR_TYPE \"{kind}\"\n#define TENSOR_BYTES {}\n", a.element.size()));
-        let switches =
-            [("A_BY_COLUMNS", a.by_columns), ("B_BY_COLUMNS", b.by_columns), ("PLAIN", copies == Copies::Elements)];
+        let mut switches = vec![("A_BY_COLUMNS", u32::from(a.by_columns)), ("B_BY_COLUMNS", u32::from(b.by_columns))];
+        switches.extend(match copies {
+            Copies::Boxes => vec![("PLAIN", 0)],
+            Copies::Elements => vec![("PLAIN", 1)],
+            Copies::Pieces { packed: [a, b] } => vec![("A_PACKED", a.into()), ("B_PACKED", b.into())],
+        });
         for (name, value) in switches {
-            text.push_str(&format!("#define TENSOR_{name} {}\n", i32::from(value)));
+            text.push_str(&format!("#define TENSOR_{name} {value}\n"));
         }
-        text.push_str(TEXT);
+        let shared = Shared::of(copies);
+        text.push_str(shared.text);
         text.push('\n');
         notes.iter().for_each(|note| text.push_str(&format!("// {note}\n")));
-        let threads = BLOCK[0];
+        let threads = shared.threads;
         text.push_str(&format!("extern \"C\" __global__ void __launch_bounds__({threads}, 1) {entry}(\n    "));
         text.push_str(&names.join(",\n    "));
         text.push_str(") {\n");
@@ -235,15 +293,23 @@ impl Gen<'_> {
         }
         print::block(body, 2, &mut text);
         text.push_str(&format!("    }};\n{write}"));
-        let (terms, is_transposed) = (&a.extents[a.terms], is_transposed(a, b));
+        let (terms, is_transposed) = (&a.extents[a.terms], is_transposed(a, b, copies));
         let (a, b) = (a.argument(copies), b.argument(copies));
         let (first, second) = if is_transposed { (b, a) } else { (a, b) };
+        let room = match copies {
+            Copies::Pieces { packed } => {
+                let name = |given: bool, name: &'static str| if given { name } else { "nullptr" };
+                let [a, b] = [0, 1].map(|factor| name(packed[factor], PACKED[factor]));
+                format!("tensor_cores::Room{{{a}, {b}, {}}}, ", name(packed.contains(&true), "grid_arrivals"))
+            }
+            _ => String::new(),
+        };
         let least = |all: &String, extents: &[String]| {
             extents.iter().fold(all.clone(), |least, extent| format!("min({least}, {extent})"))
         };
         let open = format!("{}, {}", least(&rows, &edges[0]), least(&columns, &edges[1]));
         let edges = format!("tensor_cores::Edges{{{rows}, {columns}, {open}}}");
-        let call = format!("tensor_cores::product<Left>({first}, {second}, {edges}, {terms}, at, write)");
+        let call = format!("tensor_cores::product<Left>({first}, {second}, {room}{edges}, {terms}, at, write)");
         text.push_str(&format!("    {call};\n}}\n"));
         text.replace("FAULT_WORD", "nullptr")
     }

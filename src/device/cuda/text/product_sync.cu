@@ -1,0 +1,349 @@
+// The product of two matrices of bf16, f16 or tf32 by the instructions for tensor cores that all GPUs from sm_80 on have: `mma.sync`.
+//
+// A block computes tiles of ROWS x COLUMNS elements, one after the other; each of its eight warps has 64 x 64 of them, with sums in registers.
+// All threads copy parts of the factors to a ring of stages in shared memory, asynchronously and some steps ahead, also across tiles. The terms of
+// a sum are added in ascending order, whatever the tile, so that its bits do not depend on the tile.
+namespace tensor_cores {
+
+typedef unsigned int u32;
+
+// A factor as it is in memory, without gaps between rows.
+struct Plain {
+    const void *data;
+    int rows, columns;
+};
+
+constexpr int ROWS = 128, COLUMNS = 256, THREADS = 256;
+// The terms of a stage: 64 bytes; and those of one instruction.
+constexpr int LINE = 64, TERMS = LINE / TENSOR_BYTES, STEP = 32 / TENSOR_BYTES, STAGES = 4;
+constexpr u32 A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
+// Tiles of that many rows of tiles are computed column by column: blocks that run together share rows and columns in the L2 cache.
+constexpr int TOGETHER = 16;
+// The elements of a warp: so many times 16 rows, and 8 columns.
+constexpr int HIGH = 4, WIDE = 8;
+// Whether the lines of a factor lie along the terms.
+constexpr bool A_ALONG = !TENSOR_A_BY_COLUMNS, B_ALONG = TENSOR_B_BY_COLUMNS;
+
+// A factor of OWN rows or columns in a stage. Along the terms, a line has the terms of one row or column; otherwise all rows or columns of one term.
+// Pieces of 16 bytes are at their number XOR one that depends on the line, so that what a warp reads is spread over the banks.
+template <bool ALONG, int OWN>
+struct Part {
+    static constexpr int LINES = ALONG ? OWN : TERMS, WIDTH = ALONG ? LINE : OWN * TENSOR_BYTES;
+
+    static __device__ __forceinline__ u32 place(int line, int piece) {
+        const int by = ALONG ? LINE == 64 ? line >> 1 & 3 : line & 7 : TENSOR_BYTES == 2 ? line & 7 : 2 * (line & 3);
+        return u32(line * WIDTH + ((piece ^ by) << 4));
+    }
+};
+
+// Copies so many of 16 bytes, some time until `copied`; the others become zeros.
+__device__ __forceinline__ void copy_piece(u32 to, const char *from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// Ends the copies of a stage; there may be none.
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits for what this thread copies to all stages but the last COUNT ones.
+template <int COUNT>
+__device__ __forceinline__ void copied() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(COUNT) : "memory");
+}
+
+// How a thread copies its pieces of the lines of a factor to a stage: the same one of every AT_ONCE-th line.
+template <bool ALONG, int OWN>
+struct Copy {
+    typedef Part<ALONG, OWN> To;
+    static constexpr int EACH = To::WIDTH / 16, AT_ONCE = THREADS / EACH, COUNT = To::LINES / AT_ONCE, ELEMENTS = 16 / TENSOR_BYTES;
+    static_assert(THREADS % EACH == 0 && To::LINES % AT_ONCE == 0, "whole lines");
+
+    static __device__ __forceinline__ u32 place(int i) { return To::place(int(threadIdx.x) / EACH + i * AT_ONCE, int(threadIdx.x) % EACH); }
+
+    // Starts to copy, from this row or column and this term on; what is outside of the matrix is zero.
+    static __device__ __forceinline__ void begin(u32 to, const Plain &from, int own, int term) {
+        const int row = (ALONG ? own : term) + int(threadIdx.x) / EACH, x = (ALONG ? term : own) + int(threadIdx.x) % EACH * ELEMENTS;
+        const char *at = (const char *)from.data + ((long long)row * from.columns + x) * TENSOR_BYTES;
+        const long long next = (long long)AT_ONCE * from.columns * TENSOR_BYTES;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            // Rows are whole pieces.
+            const bool inside = x < from.columns && row + i * AT_ONCE < from.rows;
+            copy_piece(to + place(i), inside ? at : (const char *)from.data, inside ? 16 : 0);
+            at += next;
+        }
+    }
+};
+
+// Memory for packed factors, and what blocks meet by when they are packed.
+struct Room {
+    void *a, *b;
+    unsigned *arrivals;
+};
+
+// The words that begin so many bytes, a multiple of 2 below 16, behind the first one.
+__device__ __forceinline__ uint4 shifted(const uint4 &low, const uint4 &high, int bytes) {
+    u32 all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int i = 0; i < 6; i++) all[i] = bytes & 8 ? all[i + 2] : all[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) all[i] = bytes & 4 ? all[i + 1] : all[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++) all[i] = __funnelshift_r(all[i], all[i + 1], 8 * (bytes & 2));
+    return make_uint4(all[0], all[1], all[2], all[3]);
+}
+
+// Rounds an f32 as `tf32` does: to nearest, halves to even. A NaN stays one.
+__device__ __forceinline__ u32 rounded(u32 bits) {
+    const float value = __uint_as_float(bits);
+    const u32 near = bits + 0xfff + (bits >> 13 & 1);
+    return (value != value ? 0x7fffffff : near) & ~0x1fffu;
+}
+
+// Packs a matrix to rows of whole pieces, with zeros behind its own elements, and rounds what `tf32` rounds, by all threads of all blocks: a warp
+// takes up to AT_ONCE * 32 pieces of a row at a time, whose loads are under way together.
+__device__ __forceinline__ Plain packed(const Plain &from, void *to) {
+    constexpr u32 ELEMENTS = 16 / TENSOR_BYTES, AT_ONCE = 4;
+    const u32 each = (from.columns + ELEMENTS - 1) / ELEMENTS, chunks = (each + 32 * AT_ONCE - 1) / (32 * AT_ONCE);
+    const u32 lane = threadIdx.x & 31, warps = gridDim.x * (THREADS / 32), count = chunks * u32(from.rows);
+    const u64 data = u64(from.data), bytes = u64(from.rows) * u64(from.columns) * TENSOR_BYTES;
+    // Words are loaded where they are aligned, up to this one.
+    const bool loads = bytes >= 32;
+    const u64 last = loads ? (data + bytes - 32) & ~u64(15) : data;
+    for (u32 item = blockIdx.x * (THREADS / 32) + (threadIdx.x >> 5); item < count; item += warps) {
+        const u32 row = item / chunks, first = (item - row * chunks) * (32 * AT_ONCE) + lane;
+        const u64 start = data + u64(row) * u64(from.columns) * TENSOR_BYTES;
+        uint4 low[AT_ONCE], high[AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            const u64 down = (start + u64(first + 32 * k) * 16) & ~u64(15), at = down < last ? down : last;
+            low[k] = high[k] = make_uint4(0, 0, 0, 0);
+            if (loads) {
+                low[k] = __ldg((const uint4 *)at);
+                high[k] = __ldg((const uint4 *)at + 1);
+            }
+        }
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            const u32 piece = first + 32 * k;
+            const u64 at = start + u64(piece) * 16;
+            uint4 words = shifted(low[k], high[k], int(at & 15));
+            if (piece < each && ((piece + 1) * ELEMENTS > u32(from.columns) || !loads || (at & ~u64(15)) > last)) {
+                // At the end of a row, or of the matrix.
+                u32 rest[4] = {0, 0, 0, 0};
+#pragma unroll
+                for (u32 i = 0; i < ELEMENTS; i++) {
+                    if (piece * ELEMENTS + i >= u32(from.columns)) continue;
+                    if (TENSOR_BYTES == 4) rest[i % 4] = ((const u32 *)at)[i];
+                    else rest[i / 2] |= u32(((const unsigned short *)at)[i]) << 16 * (i % 2);
+                }
+                words = make_uint4(rest[0], rest[1], rest[2], rest[3]);
+            }
+            if (TENSOR_BYTES == 4) words = make_uint4(rounded(words.x), rounded(words.y), rounded(words.z), rounded(words.w));
+            if (piece < each) ((uint4 *)to)[u64(row) * each + piece] = words;
+        }
+    }
+    return Plain{to, from.rows, int(each * ELEMENTS)};
+}
+
+// Waits until all blocks are here, which run at the same time, and what they wrote before can be read.
+__device__ __forceinline__ void meet(unsigned *arrivals) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd(arrivals, 1);
+        while (*(volatile unsigned *)arrivals < gridDim.x) {
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+// Four matrices of 8 rows of 16 bytes, of which each thread of a warp names a row: thread t gets word t % 4 of row t / 4 of each.
+__device__ __forceinline__ void load_rows(u32 (&to)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
+}
+
+// The same of 16-bit elements, transposed: thread t gets elements 2 * (t % 4) and the next one of column t / 4.
+__device__ __forceinline__ void load_columns(u32 (&to)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
+}
+
+__device__ __forceinline__ u32 load_word(u32 address) {
+    u32 value;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+    return value;
+}
+
+// What a thread has of the factors for one instruction of each 16 rows and 8 columns of its warp.
+struct Terms {
+    u32 a[HIGH][4], b[WIDE / 2][4];
+
+    // Loads the terms of the `step`-th instruction of a stage, for rows and columns of the tile from these on.
+    __device__ __forceinline__ void load(u32 stage, int step, int row, int column) {
+        typedef Part<A_ALONG, ROWS> A;
+        typedef Part<B_ALONG, COLUMNS> B;
+        const int lane = threadIdx.x & 31, low = lane & 7, middle = lane >> 3 & 1, high = lane >> 4;
+#pragma unroll
+        for (int i = 0; i < HIGH; i++) {
+            const int own = row + 16 * i;
+            if constexpr (A_ALONG) {
+                load_rows(a[i], stage + A::place(own + (lane & 15), 2 * step + high));
+            } else if constexpr (TENSOR_BYTES == 2) {
+                load_columns(a[i], stage + A::place(16 * step + low + 8 * high, own / 8 + middle));
+            } else {
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    const int line = 8 * step + (lane & 3) + 4 * (k >> 1), at = own + (lane >> 2) + 8 * (k & 1);
+                    a[i][k] = load_word(stage + A::place(line, at >> 2) + 4 * (at & 3));
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < WIDE / 2; i++) {
+            const int own = column + 16 * i;
+            const u32 part = stage + A_BYTES;
+            if constexpr (B_ALONG) {
+                load_rows(b[i], part + B::place(own + low + 8 * high, 2 * step + middle));
+            } else if constexpr (TENSOR_BYTES == 2) {
+                load_columns(b[i], part + B::place(16 * step + (lane & 15), own / 8 + high));
+            } else {
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    const int line = 8 * step + (lane & 3) + 4 * (k & 1), at = own + (lane >> 2) + 8 * (k >> 1);
+                    b[i][k] = load_word(part + B::place(line, at >> 2) + 4 * (at & 3));
+                }
+            }
+        }
+    }
+};
+
+#if TENSOR_BYTES == 4
+#define TENSOR_SHAPE "m16n8k8"
+#else
+#define TENSOR_SHAPE "m16n8k16"
+#endif
+// Adds the product of 16 x STEP and STEP x 8 elements. The sums of a thread t: rows t / 4, and that plus 8; columns 2 * (t % 4), and the next one.
+__device__ __forceinline__ void multiply(float *sums, const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned." TENSOR_SHAPE ".row.col.f32." TENSOR_TYPE "." TENSOR_TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                 "{%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Passes the sums of a warp, whose elements begin at this row and column, to `at`. Neighboring threads exchange sums, so that a thread has four
+// elements beside each other, and calls `at` for sixteen before it writes what they left, so that what `at` loads is under way together. Elements
+// that are not in these rows and columns are replaced by the last ones, whose loads are in bounds, and leave nothing.
+template <class Left, class At, class Write>
+__device__ __forceinline__ void finish(float (&sums)[HIGH * WIDE * 4], int row, int column, const Edges &edges, const At &at, const Write &write) {
+    const int rows = edges.rows, columns = edges.columns;
+    const int lane = threadIdx.x & 31;
+    const bool odd = lane & 1;
+    row += (lane >> 2) + (odd ? 8 : 0);
+    column += 4 * (lane >> 1 & 1);
+#pragma unroll 1
+    for (int turn = 0; turn < HIGH * WIDE / 4; turn++) {
+        const int down = row + turn / 2 * 16, inside = down < rows ? down : rows - 1;
+        Left left[4][4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const float *own = sums + 4 * k;
+            const int first = column + 32 * (turn & 1) + 8 * k;
+            const float low = __shfl_xor_sync(0xffffffff, odd ? own[0] : own[2], 1), high = __shfl_xor_sync(0xffffffff, odd ? own[1] : own[3], 1);
+            const float four[4] = {odd ? low : own[0], odd ? high : own[1], odd ? own[2] : low, odd ? own[3] : high};
+#pragma unroll
+            for (int i = 0; i < 4; i++) at(false, inside, first + i < columns ? first + i : columns - 1, four[i], left[k][i]);
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) write(left[k], down < rows ? columns - (column + 32 * (turn & 1) + 8 * k) : 0);
+        // The sums of the next turn.
+#pragma unroll
+        for (int i = 0; i < HIGH * WIDE * 4 - 16; i++) sums[i] = sums[i + 16];
+    }
+}
+
+// Calls `at(false, row, column, element, left)` for the elements of the product in these rows and columns, each a sum of `terms` products, and
+// `write(left, count)` with what four of them left, of which the first `count` are to be written.
+template <class Left, class At, class Write>
+__device__ __forceinline__ void product(Plain a, Plain b, const Room &packing, const Edges &edges, int terms, const At &at, const Write &write) {
+    extern __shared__ __align__(128) unsigned char room[];
+    const u32 base = u32(__cvta_generic_to_shared(room));
+    if (TENSOR_A_PACKED) a = packed(a, packing.a);
+    if (TENSOR_B_PACKED) b = packed(b, packing.b);
+    if (TENSOR_A_PACKED || TENSOR_B_PACKED) meet(packing.arrivals);
+    const int high = (edges.rows + ROWS - 1) / ROWS, wide = (edges.columns + COLUMNS - 1) / COLUMNS, tiles = high * wide;
+    const int steps = (terms + TERMS - 1) / TERMS;
+    const auto tile_at = [&](int tile, int &row, int &column) {
+        const int each = TOGETHER * wide, group = tile / each, first = group * TOGETHER, left = high - first;
+        const int count = left < TOGETHER ? left : TOGETHER, rest = tile - group * each;
+        row = (first + rest % count) * ROWS;
+        column = rest / count * COLUMNS;
+    };
+    const auto behind = [&](u32 stage) { return stage == base + (STAGES - 1) * STAGE_BYTES ? base : stage + STAGE_BYTES; };
+    // What is copied next, and where to.
+    int next_tile = blockIdx.x, next_step = 0, next_row = 0, next_column = 0;
+    u32 next_stage = base;
+    const auto begin = [&] {
+        if (next_tile < tiles) {
+            if (next_step == 0) tile_at(next_tile, next_row, next_column);
+            Copy<A_ALONG, ROWS>::begin(next_stage, a, next_row, next_step * TERMS);
+            Copy<B_ALONG, COLUMNS>::begin(next_stage + A_BYTES, b, next_column, next_step * TERMS);
+            if (++next_step == steps) {
+                next_step = 0;
+                next_tile += gridDim.x;
+            }
+        }
+        next_stage = behind(next_stage);
+        commit();
+    };
+#pragma unroll 1
+    for (int k = 0; k < STAGES - 1; k++) begin();
+    const int warp = threadIdx.x >> 5, own_row = 64 * (warp & 1), own_column = 64 * (warp >> 1);
+    u32 stage = base;
+    float sums[HIGH * WIDE * 4];
+    copied<STAGES - 2>();
+    __syncthreads();
+#pragma unroll 1
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        int row, column;
+        tile_at(tile, row, column);
+#pragma unroll
+        for (int i = 0; i < HIGH * WIDE * 4; i++) sums[i] = 0.0f;
+        Terms now[2];
+        now[0].load(stage, 0, own_row, own_column);
+#pragma unroll 1
+        for (int step = 0; step < steps; step++) {
+            const u32 next = behind(stage);
+#pragma unroll
+            for (int k = 0; k < TERMS / STEP; k++) {
+                if (k == TERMS / STEP - 1) {
+                    // The next stage is there, and all threads have read the rest of this one.
+                    copied<STAGES - 2>();
+                    __syncthreads();
+                    if (step + 1 < steps) now[(k + 1) & 1].load(next, 0, own_row, own_column);
+                } else {
+                    now[(k + 1) & 1].load(stage, k + 1, own_row, own_column);
+                }
+                if (k == 0) begin();
+#pragma unroll
+                for (int i = 0; i < HIGH; i++) {
+#pragma unroll
+                    for (int j = 0; j < WIDE; j++)
+                        multiply(sums + 4 * (WIDE * i + j), now[k & 1].a[i], now[k & 1].b[j / 2][j % 2 * 2], now[k & 1].b[j / 2][j % 2 * 2 + 1]);
+                }
+            }
+            stage = next;
+        }
+        finish<Left>(sums, row + own_row, column + own_column, edges, at, write);
+    }
+}
+
+}  // namespace tensor_cores
+#undef TENSOR_SHAPE
+#undef TENSOR_TYPE
+#undef TENSOR_BYTES
+#undef TENSOR_A_BY_COLUMNS
+#undef TENSOR_B_BY_COLUMNS
+#undef TENSOR_A_PACKED
+#undef TENSOR_B_PACKED
