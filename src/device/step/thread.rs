@@ -117,7 +117,7 @@ impl<'m> Frame<'m> {
 pub struct Thread<'m> {
     module: &'m Module,
     pub ids: Ids,
-    /// The calls in progress, outermost first; none before its start and after its end.
+    /// The calls in progress, outermost first; after its end that of the kernel.
     pub frames: Vec<Frame<'m>>,
     /// Its local arrays, those of ended calls included.
     pub local: Vec<Bytes>,
@@ -390,10 +390,11 @@ impl<'m> Thread<'m> {
     }
 
     fn leave_function(&mut self, values: &[Val]) {
-        let Some(left) = self.frames.pop() else { return };
-        if self.frames.is_empty() {
+        if let [kernel] = self.frames.as_mut_slice() {
+            // What the thread held can still be looked at.
+            kernel.open.clear();
             self.phase = Phase::Done;
-        } else {
+        } else if let Some(left) = self.frames.pop() {
             left.results.iter().zip(values).for_each(|(&expr, &val)| self.set(expr, val));
         }
     }
