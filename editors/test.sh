@@ -60,6 +60,9 @@ PYTHON
 # The extension with a stand-in for VS Code: it starts the language server, registers its commands, and stops it.
 extension() { node --check "$work/vscode/dist/extension.js" && node editors/vscode/test/activate.js; }
 
+# What the debugger sends has the types of the published protocol.
+protocol() { node editors/vscode/test/protocol.js "$clk" "$PWD/$work/vscode"; }
+
 textmate() { "$work/vscode/node_modules/.bin/vscode-tmgrammar-test" --grammar editors/vscode/syntaxes/clk.tmLanguage.json "editors/vscode/test/*.clk"; }
 
 script() { "$1" -Nu NONE -es -S "editors/vim/test/$2"; }
@@ -101,6 +104,11 @@ if has npm && [ -x "$work/vscode/node_modules/.bin/vsce" ]; then
     check "VS Code: grammar" textmate
     check "VS Code: package" vsix
     check "VS Code: extension" extension
+    if [ -d "$work/vscode/node_modules/@vscode/debugprotocol" ] && "$clk" dap --help >/dev/null 2>&1; then
+        check "Debug Adapter Protocol" protocol
+    else
+        skip "Debug Adapter Protocol" "there is no $clk with a debugger, or its types are not installed"
+    fi
 else
     skip "VS Code" "npm or the packages of editors/vscode/package.json are not installed"
 fi

@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clk_lang::base::source::{FileId, Span};
 use clk_lang::compile::{NoFiles, Session};
+use clk_lang::device::step::timeline::Timeline;
+use clk_lang::device::step::{Launch, Nobody};
 use clk_lang::device::{Control, Device, Extents, Fault, FaultKind};
 use clk_lang::fmt::format;
 use clk_lang::ir::def::Module;
@@ -198,6 +200,33 @@ fn source_means_the_same(program: &Program, expected: &Run) -> Option<String> {
     difference(expected, &found).map(|d| format!("{d}\n{text}\nlowered:\n{}", text::print(&module)))
 }
 
+/// The stepper ends as the reference, and its states are the same whether they are reached forwards or backwards.
+fn time_runs_both_ways(program: &Program, expected: &Run) -> Option<String> {
+    let mut arguments = program.arguments.clone();
+    let args = generate::launch_arguments(&mut arguments);
+    let launch = || Launch::new(&program.module, program.extents, &args, 100_000);
+    let mut timeline = Timeline::new(launch(), &args, 1 << 20, Default::default()).ok()?;
+    let mut seen = vec![timeline.now().clone()];
+    while seen.len() < 3000 && timeline.step(&mut Nobody) {
+        seen.push(timeline.now().clone());
+    }
+    let mut at = program.seed as usize % seen.len();
+    for _ in 0..20 {
+        timeline.go_to(at as u64).ok()?;
+        if let Some(difference) = timeline.now().difference(&seen[at]) {
+            return Some(format!("at step {at} of {}: {difference}", seen.len()));
+        }
+        at = (at * 48_271 + 11) % seen.len();
+    }
+    timeline.go_to(u64::MAX).ok()?;
+    let (faults, over) = (&timeline.now().faults, timeline.now().is_over);
+    match (faults.first(), expected.faults.first()) {
+        (None, None) if over => None,
+        (Some(found), Some(wanted)) if is_same_fault(found, wanted) => None,
+        (found, wanted) => Some(format!("the end is {found:?} and should be {wanted:?}")),
+    }
+}
+
 fn laid_out(text: &str) -> Result<String, String> {
     let once = format(FileId(0), text).map_err(|found| format!("not laid out: {found:#?}"))?.text;
     let twice = format(FileId(0), &once).map_err(|found| format!("not laid out again: {found:#?}"))?.text;
@@ -222,6 +251,7 @@ const CHECKS: &[(&str, u64, Check)] = &[
     ("checks", 2, checks_are_silent),
     ("simulator without passes", 2, simulator_agrees_without_passes),
     ("text form", 8, reads_back),
+    ("time", 8, time_runs_both_ways),
     ("source", 4, source_means_the_same),
 ];
 

@@ -140,7 +140,7 @@ fn every_block_of_the_language_reference_runs() {
 }
 
 /// The pages for users whose blocks run.
-const PAGES: [&str; 3] = ["docs/gradients.md", "docs/proofs.md", "docs/tiles.md"];
+const PAGES: [&str; 4] = ["docs/debugging.md", "docs/gradients.md", "docs/proofs.md", "docs/tiles.md"];
 
 fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).expect("a page")
@@ -178,7 +178,7 @@ fn shown(markdown: &str) -> Vec<Shown> {
             }
             (Some(_), Some(_)) => {
                 let (info, text) = open.take().expect("an open block");
-                if info == "clk" {
+                if info == "clk" || info == "clk fails" {
                     program = text;
                 } else if let Some(words) = info.strip_prefix("text clk ") {
                     found.push(Shown { program: program.clone(), words: words.to_string(), text });
@@ -198,7 +198,11 @@ fn what_the_pages_show_of_commands_is_what_they_print() {
         assert!(all.len() >= 2, "{name} shows {} commands", all.len());
         for Shown { program, words, text } in all {
             fs::write(scratch.path().join("kernels.clk"), program).expect("written");
-            let mut args: Vec<&str> = words.split(' ').collect();
+            // A word with spaces is in quotes.
+            let parts = words.split('\'').enumerate();
+            let mut args: Vec<&str> = parts
+                .flat_map(|(i, part)| if i % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
+                .collect();
             args.push("kernels.clk");
             let ran = common::run(scratch.path(), &args);
             let printed = format!("{}{}", ran.out, ran.err);

@@ -51,7 +51,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("logos", &["src/syntax/"]),
     ("png", &["src/host/"]),
     ("rustc_hash", &["src/"]),
-    ("rustyline", &["src/app/repl/"]),
+    ("rustyline", &["src/app/debug/prompt.rs", "src/app/repl/"]),
     ("safetensors", &["src/host/"]),
     ("serde_json", &["src/app/", "src/base/render/", "src/host/files/"]),
     ("smol_str", &["src/"]),

@@ -134,8 +134,28 @@ async function emit(argument, name, given) {
   }
 }
 
+/** Starts `clk dap` for a debug session, in the folder that its configuration names. */
+const debugAdapters = {
+  createDebugAdapterDescriptor(session) {
+    const { cwd, program } = session.configuration;
+    const options = { cwd: cwd ?? (program ? path.dirname(program) : undefined) };
+    return new vscode.DebugAdapterExecutable(settings().get('path'), ['dap'], options);
+  },
+};
+
+/** Without a launch configuration, the file in the editor is debugged. */
+const debugConfigurations = {
+  resolveDebugConfiguration(_folder, configuration) {
+    const isEmpty = !configuration.type && !configuration.request && !configuration.name;
+    if (!isEmpty) return configuration;
+    return { type: 'clk', request: 'launch', name: 'Debug Clk Script', program: '${file}' };
+  },
+};
+
 exports.activate = async function activate(context) {
   context.subscriptions.push(
+    vscode.debug.registerDebugAdapterDescriptorFactory('clk', debugAdapters),
+    vscode.debug.registerDebugConfigurationProvider('clk', debugConfigurations),
     vscode.commands.registerCommand('clk.run', terminalCommand('run')),
     vscode.commands.registerCommand('clk.test', terminalCommand('test')),
     vscode.commands.registerCommand('clk.bench', terminalCommand('bench')),

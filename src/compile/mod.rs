@@ -8,7 +8,7 @@ use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program, Type
 use crate::derive::Launches;
 use crate::ir::footprint::Given;
 use crate::ir::{self, Checks, Declared, MOST_ELEMENTS, Prepared};
-use crate::lower::{Argument, Constants, Function, Instance, lower_for, lower_map};
+use crate::lower::{Argument, Constants, Function, Instance, lower_for, lower_map, lower_named};
 use crate::syntax::ast;
 use crate::{check, pass, syntax};
 use sizes::Sizes;
@@ -131,6 +131,12 @@ pub(crate) fn kernel(program: &Program, instance: &Instance, checks: Checks) -> 
     Ok(prepared)
 }
 
+/// Compiles a kernel for a device that shows what it does: see [`Device::shows_names`](crate::device::Device::shows_names).
+pub(crate) fn named(program: &Program, instance: &Instance) -> Result<Prepared, Vec<Diagnostic>> {
+    let place = program.kernels.get(instance.kernel).map_or_else(Default::default, |kernel| kernel.name_span);
+    pass::unchanged(lower_named(program, instance)?).map_err(|broken| broke(broken, place))
+}
+
 /// Writes down the launches that a kernel's signature describes, up to [`MOST_ELEMENTS`].
 fn declared(program: &Program, instance: &Instance, module: &ir::def::Module) -> Option<Given> {
     let most = Sizes::Any(i128::from(MOST_ELEMENTS));
@@ -156,8 +162,10 @@ pub(crate) fn map(
 }
 
 fn ready(module: ir::def::Module, checks: Checks, place: Span) -> Result<Prepared, Vec<Diagnostic>> {
-    pass::prepare_for(module, checks).map_err(|broken| {
-        let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
-        vec![diagnostic.at(place, "this kernel").note(broken).help("please report this as a bug of Clk")]
-    })
+    pass::prepare_for(module, checks).map_err(|broken| broke(broken, place))
+}
+
+fn broke(broken: String, place: Span) -> Vec<Diagnostic> {
+    let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
+    vec![diagnostic.at(place, "this kernel").note(broken).help("please report this as a bug of Clk")]
 }

@@ -30,6 +30,11 @@ pub(crate) fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     advise(fault, diagnostic)
 }
 
+/// Returns what happened, without the place.
+pub(crate) fn fault_text(kind: &FaultKind) -> String {
+    headline(&kind.clone().of_launch(Span::default()), "the thread").1
+}
+
 /// Returns `thread (5, 0, 0) of block (3, 0, 0)`, or the index tuple of a `threads` kernel.
 fn thread_text(fault: &Fault) -> String {
     who_text(fault.index.as_deref(), fault.thread, fault.block)

@@ -13,9 +13,10 @@ mod diagnose;
 mod fault;
 pub mod ordered;
 pub mod sim;
+pub mod step;
 pub(crate) mod storage;
 
-pub(crate) use diagnose::{device_diagnostic, fault_diagnostic};
+pub(crate) use diagnose::{device_diagnostic, fault_diagnostic, fault_text};
 pub(crate) use fault::{Among, Crowd, Deed, LockStep, Loss, Race, Verdict, Who, size};
 pub use fault::{DeviceError, Earlier, Fault, FaultKind, Output};
 use storage::Storage;
@@ -138,6 +139,12 @@ pub trait Device: Send + Sync {
 
     /// Returns whether its runs can perform [`Checks`].
     fn is_watchful(&self) -> bool {
+        false
+    }
+
+    /// Returns whether kernels with a name are compiled so that all variables of the source can be looked at
+    /// ([`Prepared::named`](crate::ir::Prepared)).
+    fn shows_names(&self) -> bool {
         false
     }
 

@@ -28,6 +28,8 @@ pub struct Prepared {
     pub in_bounds: bool,
     /// The simulator counts what the accesses of warps cost, in runs with checks of memory.
     pub counted: bool,
+    /// It was not changed since it was lowered: it calls functions, and each variable of the source is a local.
+    pub named: bool,
     /// What holds of launches of a kernel with a signature.
     pub(crate) declared: Option<Declared>,
 }
@@ -35,7 +37,7 @@ pub struct Prepared {
 impl Prepared {
     /// Returns a kernel of which no more is known than its body says.
     pub fn new(module: verify::Verified, checks: Checks) -> Prepared {
-        Prepared { module, checks, in_bounds: false, counted: false, declared: None }
+        Prepared { module, checks, in_bounds: false, counted: false, named: false, declared: None }
     }
 }
 

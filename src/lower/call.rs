@@ -219,6 +219,8 @@ impl Body<'_, '_> {
                         self.variable_slot(id, &ty, values, param.span)?;
                         continue;
                     }
+                    let declared = self.local(LocalId::new(position), param.span)?;
+                    self.named(&declared.name, &ty, &values, declared.span)?;
                     Slot::Value(values)
                 }
             };
@@ -282,6 +284,20 @@ impl Body<'_, '_> {
             ensure(self, BinOp::Eq, left_over, zero);
             ensure(self, BinOp::Ge, value, zero);
             self.dims[dim as usize] = Some(DimSource::Value(value));
+        }
+        Ok(())
+    }
+
+    /// Writes the dimensions to locals of their names, if the module is to have them.
+    pub(super) fn named_dims(&mut self, signature: &Signature) -> Fallible<()> {
+        if !self.unit.named {
+            return Ok(());
+        }
+        for (dim, declared) in signature.dims.iter().enumerate() {
+            if let Some(Some(_)) = self.dims.get(dim) {
+                let value = self.dim(dim as u32, declared.span)?;
+                self.named(&declared.name, &Type::Scalar(def::Scalar::I32), &[value], declared.span)?;
+            }
         }
         Ok(())
     }
@@ -352,6 +368,7 @@ pub(crate) fn function<'a>(
         },
     )?;
     body.solve_dims(&function.sig)?;
+    body.named_dims(&function.sig)?;
     body.result_parameter(id, arguments, span)?;
     body.function_body(typed)?;
     Ok(body.out.into_builder().finish())

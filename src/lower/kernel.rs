@@ -8,7 +8,7 @@ use super::error::{Fallible, internal};
 use super::instance::{Argument, Instance, hidden_params};
 use super::unit::{Body, DimSource, Slot, Unit};
 use crate::check::passed;
-use crate::check::typed::{self, Geometry};
+use crate::check::typed::{self, Geometry, Type};
 use crate::ir::build::module;
 use crate::ir::def::{ExprKind, Form, Module, Scalar, Ty};
 
@@ -28,12 +28,16 @@ pub(crate) fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instanc
     }
     let mut body = Body::new(&mut *unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
     body.launch_parameters(kernel, instance)?;
-    let form = body.geometry(kernel);
+    let form = body.geometry(kernel)?;
+    let body_is_named = body.unit.named;
     body.function_body(typed)?;
     let builder = body.out.into_builder();
     let mut module = module(std::mem::take(&mut unit.functions), builder, form);
     module.kernel.cooperative |= kernel.cooperative || unit.cooperative;
     module.kernel.span = kernel.name_span;
+    if body_is_named {
+        return Ok(module);
+    }
     module.kernel.product = super::product::product(unit.program, kernel, instance).map(Arc::new);
     module.kernel.tiles = super::program::tiles(unit.program, kernel, instance).map(Arc::new);
     Ok(module)
@@ -50,7 +54,7 @@ impl Body<'_, '_> {
             },
         )?;
         self.hidden(kernel, instance);
-        Ok(())
+        self.named_dims(&kernel.sig)
     }
 
     /// Adds a value parameter, after those of the signature, for each dimension that no array parameter provides.
@@ -66,16 +70,18 @@ impl Body<'_, '_> {
         }
     }
 
-    fn geometry(&mut self, kernel: &typed::Kernel) -> Form {
-        match &kernel.geometry {
+    fn geometry(&mut self, kernel: &typed::Kernel) -> Fallible<Form> {
+        Ok(match &kernel.geometry {
             Geometry::Grid { .. } => Form::Grid,
             Geometry::Threads { indices, span, .. } => {
                 for (k, &local) in indices.iter().enumerate() {
                     let value = self.out.at(*span).index(k as u8);
+                    let declared = self.local(local, *span)?;
+                    self.named(&declared.name, &Type::Scalar(Scalar::I32), &[value], declared.span)?;
                     self.slots.insert(local, Slot::Value(vec![value]));
                 }
                 Form::Threads { rank: indices.len() as u8 }
             }
-        }
+        })
     }
 }

@@ -97,6 +97,8 @@ impl Body<'_, '_> {
         self.counted(counter, bounds, unroll, span, |this| {
             let at = this.out.read(counter, declared.span);
             let element = this.element_at(memory, &[at], iter.span)?;
+            let ty = this.mono.ty(&declared.ty, span)?;
+            this.named(&declared.name, &ty, &element, declared.span)?;
             this.slots.insert(var, Slot::Value(element));
             this.effects(body)
         })

@@ -59,6 +59,19 @@ pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagn
 pub(crate) fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Result<Module, Vec<Diagnostic>> {
     let mut unit = unit::Unit::of_kernel(program, instance);
     unit.careful = checks.any();
+    lower_unit(unit, instance)
+}
+
+/// Lowers a kernel so that all of its variables can be looked at: each has locals with its name and the place of its definition,
+/// which are written where it is bound. What nothing reads stays as long as no pass runs.
+pub(crate) fn lower_named(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
+    let mut unit = unit::Unit::of_kernel(program, instance);
+    unit.named = true;
+    lower_unit(unit, instance)
+}
+
+fn lower_unit<'a>(mut unit: unit::Unit<'a>, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
+    let program: &'a Program = unit.program;
     let lowered = match program.kernels.get(instance.kernel) {
         Some(kernel) => kernel::kernel(&mut unit, kernel, instance),
         None => Err(error::internal(Span::default(), "a kernel that is not there")),

@@ -142,6 +142,8 @@ impl Body<'_, '_> {
             Pattern::Global(_) => Err(internal(span, "a script variable in a kernel")),
             Pattern::Local(id) if self.local(*id, span)?.mutable => self.variable_slot(*id, ty, values, span),
             Pattern::Local(id) => {
+                let declared = self.local(*id, span)?;
+                self.named(&declared.name, ty, &values, declared.span)?;
                 self.slots.insert(*id, Slot::Value(values));
                 Ok(())
             }
@@ -167,6 +169,17 @@ impl Body<'_, '_> {
             Pattern::Tuple(patterns) => patterns.iter().try_for_each(|part| self.bind_unreachable(part, span)),
             Pattern::Discard | Pattern::Global(_) => Ok(()),
         }
+    }
+
+    /// Writes what a name stands for to locals of this name, if the module is to have them; nothing reads them.
+    pub(super) fn named(&mut self, name: &str, ty: &Type, values: &[ExprId], span: Span) -> Fallible<()> {
+        if self.unit.named {
+            for ((path, machine), &value) in types::leaves(self.program, ty, span)?.into_iter().zip(values) {
+                let local = self.out.local(types::leaf_name(name, &path), machine, span);
+                self.out.stmt(def::StmtKind::Write { local, value }, span);
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn variable_slot(&mut self, id: LocalId, ty: &Type, values: Vec<ExprId>, span: Span) -> Fallible<()> {

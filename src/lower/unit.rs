@@ -25,6 +25,8 @@ pub(crate) struct Unit<'a> {
     pub cooperative: bool,
     /// Whether run-time checks are enabled, which rule out speculative evaluation: a check could fail in it.
     pub careful: bool,
+    /// Whether each variable of the source becomes a local that is written where the variable is bound, for whoever looks at them.
+    pub named: bool,
     /// How `mma` adds.
     pub sums: Sums,
     pub constants: HashMap<ConstId, Vec<Value>>,
@@ -42,6 +44,7 @@ impl<'a> Unit<'a> {
             functions: Arena::new(),
             cooperative: false,
             careful: false,
+            named: false,
             sums: Sums::default(),
             constants: HashMap::new(),
             instances: HashMap::new(),

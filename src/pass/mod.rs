@@ -56,6 +56,11 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
     Ok(Prepared::new(module, checks))
 }
 
+/// Verifies a module that is to run as it was lowered, with its calls. An error is a bug in Clk.
+pub(crate) fn unchanged(module: Module) -> Result<Prepared, String> {
+    Ok(Prepared { named: true, ..Prepared::new(valid(module, "lowering")?, Checks::default()) })
+}
+
 /// Prepares what a product does with each element; `None` if that is nothing that a kernel `threads(row, column)` can do, or if a run
 /// with checks is to see all that the kernel does.
 fn with_prepared_epilogue(product: &Product, checks: Checks) -> Option<Product> {

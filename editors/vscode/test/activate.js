@@ -16,8 +16,15 @@ class Uri {
   toString() { return this.text; }
 }
 
+const adapters = new Map();
+
 const vscode = {
   Uri: Uri,
+  DebugAdapterExecutable: class { constructor(...words) { this.words = words; } },
+  debug: {
+    registerDebugAdapterDescriptorFactory: (type, factory) => { adapters.set(type, factory); return { dispose() {} }; },
+    registerDebugConfigurationProvider: (type, provider) => { adapters.set(`${type} configuration`, provider); return { dispose() {} }; },
+  },
   ViewColumn: { Beside: -2 },
   workspace: {
     getConfiguration: () => ({ get: (name) => ({ path: 'my clk', server: true, device: 'sim' })[name] }),
@@ -64,6 +71,11 @@ async function main() {
   const manifest = require(path.join(folder, 'package.json'));
   await extension.activate({ subscriptions: [] });
   assert.deepStrictEqual([...registered.keys()].sort(), manifest.contributes.commands.map((one) => one.command).sort());
+  const debuggers = manifest.contributes.debuggers.map((one) => one.type);
+  assert.deepStrictEqual([...adapters.keys()].sort(), debuggers.flatMap((type) => [type, `${type} configuration`]).sort());
+  const adapter = adapters.get('clk').createDebugAdapterDescriptor({ configuration: { program: '/a folder/x.clk' } });
+  assert.deepStrictEqual(adapter.words, ['my clk', ['dap'], { cwd: '/a folder' }]);
+  assert.strictEqual(adapters.get('clk configuration').resolveDebugConfiguration(undefined, {}).program, '${file}');
   assert.strictEqual(clients.length, 1);
   assert.deepStrictEqual(clients[0].words[2], { command: 'my clk', args: ['lsp'] });
   assert.ok(clients[0].running);

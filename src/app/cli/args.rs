@@ -22,7 +22,8 @@ use crate::lower::Sums;
 /// A command with its arguments.
 #[derive(Debug)]
 pub(crate) enum Task {
-    Run { file: PathBuf, args: Vec<String> },
+    Run { file: PathBuf, args: Vec<String>, debug_on_fault: bool },
+    Debug { file: PathBuf, args: Vec<String>, commands: Vec<String> },
     Eval { text: String },
     Check { files: Vec<PathBuf> },
     Test { paths: Vec<PathBuf>, filter: Option<String> },
@@ -33,6 +34,7 @@ pub(crate) enum Task {
     Doc { name: Option<String> },
     Fix { paths: Vec<PathBuf>, dry_run: bool },
     Lsp,
+    Dap,
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Cache { action: CacheAction },
     Launch { job: Box<Job> },
@@ -44,6 +46,7 @@ impl Task {
     /// Whether the command runs programs and so needs a device.
     pub fn runs(&self) -> bool {
         match self {
+            Task::Debug { .. } | Task::Dap => true,
             Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
             Task::Launch { .. } => true,
             Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Explain { .. } => false,
@@ -188,7 +191,14 @@ fn task(matches: &ArgMatches) -> Task {
         "run" => {
             let mut words = sub.get_many::<OsString>("script").unwrap_or_default().cloned();
             let file = words.next().map(PathBuf::from).unwrap_or_default();
-            Task::Run { file, args: words.map(|a| a.to_string_lossy().into_owned()).collect() }
+            let args = words.map(|a| a.to_string_lossy().into_owned()).collect();
+            Task::Run { file, args, debug_on_fault: sub.get_flag("debug-on-fault") }
+        }
+        "debug" => {
+            let mut words = sub.get_many::<OsString>("script").unwrap_or_default().cloned();
+            let file = words.next().map(PathBuf::from).unwrap_or_default();
+            let commands = sub.get_many::<String>("command").unwrap_or_default().cloned().collect();
+            Task::Debug { file, args: words.map(|a| a.to_string_lossy().into_owned()).collect(), commands }
         }
         "check" => Task::Check { files: paths("files") },
         "test" => Task::Test { paths: paths("paths"), filter: one("filter") },
@@ -208,6 +218,7 @@ fn task(matches: &ArgMatches) -> Task {
         }
         "fix" => Task::Fix { paths: paths("paths"), dry_run: sub.get_flag("dry-run") },
         "lsp" => Task::Lsp,
+        "dap" => Task::Dap,
         "fmt" => Task::Fmt {
             paths: paths("paths"),
             check: sub.get_flag("check"),
@@ -244,6 +255,7 @@ fn command() -> Command {
         .args(global_options())
         .subcommands([
             run(),
+            debug(),
             check(),
             test(),
             bench(),
@@ -254,6 +266,7 @@ fn command() -> Command {
             with_short_help(fmt()),
             with_short_help(fix()),
             with_short_help(lsp()),
+            dap(),
             launch::command(),
             with_short_help(cache()),
             with_short_help(doctor()),
@@ -362,15 +375,37 @@ fn filter() -> Arg {
 
 /// File and arguments are one list for clap, so that nothing after the file name is parsed as an option of `clk`.
 fn run() -> Command {
-    Command::new("run").about("Run a script").override_usage("clk run [OPTIONS] FILE [ARGS]...").arg(
-        Arg::new("script")
-            .value_name("FILE [ARGS]")
-            .required(true)
-            .num_args(1..)
-            .trailing_var_arg(true)
-            .value_parser(value_parser!(OsString))
-            .help("The script (- is standard input), and what it finds in `args`"),
-    )
+    let on_fault = Arg::new("debug-on-fault").long("debug-on-fault").action(ArgAction::SetTrue);
+    Command::new("run")
+        .about("Run a script")
+        .override_usage("clk run [OPTIONS] FILE [ARGS]...")
+        .arg(on_fault.help("Open the debugger at the fault of a kernel"))
+        .arg(script("The script (- is standard input), and what it finds in `args`"))
+}
+
+fn debug() -> Command {
+    Command::new("debug")
+        .about("Debug a script: step through its kernels, forwards and backwards")
+        .override_usage("clk debug [OPTIONS] FILE [ARGS]...")
+        .arg(
+            Arg::new("command")
+                .long("command")
+                .short('c')
+                .value_name("COMMAND")
+                .action(ArgAction::Append)
+                .help("A command of the debugger, instead of those that standard input has; may be repeated"),
+        )
+        .arg(script("The script, and what it finds in `args`"))
+}
+
+fn script(help: &'static str) -> Arg {
+    Arg::new("script")
+        .value_name("FILE [ARGS]")
+        .required(true)
+        .num_args(1..)
+        .trailing_var_arg(true)
+        .value_parser(value_parser!(OsString))
+        .help(help)
 }
 
 fn check() -> Command {
@@ -528,6 +563,11 @@ fn lsp() -> Command {
         .arg(Arg::new("stdio").long("stdio").action(ArgAction::SetTrue).hide(true))
 }
 
+fn dap() -> Command {
+    Command::new("dap")
+        .about("Serve an editor: the debugger, by the Debug Adapter Protocol, on standard input and output")
+}
+
 fn line_range(text: &str) -> Result<(usize, usize), String> {
     let (first, last) = text.split_once(':').ok_or("two line numbers, as in `10:20`")?;
     let number =
@@ -578,7 +618,7 @@ mod tests {
 
     #[test]
     fn a_file_alone_is_run() {
-        let Task::Run { file, args } = cli(&["a.clk", "--width", "3"]).task else { panic!("run") };
+        let Task::Run { file, args, .. } = cli(&["a.clk", "--width", "3"]).task else { panic!("run") };
         assert_eq!((file, args), (PathBuf::from("a.clk"), vec!["--width".to_string(), "3".to_string()]));
     }
 

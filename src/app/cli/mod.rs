@@ -22,7 +22,7 @@ use super::context::Context;
 use super::devices::Machine;
 use super::interrupt::Interrupt;
 use super::script::Places;
-use super::{exit, lsp, repl};
+use super::{dap, debug, exit, lsp, repl};
 use crate::lower::Sums;
 use std::ffi::OsString;
 
@@ -81,10 +81,11 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         context.interrupt.at_second(move || machine.stop_kernels());
     }
     match task {
-        Task::Run { file, args } => {
+        Task::Run { file, args, debug_on_fault } => {
             context.limits.hints = context.limits.check == Some(true);
-            run::file(&file, args, context)
+            run::file(&file, args, debug_on_fault, context)
         }
+        Task::Debug { file, args, commands } => debug::main(&file, args, commands, context),
         Task::Eval { text } => run::eval(&text, context),
         Task::Check { files } => check::files(&files, context),
         Task::Test { paths, filter } => {
@@ -101,6 +102,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Doc { name } => doc::name(name.as_deref(), context),
         Task::Fix { paths, dry_run } => fix::paths(&paths, dry_run, context),
         Task::Lsp => lsp::main(),
+        Task::Dap => dap::main(context),
         Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
         Task::Cache { action } => cache::perform(action, context),
         Task::Launch { job } => super::launch::main(&job, context),

@@ -7,20 +7,23 @@ use super::{args, stats};
 use crate::app::context::Context;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
-use crate::app::{disk, exit, progress, proof};
+use crate::app::{debug, disk, exit, progress, proof};
 use crate::base::source::FileId;
 use crate::compile::Session;
 use crate::host::interp::Interpreter;
 use crate::syntax::{self, token::Tok};
 
 /// Runs a script file; `-` is standard input.
-pub(crate) fn file(path: &Path, args: Vec<String>, context: &mut Context) -> u8 {
+pub(crate) fn file(path: &Path, args: Vec<String>, debug_on_fault: bool, context: &mut Context) -> u8 {
     if path == Path::new("-") {
         return stdin(args, context);
     }
     let compiled = script::compile_file(path, &mut context.console);
     if let Some(compiled) = &compiled {
         misplaced(path, &args, compiled, context);
+        if debug_on_fault {
+            return debug::on_fault(path, compiled, args, context);
+        }
     }
     finish(compiled, args, false, context)
 }

@@ -9,7 +9,6 @@ mod answer;
 mod convert;
 mod dispatch;
 mod document;
-mod frame;
 mod queue;
 mod requests;
 mod server;
@@ -22,10 +21,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use self::frame::Frame;
 use self::queue::{Queue, Taken};
 use self::server::Server;
 use super::exit;
+use super::framing::{self as frame, Frame};
 
 /// Serves until the client sends `exit` or closes the stream.
 pub(crate) fn main() -> u8 {

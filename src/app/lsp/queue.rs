@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::frame::Frame;
+use crate::app::framing::Frame;
 
 /// Maximum number of queued frames.
 const MOST_FRAMES: usize = 1024;

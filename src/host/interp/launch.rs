@@ -442,7 +442,11 @@ impl Machine<'_> {
         if let Some(found) = self.interp.kernels.loaded.get(instance) {
             return Ok(found.clone());
         }
-        let prepared = compile::kernel(self.program, instance, self.checks()).map_err(|d| self.first_of(d, span))?;
+        let compiled = match self.interp.options.device.shows_names() {
+            true => compile::named(self.program, instance),
+            false => compile::kernel(self.program, instance, self.checks()),
+        };
+        let prepared = compiled.map_err(|d| self.first_of(d, span))?;
         let executable = self.load(prepared);
         self.interp.kernels.loaded.insert(instance.clone(), executable.clone());
         Ok(executable)

@@ -1,4 +1,4 @@
-//! Framing of the protocol: JSON messages preceded by headers.
+//! Framing of the protocols of editors: JSON messages preceded by headers.
 //!
 //! Implemented here rather than by a library so that a damaged frame costs that frame only and the session continues.
 

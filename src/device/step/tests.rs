@@ -1,10 +1,10 @@
-//! Tests of the reference interpreter, with kernels whose results are known.
+//! Tests of the stepper, with kernels whose results are known.
 
-use clk_lang::device::{Arg, Extents, FaultKind};
-use clk_lang::ir::text::parse;
-use clk_lang::lang::scalar::Value;
-
-use super::launch;
+use super::timeline::{Seeker, Timeline};
+use super::{Access, At, Launch, Observer, State, launch};
+use crate::device::{Arg, Extents, FaultKind};
+use crate::ir::text::parse;
+use crate::lang::scalar::Value;
 
 fn grid(grid: u32, block: u32) -> Extents {
     Extents::Grid { grid: [grid, 1, 1], block: [block, 1, 1] }
@@ -180,4 +180,99 @@ fn k() {
 }
 ";
     assert_eq!(run(text, grid(2, 2), &[9; 4]).0, [3, 2, 1, 0]);
+}
+
+/// A block that sums through shared memory, in a loop with barriers.
+const SUM: &str = "kernel k(r: inout @r) grid
+fn k() {
+    global 0 inout @r: i32[_]
+    shared @s: i32[64]
+    var $d: i32
+    %0: i32 = load @r[global.x]
+    store @s[thread.x] = %0
+    $d = 32i32
+    loop '0 {
+        %1: i32 = read $d
+        %2: bool = %1 == 0i32
+        if %2 {
+            break '0
+        }
+        barrier
+        %3: bool = thread.x < %1
+        if %3 {
+            %4: i32 = thread.x + %1
+            %5: i32 = load @s[%4]
+            %6: i32 = load @s[thread.x]
+            %7: i32 = %5 + %6
+            store @s[thread.x] = %7
+        }
+        %8: i32 = %1 / 2i32
+        $d = %8
+    }
+    barrier
+    %9: i32 = load @s[0i32]
+    store @r[global.x] = %9
+}
+";
+
+/// Finds the writes to the first element of `r`.
+#[derive(Default)]
+struct First {
+    seen: bool,
+    by: Vec<(u64, u32)>,
+}
+
+impl Observer for First {
+    fn access(&mut self, at: At, access: &Access<'_, '_>) {
+        if access.writes() && access.array.name == "r" && access.touches(0, 4) {
+            self.seen = true;
+            self.by.push((at.step, at.thread));
+        }
+    }
+}
+
+impl Seeker for First {
+    fn observer(&mut self) -> &mut dyn Observer {
+        self
+    }
+
+    fn is_here(&mut self, _: &State<'_>) -> bool {
+        std::mem::take(&mut self.seen)
+    }
+}
+
+#[test]
+fn time_runs_in_both_directions() {
+    let module = parse(SUM).unwrap();
+    let mut bytes: Vec<u8> = (0..256i32).flat_map(i32::to_le_bytes).collect();
+    let args = [Arg::Write { bytes: &mut bytes, shape: vec![256] }];
+    let launch = || Launch::new(&module, grid(4, 64), &args, 0);
+    for most in [0, 100_000, u64::MAX] {
+        let mut timeline = Timeline::new(launch(), &args, most, Default::default()).unwrap();
+        let mut states = vec![timeline.now().clone()];
+        while timeline.step(&mut super::Nobody) {
+            states.push(timeline.now().clone());
+        }
+        let end = timeline.position();
+        assert!(end > 20_000, "{end}");
+        // A walk of pseudorandom jumps.
+        let mut to = 1u64;
+        for _ in 0..40 {
+            to = (to * 6_364_136_223 + 1_442_695) % (end + 1);
+            timeline.go_to(to).unwrap();
+            assert_eq!(timeline.now().difference(&states[to as usize]), None, "at {to}");
+        }
+        timeline.go_to(end).unwrap();
+        let mut first = First::default();
+        assert!(timeline.seek_back(&mut first).unwrap());
+        let (written, thread) = (timeline.position(), first.by[0].1);
+        assert_eq!((thread, timeline.now().difference(&states[written as usize])), (0, None));
+        assert!(!timeline.seek_back(&mut First::default()).unwrap());
+        assert_eq!(timeline.position(), 0);
+        assert!(timeline.seek(&mut First::default()).unwrap());
+        assert_eq!(timeline.position(), written);
+        // The two states that are always there may take any room.
+        let (copies, taken) = timeline.kept();
+        assert!(copies <= 2 || taken <= most, "{copies} copies, {taken} bytes of {most}");
+    }
 }

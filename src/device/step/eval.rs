@@ -1,13 +1,13 @@
-//! Expressions of the reference interpreter, evaluated by `lang::scalar::dynamic`.
+//! Expressions of the stepper, evaluated by `lang::scalar::dynamic`.
 
-use clk_lang::base::source::Span;
-use clk_lang::device::FaultKind;
-use clk_lang::ir::def::*;
-use clk_lang::lang::scalar::Value;
-use clk_lang::lang::scalar::dynamic::{self, Failure};
-
-use super::memory::{Store, Val};
-use super::thread::{Stop, Thread, World};
+use super::event::{Access, Kind};
+use super::thread::{Place as At, Stop, Thread, World};
+use super::value::Val;
+use crate::base::source::Span;
+use crate::device::fault::FaultKind;
+use crate::ir::def::*;
+use crate::lang::scalar::Value;
+use crate::lang::scalar::dynamic::{self, Failure};
 
 impl Thread<'_> {
     /// Returns the value of an expression: the one computed by a `Let` or a statement, or evaluates one that has no such statement.
@@ -31,10 +31,14 @@ impl Thread<'_> {
             ExprKind::Extent(memory, axis) => {
                 Val::i32(self.frame().arrays[memory.index()].extents[*axis as usize] as i32)
             }
-            ExprKind::Read(local) => self.frame().locals[local.index()],
+            ExprKind::Read(local) => self.frame().local(*local).unwrap_or_else(|| Val::zero(ty)),
             ExprKind::Load { place, .. } => {
-                let (store, offset, ty) = self.place(world, place, false, span)?;
-                self.arrays(world).load(store, offset, ty)
+                let at = self.place(world, place, false, span)?;
+                let (value, before) = self.load(world, at);
+                let array = &self.frame().arrays[at.array];
+                let access = Access { kind: Kind::Read, array, offset: at.offset, ty: at.ty, before, value, span };
+                world.observer.access(world.at, &access);
+                value
             }
             ExprKind::Unary { op, value } => {
                 let val = self.eval(world, *value)?;
@@ -84,14 +88,8 @@ impl Thread<'_> {
         }) as i32
     }
 
-    /// Returns the byte offset of a memory location, and its current value.
-    pub(super) fn place(
-        &mut self,
-        world: &mut World<'_>,
-        place: &Place,
-        write: bool,
-        span: Span,
-    ) -> Result<(Store, usize, Ty), Stop> {
+    /// Returns where a memory location is.
+    pub(super) fn place(&mut self, world: &mut World<'_>, place: &Place, write: bool, span: Span) -> Result<At, Stop> {
         let indices = place.indices.iter().map(|&i| self.eval(world, i)).collect::<Result<Vec<Val>, Stop>>()?;
         let indices: Vec<i128> = indices.iter().map(Val::integer).collect();
         let array = &self.frame().arrays[place.memory.index()];
@@ -106,11 +104,12 @@ impl Thread<'_> {
         }
         let leaf = &array.layout.leaves[place.leaf as usize];
         let offset = element * array.layout.size + leaf.offset;
+        let (store, array) = (array.store, place.memory.index());
         Ok(match place.component {
-            None => (array.store, offset, leaf.ty),
+            None => At { array, store, offset, ty: leaf.ty },
             Some(lane) => {
                 let scalar = leaf.ty.scalar();
-                (array.store, offset + lane as usize * scalar.size(), Ty::Scalar(scalar))
+                At { array, store, offset: offset + lane as usize * scalar.size(), ty: Ty::Scalar(scalar) }
             }
         })
     }
@@ -134,9 +133,4 @@ fn binary(op: BinOp, ty: Ty, left: Val, right: Val, span: Span) -> Result<Val, S
     }
     let op = op.operator();
     lanes(ty, |i| dynamic::binary(op, left.lane(i), right.lane(i)), span)
-}
-
-/// Whether two values are the same; all NaNs are equal.
-pub fn same(a: Value, b: Value) -> bool {
-    a.ty == b.ty && (a.bits == b.bits || a.is_nan() && b.is_nan())
 }

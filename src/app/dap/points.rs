@@ -1,0 +1,113 @@
+//! Breakpoints of the protocol, which replaces all of a kind at once.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::wire::Request;
+use crate::app::debug::point::{Point, What, read_element};
+use crate::app::debug::session::Settings;
+use crate::base::source::FileId;
+
+/// Returns the absolute path of a source, if it is a file.
+pub(super) fn path_of(settings: &Settings, file: FileId) -> Option<PathBuf> {
+    let name = settings.session.sources.name(file);
+    // The standard library is no file.
+    if name.starts_with('<') || name.starts_with("std/") && !Path::new(name).exists() {
+        return None;
+    }
+    std::fs::canonicalize(name).ok()
+}
+
+fn file_at(settings: &Settings, path: &str) -> Option<FileId> {
+    let wanted = std::fs::canonicalize(path).ok()?;
+    settings.session.sources.files().map(|(id, _)| id).find(|id| path_of(settings, *id).as_ref() == Some(&wanted))
+}
+
+fn items<'v>(request: &'v Request, name: &str) -> &'v [Value] {
+    request.arguments.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
+    value.get(name)?.as_str().filter(|text| !text.trim().is_empty())
+}
+
+fn verified(id: u32) -> Value {
+    json!({ "id": id, "verified": true })
+}
+
+fn refused(why: &str) -> Value {
+    json!({ "verified": false, "message": why })
+}
+
+pub(super) fn lines(request: &Request, settings: &mut Settings) -> Result<Value, String> {
+    let source = request.arguments.get("source").cloned().unwrap_or(Value::Null);
+    let path = text(&source, "path").unwrap_or_default();
+    let Some(file) = file_at(settings, path) else {
+        let none = vec![refused("the program has no such file"); items(request, "breakpoints").len()];
+        return Ok(json!({ "breakpoints": none }));
+    };
+    let name = settings.session.sources.name(file).to_string();
+    settings.points.retain(|point| !matches!(&point.what, What::Line { file, .. } if *file == name));
+    let mut answers = vec![];
+    for wanted in items(request, "breakpoints") {
+        let line = wanted.get("line").and_then(Value::as_u64).unwrap_or(0) as usize;
+        let found = settings.source.on_line(&settings.session.sources, file, line);
+        answers.push(match found {
+            None => refused("no statement of a kernel or function is here or behind"),
+            Some((line, places)) => {
+                let mut point = Point::new(What::Line { file: name.clone(), line, places });
+                point.condition = text(wanted, "condition").map(str::to_string);
+                let mut answer = verified(settings.add(point));
+                answer["line"] = json!(line);
+                answer
+            }
+        });
+    }
+    Ok(json!({ "breakpoints": answers }))
+}
+
+pub(super) fn functions(request: &Request, settings: &mut Settings) -> Value {
+    settings.points.retain(|point| !matches!(point.what, What::Item { .. }));
+    let mut answers = vec![];
+    for wanted in items(request, "breakpoints") {
+        let name = text(wanted, "name").unwrap_or_default().to_string();
+        if !settings.source.item_names().contains(&name.as_str()) {
+            answers.push(refused("the program has no kernel or function of this name"));
+            continue;
+        }
+        let mut point = Point::new(What::Item { name });
+        point.condition = text(wanted, "condition").map(str::to_string);
+        answers.push(verified(settings.add(point)));
+    }
+    json!({ "breakpoints": answers })
+}
+
+pub(super) fn data(request: &Request, settings: &mut Settings) -> Value {
+    settings.points.retain(|point| !matches!(point.what, What::Write { .. }));
+    let mut answers = vec![];
+    for wanted in items(request, "breakpoints") {
+        answers.push(match read_element(text(wanted, "dataId").unwrap_or_default()) {
+            Ok((array, indices)) => {
+                let mut point = Point::new(What::Write { array, indices });
+                point.condition = text(wanted, "condition").map(str::to_string);
+                verified(settings.add(point))
+            }
+            Err(why) => refused(&why),
+        });
+    }
+    json!({ "breakpoints": answers })
+}
+
+/// Faults always stop; NaN stops if it is asked for.
+pub(super) fn exceptions(request: &Request, settings: &mut Settings) -> Value {
+    settings.points.retain(|point| point.what != What::Nan);
+    let filters = items(request, "filters");
+    let answer = |filter: &Value, settings: &mut Settings| match filter.as_str() {
+        Some("nan") => verified(settings.add(Point::new(What::Nan))),
+        Some("fault") => json!({ "verified": true }),
+        _ => refused("there is no such filter"),
+    };
+    let answers: Vec<Value> = filters.iter().map(|filter| answer(filter, settings)).collect();
+    json!({ "breakpoints": answers })
+}

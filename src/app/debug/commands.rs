@@ -1,0 +1,402 @@
+//! The commands of the debugger in a terminal.
+
+use super::frame;
+use super::point::{Point, What, read_coordinates, read_element, read_filters};
+use super::seek::{Goal, Stop};
+use super::session::{Arrival, Debug, Settings, Way};
+use super::show;
+use super::words;
+use crate::base::source::FileId;
+use crate::device::fault_diagnostic;
+use crate::host::array::{Array, Element};
+use crate::host::interp::Shown;
+use crate::host::picture::heat::Heat;
+
+/// What a command gives.
+pub(crate) enum Answer {
+    Text(String),
+    /// A picture of an array.
+    Picture(Box<Shown>),
+    /// On with the script, to the next stop.
+    GoOn,
+    /// The script from its start.
+    Run,
+    Quit,
+}
+
+/// The most elements of a picture.
+const MOST_PIXELS: usize = 1 << 24;
+
+/// Performs a command that needs no launch; `None` if it needs one.
+pub(crate) fn outside(name: &str, rest: &str, settings: &mut Settings) -> Option<Result<Answer, String>> {
+    let text = |text: String| Ok(Answer::Text(text));
+    Some(match name {
+        "break" => add(rest, settings, false),
+        "tbreak" => add(rest, settings, true),
+        "watch" => watch(rest, settings),
+        "delete" => delete(rest, settings).and_then(text),
+        "disable" => enable(rest, settings, false).and_then(text),
+        "enable" => enable(rest, settings, true).and_then(text),
+        "info" if "break".starts_with(rest) && !rest.is_empty() => text(points(settings)),
+        "help" => text(words::help(rest)),
+        "quit" => Ok(Answer::Quit),
+        _ => return None,
+    })
+}
+
+fn points(settings: &Settings) -> String {
+    if settings.points.is_empty() {
+        return "no breakpoints\n".into();
+    }
+    let one = |point: &Point| {
+        let state = if point.enabled { "" } else { " (disabled)" };
+        format!("{}: {point}, stopped {} times{state}\n", point.id, point.hits)
+    };
+    settings.points.iter().map(one).collect()
+}
+
+fn number(rest: &str) -> Result<u32, String> {
+    rest.trim().parse().map_err(|_| format!("`{rest}` is no number of a breakpoint"))
+}
+
+fn delete(rest: &str, settings: &mut Settings) -> Result<String, String> {
+    if rest.is_empty() {
+        settings.points.clear();
+        return Ok("no breakpoints\n".into());
+    }
+    let id = number(rest)?;
+    let before = settings.points.len();
+    settings.points.retain(|point| point.id != id);
+    if settings.points.len() < before { Ok(String::new()) } else { Err(format!("there is no breakpoint {id}")) }
+}
+
+fn enable(rest: &str, settings: &mut Settings, enabled: bool) -> Result<String, String> {
+    let id = number(rest)?;
+    let point = settings.points.iter_mut().find(|point| point.id == id);
+    point.ok_or(format!("there is no breakpoint {id}"))?.enabled = enabled;
+    Ok(String::new())
+}
+
+/// Adds a breakpoint: `12 if x > 0.0`, `lib.clk:12`, `blur thread 3`, `nan`.
+fn add(rest: &str, settings: &mut Settings, once: bool) -> Result<Answer, String> {
+    let (word, filters) = rest.split_once(' ').unwrap_or((rest, ""));
+    let mut point = match word {
+        "" => return Err("where? say a line, a kernel or function, or `nan`".into()),
+        "thread" | "block" | "if" => Point::new(What::Anywhere),
+        "nan" => Point::new(What::Nan),
+        word if word.ends_with(|c: char| c.is_ascii_digit())
+            && word.starts_with(|c: char| c.is_ascii_digit() || word.contains(':')) =>
+        {
+            Point::new(on_line(word, settings)?)
+        }
+        word => Point::new(item(word, settings)?),
+    };
+    let filters = if point.what == What::Anywhere { rest } else { filters };
+    read_filters(filters, &mut point)?;
+    point.once = once;
+    let shown = point.to_string();
+    let id = settings.add(point);
+    Ok(Answer::Text(format!("breakpoint {id}: {shown}\n")))
+}
+
+/// Returns the statements on a line: of the script, or of the file whose name ends so.
+pub(crate) fn on_line(word: &str, settings: &Settings) -> Result<What, String> {
+    let (file, line) = match word.rsplit_once(':') {
+        Some((file, line)) => (Some(file), line),
+        None => (None, word),
+    };
+    let line: usize = line.parse().map_err(|_| format!("`{line}` is no line"))?;
+    let sources = &settings.session.sources;
+    let main = settings.session.main.and_then(|main| settings.session.program.modules.get(main)).map(|main| main.file);
+    let file: FileId = match file {
+        None => main.ok_or("there is no script")?,
+        Some(file) => {
+            let is_it = |name: &str| name == file || name.ends_with(&format!("/{file}"));
+            let found = sources.files().filter(|(_, source)| is_it(&source.name)).map(|(id, _)| id).last();
+            found.ok_or_else(|| format!("there is no file `{file}` in the program"))?
+        }
+    };
+    let found = settings.source.on_line(sources, file, line);
+    let (line, places) =
+        found.ok_or_else(|| format!("no statement of a kernel or function is on line {line} or behind it"))?;
+    Ok(What::Line { file: sources.name(file).to_string(), line, places })
+}
+
+fn item(word: &str, settings: &Settings) -> Result<What, String> {
+    let known = settings.source.item_names();
+    if known.contains(&word) {
+        return Ok(What::Item { name: word.to_string() });
+    }
+    let near = known.iter().max_by(|a, b| strsim::jaro(a, word).total_cmp(&strsim::jaro(b, word)));
+    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    Err(format!("`{word}` is no line, kernel or function{near}"))
+}
+
+fn watch(rest: &str, settings: &mut Settings) -> Result<Answer, String> {
+    let end = rest.find(']').map_or(rest.len(), |at| at + 1);
+    let (array, indices) = read_element(&rest[..end])?;
+    let mut point = Point::new(What::Write { array, indices });
+    read_filters(&rest[end..], &mut point)?;
+    let shown = point.to_string();
+    let id = settings.add(point);
+    Ok(Answer::Text(format!("breakpoint {id}: {shown}\n")))
+}
+
+/// Performs a command in a launch.
+pub(crate) fn inside(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, String> {
+    if let Some(answer) = outside(name, rest, debug.settings) {
+        return answer;
+    }
+    let text = |text: String| Ok(Answer::Text(text));
+    match name {
+        "run" => Ok(Answer::Run),
+        "launch" => {
+            debug.settings.stop_at_launch = true;
+            Ok(Answer::GoOn)
+        }
+        "continue" | "reverse-continue" | "step" | "reverse-step" | "next" | "reverse-next" | "finish"
+        | "reverse-finish" => moved(name, rest, debug),
+        "goto" => goto(rest, debug),
+        "print" => print(rest, debug).and_then(text),
+        "print-all" => print_all(rest, debug).and_then(text),
+        "heat" => picture(rest, debug, |array| Ok(Shown::Heat(Heat::of(array)?))),
+        "plot" => curve(rest, debug),
+        "info" => info(rest, debug).and_then(text),
+        "mask" => text(show::mask(debug)),
+        "thread" => thread(rest, debug).and_then(text),
+        "block" => block(rest, debug).and_then(text),
+        "where" => text(show::calls(debug)),
+        "up" | "down" => frame_by(name == "up", debug).and_then(text),
+        "list" => text(show::list(debug)),
+        other => Err(format!("`{other}` is not for a launch")),
+    }
+}
+
+fn moved(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, String> {
+    let (way, verb) = match name.strip_prefix("reverse-") {
+        Some(verb) => (Way::Backward, verb),
+        None => (Way::Forward, name),
+    };
+    let count: u64 = if rest.is_empty() { 1 } else { rest.parse().map_err(|_| format!("`{rest}` is no count"))? };
+    if way == Way::Forward && debug.timeline.is_at_end() {
+        // There is nothing more of this launch.
+        return Ok(Answer::GoOn);
+    }
+    for _ in 0..count {
+        match verb {
+            "continue" => debug.go(way, Goal::Nothing),
+            "step" => debug.step(way),
+            "next" => debug.next(way),
+            _ => debug.finish(way),
+        }
+        if debug.arrival != Arrival::Stop(Stop::Goal) {
+            break;
+        }
+    }
+    if way == Way::Forward && debug.arrival == Arrival::End && verb == "continue" {
+        return Ok(Answer::GoOn);
+    }
+    forget_once(debug);
+    Ok(Answer::Text(arrived(debug)))
+}
+
+/// Removes a breakpoint that is meant for one stop.
+fn forget_once(debug: &mut Debug<'_, '_>) {
+    if let Arrival::Stop(Stop::Point(id)) = debug.arrival {
+        debug.settings.points.retain(|point| point.id != id || !point.once);
+    }
+}
+
+/// Says where the user has arrived, with the diagnostic of a fault.
+pub(crate) fn arrived(debug: &Debug<'_, '_>) -> String {
+    let mut text = String::new();
+    if let Arrival::Fault(fault) = &debug.arrival {
+        let diagnostic = fault_diagnostic(fault).because(debug.launched, "launched here");
+        let style = crate::base::render::Style { color: false, ascii: false, width: 100 };
+        text = crate::base::render::text(&diagnostic, &debug.settings.session.sources, style) + "\n";
+    }
+    text + &show::arrival(debug)
+}
+
+fn goto(rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, String> {
+    match rest {
+        "start" => debug.go_to(0),
+        "end" => debug.go_to(u64::MAX),
+        _ => match rest.strip_prefix("block") {
+            Some(number) => {
+                let (at, _) = read_coordinates(number)?;
+                let number = block_number(&at, debug)?;
+                debug.go_to(0);
+                if number > 0 {
+                    debug.go(Way::Forward, Goal::Block(number));
+                }
+            }
+            None => {
+                let position = rest
+                    .parse()
+                    .map_err(|_| format!("`{rest}` is no step; say a number, `start`, `end` or `block N`"))?;
+                debug.go_to(position);
+            }
+        },
+    }
+    Ok(Answer::Text(arrived(debug)))
+}
+
+fn print(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+    if rest.is_empty() {
+        return Err("print what?".into());
+    }
+    if let Some(array) = debug.array(rest) {
+        return Ok(show::whole(debug, &array));
+    }
+    let struct_ = debug.names().into_iter().find(|(name, _)| name.name == rest);
+    if let Some((_, held)) = struct_ {
+        return Ok(show::held_text(debug, &held) + "\n");
+    }
+    Ok(debug.value(rest)? + "\n")
+}
+
+fn print_all(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+    if rest.is_empty() {
+        return Err("print what?".into());
+    }
+    let focus = debug.focus;
+    let count = debug.block().ok_or("the block is not in progress")?.threads.len() as u32;
+    let first = focus.thread / 32 * 32;
+    let mut text = String::new();
+    for thread in first..count.min(first + 32) {
+        debug.look_at(focus.block, thread);
+        let value = match debug.value(rest) {
+            Ok(value) => value,
+            Err(why) => format!("({})", why.lines().next().unwrap_or("no value")),
+        };
+        let mark = if thread == focus.thread { ">" } else { " " };
+        text += &format!("{mark} {:<22} {value}\n", show::who(debug, focus.block, thread));
+    }
+    debug.focus = focus;
+    Ok(text)
+}
+
+/// Copies an array of numbers for a picture.
+fn copied(rest: &str, debug: &Debug<'_, '_>) -> Result<Array, String> {
+    let array = debug.array(rest).ok_or_else(|| format!("`{rest}` is no array that the thread sees"))?;
+    let [leaf] = array.layout.leaves.as_slice() else { return Err(format!("`{rest}` is no array of numbers")) };
+    let crate::ir::def::Ty::Scalar(scalar) = leaf.ty else { return Err(format!("`{rest}` is no array of numbers")) };
+    let (bytes, count) = (debug.bytes(&array).ok_or("it is not there")?, frame::count(&array));
+    if count > MOST_PIXELS {
+        return Err(format!("`{rest}` has {count} elements, too many for a picture"));
+    }
+    let shape: Vec<usize> = array.extents.iter().map(|&n| n as usize).collect();
+    let mut numbers = Vec::with_capacity(count * scalar.size());
+    for at in 0..count {
+        let value = bytes.get(at * array.layout.size, leaf.ty);
+        let value = value.map_or(crate::lang::scalar::Value::zero(scalar), |val| val.lane(0));
+        numbers.extend_from_slice(&value.to_bytes()[..scalar.size()]);
+    }
+    Array::from_bytes(Element::Scalar(scalar), &shape, &numbers).map_err(|problem| problem.anywhere().title)
+}
+
+fn picture(
+    rest: &str,
+    debug: &Debug<'_, '_>,
+    draw: impl Fn(&Array) -> crate::host::problem::Outcome<Shown>,
+) -> Result<Answer, String> {
+    let array = copied(rest, debug)?;
+    let flat = array.shape().len() == 1;
+    let array = if flat { array.with_shape(&[1, array.count()]).map_err(|p| p.anywhere().title)? } else { array };
+    draw(&array).map(|shown| Answer::Picture(Box::new(shown))).map_err(|problem| problem.anywhere().title)
+}
+
+fn curve(rest: &str, debug: &Debug<'_, '_>) -> Result<Answer, String> {
+    let y = copied(rest, debug)?;
+    if y.shape().len() != 1 {
+        return Err(format!("`plot` draws arrays of one axis; `heat {rest}` draws this one"));
+    }
+    let numbers: Vec<u8> = (0..y.count()).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let element = Element::Scalar(crate::lang::scalar::Scalar::F32);
+    let x = Array::from_bytes(element, &[y.count()], &numbers).map_err(|problem| problem.anywhere().title)?;
+    let host = |array: Array| array.fetched().map_err(|problem| problem.anywhere().title);
+    Ok(Answer::Picture(Box::new(Shown::Plot { x: host(x)?, y: host(y)? })))
+}
+
+fn info(rest: &str, debug: &Debug<'_, '_>) -> Result<String, String> {
+    const TOPICS: [&str; 5] = ["locals", "threads", "barriers", "launch", "history"];
+    let topic = TOPICS.into_iter().find(|topic| !rest.is_empty() && topic.starts_with(rest));
+    Ok(match topic {
+        Some("locals") => show::locals(debug),
+        Some("threads") => show::threads(debug),
+        Some("barriers") => show::barriers(debug),
+        Some("launch") => format!(
+            "launch {} of `{}` at {}: {} blocks of {} threads, step {}\n",
+            debug.number,
+            debug.kernel(),
+            show::place(debug, debug.launched),
+            debug.timeline.launch.blocks,
+            debug.timeline.launch.threads(0),
+            debug.timeline.position(),
+        ),
+        Some(_) => {
+            let (copies, bytes) = debug.timeline.kept();
+            format!("step {}, {copies} copies of the state, {bytes} bytes\n", debug.timeline.position())
+        }
+        None => {
+            return Err("info about what? say `locals`, `threads`, `barriers`, `break`, `launch` or `history`".into());
+        }
+    })
+}
+
+/// Returns the number of a thread in its block, x fastest, or of an index tuple in its group.
+fn thread(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+    if rest.is_empty() {
+        return Ok(show::spot(debug));
+    }
+    let (wanted, _) = read_coordinates(rest)?;
+    let block = debug.focus.block;
+    let count = debug.block().ok_or("the block is not in progress")?.threads.len() as u32;
+    let is_it = |thread: &u32| {
+        let ids = debug.ids(block, *thread);
+        match ids.index {
+            Some((index, rank)) => wanted[..] == index[..rank],
+            None => super::point::is_meant(&wanted, &ids.thread),
+        }
+    };
+    let found = (0..count).find(is_it).ok_or_else(|| format!("there is no thread {} in this block", rest.trim()))?;
+    debug.look_at(block, found);
+    Ok(show::spot(debug))
+}
+
+fn block_number(at: &[u32], debug: &Debug<'_, '_>) -> Result<u64, String> {
+    let crate::device::Extents::Grid { grid, .. } = debug.timeline.launch.extents else {
+        return Ok(u64::from(at[0]));
+    };
+    let axis = |i: usize| u64::from(at.get(i).copied().unwrap_or(0));
+    if (0..3).any(|i| axis(i) >= u64::from(grid[i])) {
+        return Err(format!("the grid has {} by {} by {} blocks", grid[0], grid[1], grid[2]));
+    }
+    Ok((axis(2) * u64::from(grid[1]) + axis(1)) * u64::from(grid[0]) + axis(0))
+}
+
+fn block(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+    if !rest.is_empty() {
+        let (at, _) = read_coordinates(rest)?;
+        let number = block_number(&at, debug)?;
+        if debug.state().block(number).is_none() {
+            let now = debug.state().block.number;
+            let when = if number < now { "has ended" } else { "has not begun" };
+            return Err(format!("block {number} {when} at this step; `goto block {number}` goes to its first one"));
+        }
+        debug.look_at(number, 0);
+    }
+    Ok(show::threads(debug))
+}
+
+fn frame_by(up: bool, debug: &mut Debug<'_, '_>) -> Result<String, String> {
+    let deepest = debug.thread().map_or(0, |thread| thread.frames.len().saturating_sub(1));
+    let depth = debug.focus.depth;
+    debug.focus.depth = match up {
+        true => depth.checked_sub(1).ok_or("this is the kernel itself")?,
+        false if depth < deepest => depth + 1,
+        false => return Err("this is the innermost call".into()),
+    };
+    Ok(show::spot(debug))
+}

@@ -1,0 +1,71 @@
+//! What an observer of a run sees.
+
+use super::memory::{Array, Store};
+use super::thread::Thread;
+use super::value::Val;
+use crate::base::source::Span;
+use crate::ir::def::{Expr, Stmt, Ty};
+
+/// A step of a launch: its number, and who takes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    pub step: u64,
+    /// The number of the block, x fastest; of `threads` kernels, the number of the group of 32.
+    pub block: u64,
+    /// The number of the thread in the block.
+    pub thread: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    /// Reads and writes.
+    Atomic,
+}
+
+/// An access to one element of an array, or to a leaf or a component of it.
+#[derive(Debug)]
+pub struct Access<'a, 'm> {
+    pub kind: Kind,
+    pub array: &'a Array<'m>,
+    /// In bytes, of what is accessed, in the array.
+    pub offset: usize,
+    pub ty: Ty,
+    /// The value before; `None` if nothing was written there.
+    pub before: Option<Val>,
+    /// The value read or written.
+    pub value: Val,
+    pub span: Span,
+}
+
+impl Access<'_, '_> {
+    pub fn store(&self) -> Store {
+        self.array.store
+    }
+
+    pub fn writes(&self) -> bool {
+        self.kind != Kind::Read
+    }
+
+    /// Returns whether it touches one of so many bytes at an offset.
+    pub fn touches(&self, offset: usize, size: usize) -> bool {
+        self.offset < offset + size && offset < self.offset + self.ty.size()
+    }
+}
+
+/// Called during a run. All methods default to nothing.
+pub trait Observer {
+    /// A thread is about to execute a statement.
+    fn statement(&mut self, _at: At, _thread: &Thread<'_>, _stmt: &Stmt) {}
+
+    /// A statement has evaluated an expression.
+    fn value(&mut self, _at: At, _expr: &Expr, _span: Span, _val: Val) {}
+
+    fn access(&mut self, _at: At, _access: &Access<'_, '_>) {}
+}
+
+/// Observes nothing.
+pub struct Nobody;
+
+impl Observer for Nobody {}
