@@ -37,6 +37,7 @@ mod repl;
 mod script;
 mod stack;
 mod tty;
+mod why;
 mod world;
 
 use std::process::ExitCode;

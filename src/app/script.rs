@@ -18,6 +18,7 @@ use crate::host::interp::{Copies, Interpreter, Options, World};
 use crate::host::value::Value;
 use crate::ir::Checks;
 use crate::lower::Sums;
+use crate::prove::Witness;
 
 /// Options for running programs, from the command line.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +75,7 @@ impl Limits {
         let mut interpreter = Interpreter::new(Options { args, control, seed: self.seed, device });
         interpreter.devices = self.places.all.clone();
         interpreter.hints = self.hints;
+        interpreter.evidence = Some(Arc::new(Witness));
         interpreter.sums = self.sums;
         interpreter.copies = self.count_copies.then(Copies::default);
         interpreter.stack_end = super::stack::end();

@@ -163,17 +163,8 @@ pub(crate) fn launch(
 }
 
 impl Scope<'_> {
-    /// Returns the number of launch parameters that a parameter by value takes.
     fn leaves(&self, ty: &Type) -> Result<u32, String> {
-        let ty = match ty {
-            Type::Param(i) => match self.arguments.get(*i as usize) {
-                Some(Argument::Type(ty)) => ty,
-                _ => return Err("a parameter without a type".into()),
-            },
-            ty => ty,
-        };
-        let layout = lower::layout(self.program, ty).map_err(|_| "a parameter without a layout")?;
-        Ok(layout.leaves.len() as u32)
+        leaves(self.program, self.arguments, ty)
     }
 
     /// States that a launch has an extent of at least so much.
@@ -426,6 +417,19 @@ impl Scope<'_> {
             value.as_integer().map(number)
         })
     }
+}
+
+/// Returns the number of launch parameters that a parameter by value takes.
+pub(crate) fn leaves(program: &Program, arguments: &[Argument], ty: &Type) -> Result<u32, String> {
+    let ty = match ty {
+        Type::Param(i) => match arguments.get(*i as usize) {
+            Some(Argument::Type(ty)) => ty,
+            _ => return Err("a parameter without a type".into()),
+        },
+        ty => ty,
+    };
+    let layout = lower::layout(program, ty).map_err(|_| "a parameter without a layout")?;
+    Ok(layout.leaves.len() as u32)
 }
 
 /// Whether an integer is computed as its form says: the operands of what is not a sum or a product are names of 32 bits.

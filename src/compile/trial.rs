@@ -1,9 +1,12 @@
-//! Launches that tests make, for what is to be found out about their kernels besides: [`Trials`] sees each before it happens.
+//! Launches that scripts make, for what is to be found out about their kernels besides: [`Trials`] sees each before it happens,
+//! [`Evidence`] those in which a race was found.
+
+use std::ops::Range;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{KernelId, Program};
-use crate::device::{Control, Extents};
+use crate::device::{Control, Extents, Fault};
 use crate::lang::scalar::Value;
 use crate::lower::Instance;
 
@@ -35,4 +38,28 @@ pub(crate) trait Trials: Send + Sync {
 
     /// Tries a launch; an error is that of the test that makes it.
     fn launch(&self, program: &Program, trial: &Trial<'_>) -> Result<(), Box<Diagnostic>>;
+}
+
+/// A launch in which a checked run has found a race. The arrays that it writes hold anything by now.
+pub(crate) struct Raced<'a> {
+    pub trial: Trial<'a>,
+    /// The dimensions, by number.
+    pub dims: Vec<i128>,
+    pub written: Written<'a>,
+}
+
+/// The text of a launch, and what stands where in it.
+pub(crate) struct Written<'a> {
+    pub text: &'a str,
+    /// The arguments, by parameter of the signature.
+    pub args: Vec<Option<Range<usize>>>,
+    /// Dimensions that are given by name: their numbers and values.
+    pub dims: Vec<(u32, Range<usize>)>,
+    /// Grid and block of `<<<grid, block>>>`.
+    pub geometry: Option<[Range<usize>; 2]>,
+}
+
+pub(crate) trait Evidence: Send + Sync {
+    /// Returns what else is known of a race, a note each.
+    fn of_race(&self, program: &Program, raced: &Raced<'_>, fault: &Fault) -> Vec<String>;
 }

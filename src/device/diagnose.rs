@@ -40,7 +40,8 @@ fn thread_text(fault: &Fault) -> String {
     who_text(fault.index.as_deref(), fault.thread, fault.block)
 }
 
-fn who_text(index: Option<&[u32]>, thread: [u32; 3], block: [u32; 3]) -> String {
+/// As [`thread_text`], of a thread of a launch.
+pub(crate) fn who_text(index: Option<&[u32]>, thread: [u32; 3], block: [u32; 3]) -> String {
     match index {
         Some([one]) => format!("the thread of index {one}"),
         Some(index) => format!("the thread of index {}", tuple(index)),

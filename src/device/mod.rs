@@ -16,7 +16,7 @@ pub mod sim;
 pub mod step;
 pub(crate) mod storage;
 
-pub(crate) use diagnose::{device_diagnostic, fault_diagnostic, fault_text};
+pub(crate) use diagnose::{device_diagnostic, fault_diagnostic, fault_text, who_text};
 pub(crate) use fault::{Among, Crowd, Deed, LockStep, Loss, Race, Verdict, Who, size};
 pub use fault::{DeviceError, Earlier, Fault, FaultKind, Output};
 use storage::Storage;

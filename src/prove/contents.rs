@@ -34,6 +34,11 @@ pub(super) fn keep(promised: &Promised, scalar: Scalar, seed: u64, data: &mut [u
     promises.iter().all(|promise| broken(*promise, scalar, data).is_none()).then_some(())
 }
 
+/// Returns whether the elements of an array keep what is promised of it.
+pub(super) fn is_kept(promised: &Promised, scalar: Scalar, data: &[u8]) -> bool {
+    promises(promised).is_some_and(|all| all.iter().all(|promise| broken(*promise, scalar, data).is_none()))
+}
+
 fn promises(promised: &Promised) -> Option<Vec<Promise>> {
     let mut all = vec![];
     for (op, bound) in &promised.all {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::replay::{Found, Runner, Try};
 use super::report::{Property, Report, Verdict};
-use super::{instances, orders};
+use super::{evidence, instances, orders};
 use crate::base::linear::{self, Budget, Linear, Problem, Var, decide};
 use crate::base::source::Span;
 use crate::check::typed::{Kernel, KernelId, Program};
@@ -298,7 +298,12 @@ impl<'a> Examination<'a> {
         if property == Property::Order {
             return orders::compare(&self.runner, &tries);
         }
-        tries.iter().find_map(|what| self.runner.run(what, property))
+        let mut found = tries.iter().find_map(|what| self.runner.run(what, property))?;
+        if let (Property::RaceFree, Some((what, fault))) = (property, &found.fault) {
+            let notes = evidence::of_counterexample(self.program, self.kernel, self.instance, (what, fault));
+            found.diagnostic.notes.extend(notes);
+        }
+        Some(found)
     }
 
     /// Asks whether the order of blocks and warps matters. Without races and with all threads at the barriers, only atomic

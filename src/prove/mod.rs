@@ -141,6 +141,7 @@
 //! whose variable neither grows by a constant nor has known values is followed by simple invariants only.
 
 mod contents;
+mod evidence;
 mod examine;
 mod expected;
 mod instances;
@@ -150,6 +151,7 @@ mod report;
 mod trial;
 mod twin;
 
+pub(crate) use evidence::Witness;
 pub use examine::examine;
 pub(crate) use expected::unexpected;
 pub(crate) use instances::of_file;

@@ -76,7 +76,7 @@ fn differing(runner: &Runner<'_>, first: &Arguments, last: &Arguments) -> Option
 
 fn shown(runner: &Runner<'_>, what: &Try, array: &str, found: &Difference) -> Found {
     let diagnostic = described(array, found, runner.module.kernel.span);
-    Found { property: Property::Order, diagnostic, sizes: runner.sizes(what) }
+    Found { property: Property::Order, diagnostic, sizes: runner.sizes(what), fault: None }
 }
 
 /// Returns the report of a difference.

@@ -14,8 +14,9 @@ use crate::compile::{self, sizes};
 use crate::device::sim::{Jit, Simulator};
 use crate::device::{Arg, Control, Device, Executable, Extents, Fault, fault_diagnostic};
 use crate::ir::Checks;
-use crate::ir::def::{Access, KernelParam, Module, Ty};
+use crate::ir::def::{Access, KernelParam, Layout, Module, Ty};
 use crate::ir::footprint::constant;
+use crate::ir::footprint::space::Promised;
 use crate::ir::ranges::type_range;
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::Instance;
@@ -44,10 +45,68 @@ pub(super) enum Filling {
 
 /// The arguments of a launch.
 pub(super) struct Arguments {
-    launch: sizes::Launch,
     pub extents: Extents,
+    /// What is passed by value, by position; of arrays, nothing.
+    pub values: Vec<Vec<Value>>,
     /// The arrays with their shapes, by position.
     pub storage: Vec<Option<(AlignedBytes, Vec<u32>)>>,
+}
+
+/// The shapes of a launch of known sizes.
+pub(super) struct Shaped {
+    pub launch: sizes::Launch,
+    pub extents: Extents,
+    /// Of arrays, by position.
+    pub shapes: Vec<Option<Vec<u32>>>,
+}
+
+impl Shaped {
+    /// `None`: such a launch is refused, or too large to be tried.
+    pub fn of(
+        program: &Program,
+        kernel: &Kernel,
+        instance: &Instance,
+        module: &Module,
+        Try { dims, scalars }: &Try,
+    ) -> Option<Shaped> {
+        let launch = sizes::launch(program, kernel, instance, module, &Sizes::Known { dims, scalars }).ok()?;
+        let space: Vec<u32> =
+            launch.space.iter().map(|form| u32::try_from(constant(form)?).ok()).collect::<Option<_>>()?;
+        let extents = extents(launch.given.grid.is_some(), &space)?;
+        let mut shapes = vec![];
+        for (position, param) in module.kernel.params.iter().enumerate() {
+            let KernelParam::Array { memory, .. } = param else {
+                shapes.push(None);
+                continue;
+            };
+            let axes = module.functions.get(module.kernel.body)?.memories.get(*memory)?.extents.len();
+            let extent = |axis| launch.given.extents.get(&(position as u32, axis as u8)).and_then(constant);
+            let shape = (0..axes).map(|axis| u32::try_from(extent(axis)?).ok());
+            shapes.push(Some(shape.collect::<Option<_>>()?));
+        }
+        Some(Shaped { launch, extents, shapes })
+    }
+
+    /// Returns the bytes of an array without contents, if it is small enough.
+    pub fn zeroed(&self, position: usize, layout: &Layout) -> Option<AlignedBytes> {
+        let shape = self.shapes.get(position)?.as_ref()?;
+        let count = shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent as usize))?;
+        AlignedBytes::zeroed(count.checked_mul(layout.size).filter(|bytes| *bytes <= MAX_BYTES)?)
+    }
+
+    /// Returns what is promised of an array.
+    pub fn promised(&self, position: usize) -> Option<&Promised> {
+        self.launch.given.variables.promised.get(&(position as u32))
+    }
+
+    /// Returns what is passed by value: sizes, and ones.
+    pub fn values(&self, module: &Module) -> Vec<Vec<Value>> {
+        let of = |(position, param): (usize, &KernelParam)| match param {
+            KernelParam::Value { ty, .. } => value(*ty, &self.launch, position as u32),
+            KernelParam::Array { .. } => vec![],
+        };
+        module.kernel.params.iter().enumerate().map(of).collect()
+    }
 }
 
 impl Arguments {
@@ -55,7 +114,7 @@ impl Arguments {
         let mut args = vec![];
         for (position, (param, storage)) in module.kernel.params.iter().zip(&mut self.storage).enumerate() {
             args.push(match (param, storage) {
-                (KernelParam::Value { ty, .. }, _) => Arg::Value(value(*ty, &self.launch, position as u32)),
+                (KernelParam::Value { .. }, _) => Arg::Value(self.values.get(position)?.clone()),
                 (KernelParam::Array { access: Access::In, .. }, Some((data, shape))) => {
                     Arg::Read { bytes: data, shape: shape.clone() }
                 }
@@ -104,6 +163,8 @@ pub(super) struct Found {
     pub property: Property,
     pub diagnostic: Diagnostic,
     pub sizes: String,
+    /// The launch and the fault of its run.
+    pub fault: Option<(Try, Fault)>,
 }
 
 impl<'a> Runner<'a> {
@@ -166,48 +227,40 @@ impl<'a> Runner<'a> {
         let sizes = self.sizes(what);
         let found = faults.iter().filter_map(|fault| {
             let property = self.properties.iter().find(|property| property.is_broken_by(&fault.kind))?;
-            Some(Found { property: *property, diagnostic: fault_diagnostic(fault), sizes: sizes.clone() })
+            let (diagnostic, fault) = (fault_diagnostic(fault), Some((what.clone(), fault.clone())));
+            Some(Found { property: *property, diagnostic, sizes: sizes.clone(), fault })
         });
         Some(found.collect())
     }
 
     /// Makes up the arguments of a launch.
     pub(super) fn arguments(&self, what: &Try, filling: Filling) -> Option<Arguments> {
-        let known = Sizes::Known { dims: &what.dims, scalars: &what.scalars };
-        let launch = sizes::launch(self.program, self.kernel, self.instance, self.module, &known).ok()?;
-        let space: Vec<u32> =
-            launch.space.iter().map(|form| u32::try_from(constant(form)?).ok()).collect::<Option<_>>()?;
-        let extents = extents(launch.given.grid.is_some(), &space)?;
+        let shaped = Shaped::of(self.program, self.kernel, self.instance, self.module, what)?;
         let mut storage: Vec<Option<(AlignedBytes, Vec<u32>)>> = vec![];
         for (position, param) in self.module.kernel.params.iter().enumerate() {
             let KernelParam::Array { memory, access, .. } = param else {
                 storage.push(None);
                 continue;
             };
-            let memory = self.module.functions.get(self.module.kernel.body)?.memories.get(*memory)?;
-            let shape = (0..memory.extents.len())
-                .map(|axis| u32::try_from(constant(launch.given.extents.get(&(position as u32, axis as u8))?)?).ok());
-            let shape: Vec<u32> = shape.collect::<Option<_>>()?;
-            let count = shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent as usize))?;
-            let bytes = count.checked_mul(memory.layout.size).filter(|bytes| *bytes <= MAX_BYTES)?;
-            let mut data = AlignedBytes::zeroed(bytes)?;
+            let layout = &self.module.functions.get(self.module.kernel.body)?.memories.get(*memory)?.layout;
+            let mut data = shaped.zeroed(position, layout)?;
             let seed = if let Filling::Numbers(seed) = filling { seed } else { 1 };
-            match launch.given.variables.promised.get(&(position as u32)) {
+            match shaped.promised(position) {
                 Some(promised) => {
-                    let scalar = memory.layout.leaves.first().map(|leaf| leaf.ty.scalar())?;
+                    let scalar = layout.leaves.first().map(|leaf| leaf.ty.scalar())?;
                     // The last seed is another one for each array.
                     let seed = if seed == 3 { (seed + position as u64) % 4 } else { seed };
                     contents::keep(promised, scalar, seed, &mut data)?;
                 }
                 None if *access != Access::Out && seed > 0 => {
-                    let types = memory.layout.leaves.iter().map(|leaf| leaf.ty.scalar()).collect::<Vec<_>>();
+                    let types = layout.leaves.iter().map(|leaf| leaf.ty.scalar()).collect::<Vec<_>>();
                     fill(&mut data, &types, filling);
                 }
                 None => {}
             }
-            storage.push(Some((data, shape)));
+            storage.push(Some((data, shaped.shapes.get(position)?.clone()?)));
         }
-        Some(Arguments { launch, extents, storage })
+        Some(Arguments { extents: shaped.extents, values: shaped.values(self.module), storage })
     }
 
     /// Writes sizes as `N = 5, M = 3, n = -1`.

@@ -30,6 +30,7 @@ pub(crate) enum Task {
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
     Emit { file: PathBuf, stage: Stage, kernel: Option<String>, architecture: Option<u32>, lines: bool },
     Prove { file: PathBuf, kernel: Option<String>, certificates: bool },
+    Why { file: PathBuf, element: String, levels: Option<usize>, nan: bool },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
     Fix { paths: Vec<PathBuf>, dry_run: bool },
@@ -48,7 +49,7 @@ impl Task {
         match self {
             Task::Debug { .. } | Task::Dap => true,
             Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
-            Task::Launch { .. } => true,
+            Task::Launch { .. } | Task::Why { .. } => true,
             Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Explain { .. } => false,
             Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
@@ -211,6 +212,12 @@ fn task(matches: &ArgMatches) -> Task {
             lines: sub.get_flag("lines"),
         },
         "prove" => Task::Prove { file: path("file"), kernel: one("kernel"), certificates: sub.get_flag("certificate") },
+        "why" => Task::Why {
+            file: path("file"),
+            element: one("element").unwrap_or_default(),
+            levels: sub.get_one::<usize>("levels").copied(),
+            nan: sub.get_flag("nan"),
+        },
         "explain" => Task::Explain { code: one("code") },
         "doc" => {
             let words: Vec<String> = sub.get_many::<String>("name").unwrap_or_default().cloned().collect();
@@ -261,6 +268,7 @@ fn command() -> Command {
             bench(),
             emit(),
             with_short_help(prove()),
+            why(),
             with_short_help(explain()),
             with_short_help(doc()),
             with_short_help(fmt()),
@@ -494,6 +502,26 @@ fn prove() -> Command {
                 .long("certificate")
                 .action(ArgAction::SetTrue)
                 .help("Print the proofs as well: each question with the steps that answer it"),
+        )
+}
+
+fn why() -> Command {
+    Command::new("why")
+        .about("Show how an element of an array came to be, back to the inputs")
+        .arg(file("The program"))
+        .arg(Arg::new("element").value_name("ELEMENT").required(true).help("An element of a variable, such as `y[17]`"))
+        .arg(
+            Arg::new("levels")
+                .long("levels")
+                .value_name("N")
+                .value_parser(value_parser!(usize))
+                .help("How many levels of the tree to show [default: 6]"),
+        )
+        .arg(
+            Arg::new("nan")
+                .long("nan")
+                .action(ArgAction::SetTrue)
+                .help("ELEMENT is a variable: show the first number that is not finite on the way to it"),
         )
 }
 

@@ -15,6 +15,7 @@ mod prove;
 mod run;
 mod stats;
 mod test;
+mod why;
 
 use self::args::Task;
 use super::console::Console;
@@ -98,6 +99,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
             emit::file(&file, stage, &emit::Wanted { kernel: kernel.as_deref(), architecture, lines }, context)
         }
         Task::Prove { file, kernel, certificates } => prove::file(&file, kernel.as_deref(), certificates, context),
+        Task::Why { file, element, levels, nan } => why::file(&file, &element, levels, nan, context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
         Task::Fix { paths, dry_run } => fix::paths(&paths, dry_run, context),

@@ -17,6 +17,8 @@ mod eval;
 mod event;
 mod meet;
 mod memory;
+pub(crate) mod order;
+pub(crate) mod origin;
 mod state;
 mod thread;
 pub mod timeline;

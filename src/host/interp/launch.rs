@@ -5,13 +5,12 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{
-    Access, ArrayType, AssumeKind, Body, Dim, Expr, ExprKind, FnRef, GenericArg, Geometry, Kernel, KernelId, Launch,
-    LocalId, ModuleId, Program, Type,
+    Access, ArrayType, AssumeKind, Dim, Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, Launch, LocalId, ModuleId,
+    Type,
 };
-use crate::check::walk;
 use crate::compile;
 use crate::device::{
-    Arg, Declared, DeviceError, Executable, Extents, Fault, FaultKind, Larger, device_diagnostic, fault_diagnostic,
+    Arg, Declared, DeviceError, Executable, Extents, Fault, FaultKind, device_diagnostic, fault_diagnostic,
 };
 use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
@@ -19,13 +18,13 @@ use crate::host::grad;
 use crate::host::problem::Outcome;
 use crate::host::value::{Record, Value};
 use crate::ir::{Checks, Prepared};
-use crate::lang::builtin::Builtin;
 use crate::lower::{self, Argument, Instance, Sums};
 
 use super::bind::{Binder, Dims, Given, Origin, Source};
 use super::conform::{Misfit, Place};
 use super::extent::Exact;
 use super::frame::Frame;
+use super::geometry::{constant_block, larger, reads_global_idx};
 use super::machine::{Eval, Machine, Signal};
 use super::site::{Kinds, Made, Named};
 
@@ -34,6 +33,16 @@ enum Passed {
     Value(Value),
     /// An array, and whether the kernel may write to it.
     Array(Array, bool),
+}
+
+impl Passed {
+    /// Returns its value, and whether the kernel may write to it.
+    fn value(&self) -> (Value, bool) {
+        match self {
+            Passed::Value(value) => (value.clone(), false),
+            Passed::Array(array, writes) => (Value::Array(array.clone()), *writes),
+        }
+    }
 }
 
 /// A launch whose arguments fit its kernel.
@@ -523,6 +532,10 @@ impl Machine<'_> {
                 value => Passed::Value(self.as_param(inner, &param.ty, value, span)?),
             });
         }
+        if self.interp.recorded.is_some() {
+            let given = passed.iter().map(Passed::value).collect();
+            self.record(launch, inner, extents, (given, hidden), span);
+        }
         self.interp.options.control.launched = span;
         if self.interp.hints {
             let larger = larger(self.program, kernel);
@@ -534,8 +547,16 @@ impl Machine<'_> {
         let result = device_args(&mut passed, hidden).map(|mut args| executable.launch(extents, &mut args, control));
         self.interp.options.control.declared = None;
         self.take_warnings(span);
+        let evidence = match &result {
+            Ok(Err(fault)) => {
+                let given: Vec<(Value, bool)> = passed.iter().map(Passed::value).collect();
+                self.evidence(launch, inner, extents, (&given, hidden), (fault, span))
+            }
+            _ => vec![],
+        };
         let written = |passed| if let Passed::Array(array, true) = passed { Some(Value::Array(array)) } else { None };
         let arrays: Vec<Option<Value>> = passed.into_iter().map(written).collect();
+        self.record_left(&arrays);
         match result {
             Ok(Ok(output)) => {
                 self.say(&output);
@@ -544,7 +565,7 @@ impl Machine<'_> {
             Ok(Err(fault)) => {
                 // Written arrays are returned to their variables with the partial results.
                 self.hand_back(frame, launch, kernel, arrays)?;
-                Err(self.fault(&fault, span))
+                Err(self.fault(&fault, span, evidence))
             }
             Err(problem) => {
                 self.hand_back(frame, launch, kernel, arrays)?;
@@ -615,8 +636,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Returns a fault as a diagnostic that includes the launch.
-    pub(crate) fn fault(&mut self, fault: &Fault, span: Span) -> Signal {
+    /// Returns a fault as a diagnostic that includes the launch, and further notes.
+    pub(crate) fn fault(&mut self, fault: &Fault, span: Span, notes: Vec<String>) -> Signal {
         self.say(&fault.output);
         if let FaultKind::Device(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) = &fault.kind {
             return self.error(device_diagnostic(error, span));
@@ -625,6 +646,7 @@ impl Machine<'_> {
         if matches!(fault.kind, FaultKind::Device(DeviceError::OutOfMemory { .. })) {
             diagnostic.notes.extend(self.largest_arrays(1));
         }
+        diagnostic.notes.extend(notes);
         self.error(diagnostic)
     }
 
@@ -706,59 +728,6 @@ fn place_scalars(frame: &mut Frame, kernel: &Kernel, values: &[Option<Value>]) {
             *frame.place(LocalId::new(i)) = value.clone();
         }
     }
-}
-
-/// Returns the block size of a `grid` kernel if it consists of literals and constants.
-pub(crate) fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
-    match &kernel.geometry {
-        Geometry::Grid { block, .. } => extents_of(program, block),
-        Geometry::Threads { .. } => None,
-    }
-}
-
-/// Returns which of grid and block could be larger in other launches of a kernel, because its signature does not fix them.
-fn larger(program: &Program, kernel: &Kernel) -> Larger {
-    match &kernel.geometry {
-        Geometry::Grid { grid, block, .. } => {
-            Larger { grid: extents_of(program, grid).is_none(), block: extents_of(program, block).is_none() }
-        }
-        Geometry::Threads { .. } => Larger::default(),
-    }
-}
-
-/// Whether a kernel, or a function it calls, reads `global_idx` along an axis.
-fn reads_global_idx(program: &Program, kernel: &Kernel, axis: u8) -> bool {
-    let mut waiting: Vec<Arc<Body>> = kernel.body.iter().cloned().collect();
-    let (mut seen, mut found) = (Vec::new(), false);
-    while let Some(body) = waiting.pop() {
-        let (mut all, mut other) = (0, 0);
-        walk::exprs(&body.root, &mut |e| match &e.kind {
-            ExprKind::Variable(Builtin::GlobalIdx) => all += 1,
-            ExprKind::Swizzle { base, lanes } if matches!(base.kind, ExprKind::Variable(Builtin::GlobalIdx)) => {
-                other += usize::from(!lanes.contains(&axis));
-            }
-            ExprKind::Call { callee: FnRef::Fn { id, .. }, .. } if !seen.contains(id) => {
-                seen.push(*id);
-                waiting.extend(program.fns.get(*id).and_then(|f| f.body.clone()));
-            }
-            _ => {}
-        });
-        found |= all > other;
-    }
-    found
-}
-
-fn extents_of(program: &Program, extents: &[Expr]) -> Option<[u32; 3]> {
-    let mut sizes = [1; 3];
-    for (slot, value) in sizes.iter_mut().zip(extents) {
-        let value = match &value.kind {
-            ExprKind::Const(id) => &program.consts[*id].value.kind,
-            other => other,
-        };
-        let ExprKind::Int(value) = value else { return None };
-        *slot = u32::try_from(*value).ok()?;
-    }
-    Some(sizes)
 }
 
 /// Returns the arguments of a launch as the device takes them; an error if there is not enough memory for a copy of an array that

@@ -9,11 +9,12 @@ use super::copies::Copies;
 use super::frame::Frame;
 use super::kernels::Kernels;
 use super::layout::Layouts;
+use super::record::Recorded;
 use super::small::Small;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
-use crate::compile::trial::Trials;
+use crate::compile::trial::{Evidence, Trials};
 use crate::device::{Control, Device, Devices};
 use crate::host::array::HostArray;
 use crate::host::grad::Tape;
@@ -92,6 +93,10 @@ pub struct Interpreter {
     pub(crate) small: Small,
     /// Whoever tries launches in other ways first.
     pub(crate) trials: Option<Arc<dyn Trials>>,
+    /// Whoever looks for what else is known of a race.
+    pub(crate) evidence: Option<Arc<dyn Evidence>>,
+    /// The launches so far, if they are to be kept.
+    pub(crate) recorded: Option<Vec<Recorded>>,
     /// New warnings of checked launches, without duplicates.
     pub warnings: Vec<Diagnostic>,
     pub(super) warned: Vec<Diagnostic>,

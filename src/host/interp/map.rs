@@ -96,7 +96,7 @@ impl Machine<'_> {
                 self.say(&output);
                 Ok(Value::Array(out))
             }
-            Err(fault) => Err(self.fault(&fault, expr.span)),
+            Err(fault) => Err(self.fault(&fault, expr.span, vec![])),
         }
     }
 

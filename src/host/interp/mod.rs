@@ -19,6 +19,7 @@ mod eval;
 mod exec;
 mod extent;
 mod frame;
+mod geometry;
 mod gradcheck;
 mod inline;
 mod kernels;
@@ -27,6 +28,7 @@ mod layout;
 mod machine;
 mod map;
 mod measure;
+mod record;
 mod run;
 mod site;
 mod small;
@@ -61,14 +63,16 @@ pub(crate) use bench::BenchResult;
 use code::{Code, Codes, Source};
 pub(crate) use copies::{Copied, Copies};
 use frame::Frame;
+pub(crate) use geometry::constant_block;
 use kernels::Kernels;
-pub(crate) use launch::constant_block;
 use layout::Layouts;
 use machine::Held;
 pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
+pub(crate) use record::Recorded;
 use run::Done;
 pub(crate) use small::{Missed, Small};
+pub(crate) use trial::args_of;
 
 /// Index of the random substream with which `test` and `bench` blocks start.
 const OF_SECTIONS: u64 = 1 << 63;
@@ -101,6 +105,8 @@ impl Interpreter {
             sums: Sums::default(),
             small: Small::default(),
             trials: None,
+            evidence: None,
+            recorded: None,
             kernels: Kernels::default(),
             codes: Codes::default(),
             frames: Vec::new(),

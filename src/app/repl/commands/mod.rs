@@ -7,6 +7,7 @@ mod files;
 mod inspect;
 mod measure;
 mod set;
+mod why;
 
 use std::ops::ControlFlow;
 
@@ -65,6 +66,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command { name: "ptx", usage: ":ptx KERNEL", about: "the PTX it is compiled to, and its registers", wants: Kernel, run: |repl, rest| repl.listing("ptx", rest, Level::Ptx) },
     Command { name: "sass", usage: ":sass KERNEL", about: "the instructions of the GPU itself", wants: Kernel, run: |repl, rest| repl.listing("sass", rest, Level::Sass) },
     Command { name: "prove", usage: ":prove [KERNEL]", about: "what is proved of a kernel, or of all, for every size", wants: Kernel, run: |repl, rest| repl.prove(rest) },
+    Command { name: "why", usage: ":why ELEMENT [LEVELS]", about: "how an element came to be (`y[17]`), back to the inputs", wants: Program, run: |repl, rest| repl.why(rest) },
+    Command { name: "whynan", usage: ":whynan NAME", about: "the first number that is not finite on the way to an array", wants: Program, run: |repl, rest| repl.why_not_finite(rest) },
     Command { name: "load", usage: ":load FILE", about: "run a file as if it were typed here", wants: File, run: |repl, rest| repl.load(rest) },
     Command { name: "reload", usage: ":reload", about: "read loaded and imported files again", wants: Nothing, run: |repl, _| repl.reload() },
     Command { name: "edit", usage: ":edit [NAME]", about: "a definition, or the last entry, in $EDITOR", wants: Program, run: |repl, rest| repl.edit(rest) },
