@@ -34,6 +34,7 @@ mod repl;
 mod script;
 mod stack;
 mod tty;
+mod tunings;
 mod world;
 
 use std::process::ExitCode;

@@ -19,6 +19,7 @@ use crate::host::array::HostArray;
 use crate::host::grad::Tape;
 use crate::host::graph;
 use crate::host::picture::heat::Heat;
+use crate::host::tuned::Tuning;
 use crate::host::value::Value;
 use crate::lower::Sums;
 
@@ -92,6 +93,8 @@ pub struct Interpreter {
     pub(crate) small: Small,
     /// Whoever tries launches in other ways first.
     pub(crate) trials: Option<Arc<dyn Trials>>,
+    /// What launches of tuned kernels take.
+    pub(crate) tuning: Tuning,
     /// New warnings of checked launches, without duplicates.
     pub warnings: Vec<Diagnostic>,
     pub(super) warned: Vec<Diagnostic>,

@@ -24,6 +24,7 @@ mod inline;
 mod kernels;
 mod launch;
 mod layout;
+mod limit;
 mod machine;
 mod map;
 mod measure;
@@ -37,6 +38,7 @@ mod tests;
 mod text;
 mod timing;
 mod trial;
+mod tuned;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,6 +54,7 @@ use crate::device::{Device, DeviceError, device_diagnostic};
 use crate::host::array::Element;
 use crate::host::graph::Site;
 use crate::host::problem::Outcome;
+use crate::host::tuned::Tuning;
 use crate::host::unwind;
 use crate::host::value::{Record, Value};
 use crate::ir::Checks;
@@ -101,6 +104,7 @@ impl Interpreter {
             sums: Sums::default(),
             small: Small::default(),
             trials: None,
+            tuning: Tuning::default(),
             kernels: Kernels::default(),
             codes: Codes::default(),
             frames: Vec::new(),

@@ -134,9 +134,18 @@ impl Kinds {
         let plain = launch.dims.is_empty()
             && launch.grid.is_none()
             && launch.block.is_none()
-            && launch.generics.iter().all(|generic| matches!(generic, GenericArg::Infer))
+            && launch.generics.iter().all(is_the_same)
             && !depends_on_values(kernel);
         Kinds(if plain { values.iter().map(|value| Kind::of(value.as_ref())).collect() } else { None })
+    }
+}
+
+/// Whether a compile-time argument is the same at each launch by an expression, or follows from the other arguments.
+fn is_the_same(generic: &GenericArg) -> bool {
+    match generic {
+        GenericArg::Infer => true,
+        GenericArg::Const(e) => matches!(e.kind, ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Const(_)),
+        _ => false,
     }
 }
 
