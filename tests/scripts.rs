@@ -140,8 +140,15 @@ fn every_block_of_the_language_reference_runs() {
 }
 
 /// The pages for users whose blocks run.
-const PAGES: [&str; 6] =
-    ["docs/debugging.md", "docs/gradients.md", "docs/proofs.md", "docs/races.md", "docs/tiles.md", "docs/why.md"];
+const PAGES: [&str; 7] = [
+    "docs/debugging.md",
+    "docs/gradients.md",
+    "docs/proofs.md",
+    "docs/races.md",
+    "docs/tiles.md",
+    "docs/tuning.md",
+    "docs/why.md",
+];
 
 fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).expect("a page")

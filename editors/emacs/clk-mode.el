@@ -110,7 +110,7 @@
      (1 font-lock-keyword-face) (2 font-lock-variable-name-face))
     ;; Words that are keywords in their places only.
     (,(rx bow (group (or "threads" "grid" "block")) (* blank) "(") 1 font-lock-keyword-face)
-    (,(rx bow (group (or "assume" "expect")) (+ blank) (any "A-Za-z0-9_(!")) 1 font-lock-keyword-face)
+    (,(rx bow (group (or "assume" "expect" "tune")) (+ blank) (any "A-Za-z0-9_(!")) 1 font-lock-keyword-face)
     (,(rx bow (group (or "batch" "time")) (* blank) "{") 1 font-lock-keyword-face)
     (,(rx bol (* blank) (group "on") (+ blank) (any "A-Za-z_\"")) 1 font-lock-keyword-face)
     (,(rx (any "A-Za-z0-9_)]") (+ blank) (group "step") (* blank) (any "A-Za-z0-9_(-")) 1 font-lock-keyword-face)
@@ -148,7 +148,7 @@
   (rx bol (* blank)
       (or "." "*" "%" "@" "&" "|" "^" "+" "<" ">" "=" "!=" (seq "/" (not (any "/*")))
           (seq (or "threads" "grid" "block") (* blank) "(")
-          (seq (or "assume" "expect") (+ blank) (any "A-Za-z0-9_(!"))))
+          (seq (or "assume" "expect" "tune") (+ blank) (any "A-Za-z0-9_(!"))))
   "A line that goes on with the statement of the line before.")
 
 (defconst clk--closer

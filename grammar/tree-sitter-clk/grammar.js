@@ -53,7 +53,7 @@ const KEYWORDS = [
   'kernel', 'fn', 'struct', 'const', 'let', 'var', 'shared', 'if', 'else', 'for', 'in', 'while', 'loop', 'break', 'continue',
   'return', 'import', 'test', 'bench', 'out', 'inout', 'true', 'false',
 ];
-const CONTEXTUAL = ['threads', 'grid', 'block', 'step', 'on', 'batch', 'time', 'as', 'assume', 'expect'];
+const CONTEXTUAL = ['threads', 'grid', 'block', 'step', 'on', 'batch', 'time', 'as', 'assume', 'expect', 'tune'];
 
 const listed = (rule) => optional(seq(rule, repeat(seq(',', rule)), optional(',')));
 const listed1 = (rule) => seq(rule, repeat(seq(',', rule)), optional(','));
@@ -198,9 +198,11 @@ module.exports = grammar({
 
     kernel_item: $ => seq(
       'kernel', field('name', $._name), optional(field('generics', $.generics)), field('parameters', $.parameters),
-      field('geometry', $.geometry), repeat(choice($.assume_clause, $.expect_clause)), field('body', $.block),
+      field('geometry', $.geometry), repeat(choice($.assume_clause, $.expect_clause, $.tune_clause)), field('body', $.block),
     ),
     expect_clause: $ => seq('expect', $._head_expression, repeat(seq(',', $._head_expression))),
+    tune_clause: $ => seq('tune', $.tuned_constant, repeat(seq(',', $.tuned_constant))),
+    tuned_constant: $ => seq(field('name', $._name), 'in', field('values', $._head_expression)),
     assume_clause: $ => seq('assume', $._head_expression, repeat(seq(',', $._head_expression))),
     geometry: $ => repeat1(choice($.threads_clause, $.grid_clause, $.block_clause)),
     threads_clause: $ => seq('threads', '(', listed($.thread_index), ')'),

@@ -270,6 +270,10 @@ impl Device for Auto {
         self.device().name()
     }
 
+    fn model(&self) -> String {
+        self.device().model()
+    }
+
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
         self.device().load(kernel)
     }

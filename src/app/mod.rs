@@ -37,6 +37,7 @@ mod repl;
 mod script;
 mod stack;
 mod tty;
+mod tunings;
 mod why;
 mod world;
 

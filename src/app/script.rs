@@ -9,6 +9,7 @@ use super::console::Console;
 use super::disk::{self, Disk};
 use super::exit;
 use super::interrupt::Interrupt;
+use super::tunings::Beside;
 use crate::base::diag::Diagnostic;
 use crate::compile::{Outcome, Session};
 use crate::device::sim::Simulator;
@@ -79,6 +80,7 @@ impl Limits {
         interpreter.sums = self.sums;
         interpreter.copies = self.count_copies.then(Copies::default);
         interpreter.stack_end = super::stack::end();
+        interpreter.tuning.store = Some(Arc::new(Beside));
         interpreter
     }
 }

@@ -10,7 +10,7 @@ use crate::base::stop;
 use crate::check::cx::{Cx, Home, Needs, ScriptNames};
 use crate::check::infer::array;
 use crate::check::typed::*;
-use crate::check::{contracts, finish, lints, sigs};
+use crate::check::{contracts, finish, lints, sigs, tunes};
 use crate::syntax::ast;
 
 /// A function or kernel whose body is still to be checked.
@@ -26,6 +26,7 @@ pub(crate) struct Checked {
     pub geometry: Option<Geometry>,
     pub assumes: Vec<Assume>,
     pub expects: Vec<Expect>,
+    pub tunes: Vec<Tunable>,
     pub diagnostics: Vec<Diagnostic>,
     /// Span of an erroneous node.
     pub hole: Option<Span>,
@@ -136,8 +137,12 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
     cx.script_names = Some(names);
     declare_params(&mut cx, &k.sig, &def.params);
     let mut geometry = sigs::geometry(&mut cx, &def.geometry);
+    let laid_out = cx.consts_read.clone();
     let mut assumes = contracts::assumes(&mut cx, &def.assumes);
     let expects = contracts::expects(&mut cx, &def.expects);
+    let tunes = tunes::clauses(&mut cx, &def.tunes);
+    // Conditions and lists alone use no constant.
+    cx.consts_read = laid_out;
     let (root, _) = cx.block(&def.body, false, None);
     let lists: Vec<&mut Vec<Expr>> = match &mut geometry {
         Geometry::Threads { extents, block, .. } => std::iter::once(extents).chain(block).collect(),
@@ -149,7 +154,8 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
         }
     }
     contracts::finish(&mut cx, &mut assumes);
-    Checked { assumes, expects, ..done(cx, root, Some(geometry)) }
+    tunes::admitted(&mut cx, &k.name, &tunes, &assumes);
+    Checked { assumes, expects, tunes, ..done(cx, root, Some(geometry)) }
 }
 
 /// Checks the statements of a script, in order.
@@ -198,6 +204,7 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked 
         geometry,
         assumes: vec![],
         expects: vec![],
+        tunes: vec![],
         diagnostics: cx.diagnostics,
         hole: cx.hole,
         needs: cx.needs,

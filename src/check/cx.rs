@@ -172,6 +172,8 @@ pub(crate) struct Cx<'a> {
     /// Whether the innermost enclosing loop has a `break` so far.
     pub broke: bool,
     pub early_reads: Vec<EarlyRead>,
+    /// The compile-time constants of the item that were read so far.
+    pub consts_read: FxHashSet<u32>,
     pub writes_in_loops: Vec<(LocalId, u32)>,
     /// Number of reads of thread-dependent values so far; comparing it before and after an expression tells whether that varies.
     pub varying_reads: u32,
@@ -233,6 +235,7 @@ impl<'a> Cx<'a> {
             loop_count: 0,
             broke: false,
             early_reads: Vec::new(),
+            consts_read: FxHashSet::default(),
             writes_in_loops: Vec::new(),
             varying_reads: 0,
             divergent: Vec::new(),

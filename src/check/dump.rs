@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::check::choices;
 use crate::check::show::Show;
 use crate::check::typed::*;
 
@@ -84,6 +85,11 @@ fn kernel(program: &Program, id: KernelId, out: &mut String) {
     }
     for assume in &k.assumes {
         assume.exprs().for_each(|e| d.expr("assume", e));
+    }
+    for tunable in &k.tunes {
+        let name = k.sig.generics.get(tunable.param as usize).map_or("", |generic| generic.name.as_str());
+        let values: Vec<String> = tunable.values.iter().map(|value| choices::text(*value)).collect();
+        d.line(&format!("tune {name} in [{}]", values.join(", ")));
     }
     if let Some(b) = &k.body {
         body(program, Some(&k.sig), b, out);

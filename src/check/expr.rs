@@ -297,6 +297,7 @@ impl Cx<'_> {
                 make(ExprKind::Dim(i), I32, span)
             }
             Slot::ConstParam(i) => {
+                self.consts_read.insert(i);
                 let ty = match self.sig.generics.get(i as usize).map(|g| &g.kind) {
                     Some(GenericKind::Const { ty, .. }) => ty.clone(),
                     _ => Type::Error,

@@ -208,6 +208,7 @@ impl<'f> Pass<'f> {
                         geometry: Geometry::Grid { grid: vec![], block: vec![], span: def.name.span },
                         assumes: vec![],
                         expects: vec![],
+                        tunes: vec![],
                         body: None,
                         span: item.span,
                         name_span: def.name.span,
@@ -303,6 +304,7 @@ impl<'f> Pass<'f> {
                         program.kernels[*id].geometry = geometry;
                         program.kernels[*id].assumes = std::mem::take(&mut checked.assumes);
                         program.kernels[*id].expects = std::mem::take(&mut checked.expects);
+                        program.kernels[*id].tunes = std::mem::take(&mut checked.tunes);
                     }
                 }
             }

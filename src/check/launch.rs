@@ -103,7 +103,11 @@ impl Cx<'_> {
             Some((g, b)) => (Some(self.extents(g)), Some(self.extents(b))),
             None => (None, None),
         };
-        let launch = Launch { kernel: id, generics, args: values, dims: bind.named_dims, grid, block };
+        let consts = kernel.sig.generics.iter().zip(&bind.consts).enumerate();
+        let left_off =
+            consts.filter(|(_, (generic, given))| matches!(generic.kind, GenericKind::Const { .. }) && given.is_none());
+        let left_off = left_off.map(|(i, _)| i as u32).collect();
+        let launch = Launch { kernel: id, generics, args: values, dims: bind.named_dims, grid, block, left_off };
         make(ExprKind::Launch(Box::new(launch)), ty, span)
     }
 

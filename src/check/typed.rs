@@ -17,6 +17,7 @@ pub use smol_str::SmolStr;
 use crate::base::arena::{Arena, Id};
 use crate::base::shared::Shared;
 use crate::base::source::{FileId, Span};
+pub use crate::check::clauses::{Expect, Expected, Tunable};
 use crate::lang::builtin::{Builtin, Derivative};
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
@@ -248,6 +249,7 @@ pub struct Kernel {
     pub geometry: Geometry,
     pub assumes: Vec<Assume>,
     pub expects: Vec<Expect>,
+    pub tunes: Vec<Tunable>,
     pub body: Option<Arc<Body>>,
     pub span: Span,
     pub name_span: Span,
@@ -279,61 +281,6 @@ pub enum AssumeKind {
     Condition(Expr),
     /// Of the elements of an integer array, a parameter by position.
     Array { param: u32, promise: Promise },
-}
-
-/// What `clk check` has to prove of a kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct Expect {
-    pub what: Expected,
-    pub span: Span,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    InBounds,
-    RaceFree,
-    Written,
-    Barriers,
-    NoOverflow,
-    AnyOrder,
-    /// What an access of a warp to a shared array takes at most, in passes.
-    BankWays(u32),
-    /// What an access of a warp to a global array touches at most, in sectors of 32 bytes.
-    Sectors(u32),
-    /// How far floats of arrays that are written are from those of the same kernel in `f64`, at most, in units in the last place.
-    MaxUlp(u32),
-}
-
-/// An expectation with a limit.
-pub(crate) type Limit = fn(u32) -> Expected;
-
-impl Expected {
-    /// Those without a limit.
-    pub(crate) const ALL: [(&str, Expected); 6] = [
-        ("in_bounds", Expected::InBounds),
-        ("race_free", Expected::RaceFree),
-        ("written", Expected::Written),
-        ("barriers", Expected::Barriers),
-        ("no_overflow", Expected::NoOverflow),
-        ("any_order", Expected::AnyOrder),
-    ];
-    pub(crate) const LIMITS: [(&str, Limit); 3] =
-        [("bank_ways", Expected::BankWays), ("sectors", Expected::Sectors), ("max_ulp", Expected::MaxUlp)];
-
-    /// Returns it as it is written.
-    pub(crate) fn text(self) -> String {
-        match self {
-            Expected::BankWays(most) => format!("bank_ways <= {most}"),
-            Expected::Sectors(most) => format!("sectors <= {most}"),
-            Expected::MaxUlp(most) => format!("max_ulp <= {most}"),
-            _ => Expected::ALL.iter().find(|(_, what)| *what == self).map_or("", |(word, _)| word).into(),
-        }
-    }
-
-    /// Returns whether both are of the same kind, whatever their limits.
-    pub(crate) fn is_like(self, other: Expected) -> bool {
-        std::mem::discriminant(&self) == std::mem::discriminant(&other)
-    }
 }
 
 /// What is so of the elements of an array.
@@ -796,4 +743,6 @@ pub struct Launch {
     /// `<<<grid, block>>>`: integers or tuples of up to three (x first).
     pub grid: Option<Expr>,
     pub block: Option<Expr>,
+    /// The compile-time constants that the launch leaves to their defaults, by position in `generics`.
+    pub(crate) left_off: Vec<u32>,
 }

@@ -118,6 +118,11 @@ pub trait Device: Send + Sync {
     /// Returns its name for `--device`: `sim`, `gpu:0`.
     fn name(&self) -> String;
 
+    /// Returns what kind of device it is, for what is remembered of it across runs: `sim`, `NVIDIA H200`.
+    fn model(&self) -> String {
+        self.name()
+    }
+
     /// Compiles a kernel for the device. Called once per kernel. May return before the work is done; an error is then reported by
     /// the first launch.
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable>;

@@ -31,6 +31,10 @@ impl Device for Ordered {
         self.device.name()
     }
 
+    fn model(&self) -> String {
+        self.device.model()
+    }
+
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
         self.load_named(kernel, &Sources::default())
     }

@@ -33,7 +33,7 @@ pub enum Role {
     Word,
     /// `threads`, `grid` or `block` of a kernel.
     Geometry,
-    /// `assume` or `expect` of a kernel.
+    /// `assume`, `expect` or `tune` of a kernel.
     Clause,
     /// A binary operator with its precedence.
     Binary(u8),

@@ -165,7 +165,7 @@ impl Around<'_> {
         let statement = before.is_none_or(|e| e.is(Tok::LBrace) || e.is(Tok::RBrace) || e.is(Tok::Semi));
         match text {
             "threads" | "grid" | "block" if level.kernel && level.header && self.follows_value() => Role::Geometry,
-            "assume" | "expect" if level.kernel && level.header && self.follows_value() => Role::Clause,
+            "assume" | "expect" | "tune" if level.kernel && level.header && self.follows_value() => Role::Clause,
             "step" if before.is_some_and(|e| ends_value(e) || e.is(Tok::DotDot)) => Role::Word,
             "as" if self.follows_value() => Role::Word,
             "on" if statement && self.next(0).is_some_and(|e| e.is(Tok::Name)) => Role::Word,

@@ -268,6 +268,11 @@ pub(crate) fn keyword(word: &str) -> Option<&'static str> {
              any_order`, and limits of what a warp pays for an access: `bank_ways <= 1`, `sectors <= 4`. What is refuted is an error, what is not proved a warning; `clk test` tests it. \
              `max_ulp <= 2` is always tested: how far floats are from those of the same kernel in `f64`."
         }
+        "tune" => {
+            "Values of a kernel's constants to choose from, behind its geometry: `tune BM in [64, 128], STAGES in [3, 4, 5]`. `clk tune` measures \
+             those that meet the conditions of `assume`, and writes the choice to a file beside the source; without it, the defaults are taken. \
+             `clk test --tunings` shows that results do not depend on the choice."
+        }
         "batch" => "`batch { … }` groups launches: a GPU starts those that come again as one graph.",
         "time" => "`time { … }` measures: median and spread, in seconds.",
         _ => "A word of the language.",

@@ -122,7 +122,7 @@ fn is_contextual(name: &str, before: Option<Tok>, next: Option<Tok>) -> bool {
     CONTEXTUAL.contains(&name)
         && match name {
             "threads" | "grid" | "block" => before == Some(RParen) && next == Some(LParen),
-            "assume" | "expect" => value_before && !matches!(next, Some(Assign | Dot | Comma | RParen)),
+            "assume" | "expect" | "tune" => value_before && !matches!(next, Some(Assign | Dot | Comma | RParen)),
             "step" => value_before && value_next,
             "as" => value_before && next == Some(Name),
             "on" => !value_before && next == Some(Name),

@@ -346,6 +346,10 @@ impl Walk<'_> {
                 w.parameters(&k.params, k.params.last().map_or(k.name.span.end, |p| p.span.end));
                 w.geometry(&k.geometry, k.body.span.start);
                 k.assumes.iter().for_each(|e| w.expr(e));
+                for tune in &k.tunes {
+                    w.name(&tune.name);
+                    w.expr(&tune.values);
+                }
                 w.block(&k.body);
             }),
             ItemKind::Test(s) | ItemKind::Bench(s) => self.section(s),

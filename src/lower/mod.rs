@@ -45,6 +45,7 @@ use crate::ir::Checks;
 use crate::ir::def::{Layout, Module};
 
 pub(crate) use constant::Constants;
+pub(crate) use describe::arguments as describe;
 pub(crate) use error::Fallible;
 pub use instance::{Argument, Function, Instance, Sums, hidden_params};
 

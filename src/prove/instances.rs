@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::base::source::Span;
+use crate::check::choices;
 use crate::check::show::Show;
 use crate::check::typed::{
     FnType, Generic, GenericArg, GenericKind, Kernel, KernelId, Launch, ModuleId, Program, Type,
@@ -76,6 +77,7 @@ pub(super) fn of(program: &Program, id: KernelId, kernel: &Kernel) -> Instances 
             }
         });
     }
+    choices(program, id, kernel, &mut examined, &mut others);
     // Arguments that were made up may not fit together.
     if made_up && examined.len() > 1 && examined[0].prepared.is_err() {
         examined.remove(0);
@@ -88,6 +90,35 @@ pub(super) fn of(program: &Program, id: KernelId, kernel: &Kernel) -> Instances 
         examined.push(Named { instance: Instance::new(id, vec![]), text: String::new(), prepared });
     }
     Instances { examined, others }
+}
+
+/// Adds the choices of a `tune` clause, beside the defaults that were examined.
+fn choices(
+    program: &Program,
+    id: KernelId,
+    kernel: &Kernel,
+    examined: &mut Vec<Named>,
+    others: &mut Vec<(String, Span)>,
+) {
+    let Some(defaults) = examined.first().map(|named| named.instance.arguments.clone()) else { return };
+    let Some((first, last)) = kernel.tunes.first().zip(kernel.tunes.last()) else { return };
+    for choice in choices::admissible(program, kernel) {
+        let mut arguments = defaults.clone();
+        for (tunable, value) in kernel.tunes.iter().zip(choice) {
+            if let Some(slot) = arguments.get_mut(tunable.param as usize) {
+                *slot = Argument::Const(value);
+            }
+        }
+        if examined.iter().any(|named| named.instance.arguments == arguments) {
+            continue;
+        }
+        if examined.len() < MAX_INSTANCES {
+            examined.push(prepare(program, id, kernel, arguments));
+            continue;
+        }
+        let known: Vec<Option<Argument>> = arguments.into_iter().map(Some).collect();
+        others.push((text(program, kernel, &known), first.span.to(last.span)));
+    }
 }
 
 /// Returns the instance with defaults, and with types that stand for others.

@@ -129,7 +129,15 @@ pub struct Kernel {
     pub(crate) geometry: Geometry,
     pub(crate) assumes: Vec<Expr>,
     pub(crate) expects: Vec<Expr>,
+    pub(crate) tunes: Vec<Tune>,
     pub(crate) body: Block,
+}
+
+/// `BM in [64, 128]` behind `tune`: the values that a compile-time parameter may be given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tune {
+    pub(crate) name: Name,
+    pub(crate) values: Expr,
 }
 
 #[derive(Clone, Debug, PartialEq)]

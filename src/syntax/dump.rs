@@ -60,6 +60,7 @@ impl Printer {
                 if !k.expects.is_empty() {
                     p.list("expect", &k.expects);
                 }
+                k.tunes.iter().for_each(|t| p.list(&format!("tune {}", t.name.text), std::slice::from_ref(&t.values)));
                 p.block("body", &k.body);
             }),
             ItemKind::Import(i) => self.line(format_args!("import {}{}", source(&i.source), what(&i.what))),

@@ -239,7 +239,8 @@ pub static KEYWORDS: &[(&str, Tok)] = &[
 ];
 
 /// Words that are keywords only in one context and names everywhere else.
-pub static CONTEXTUAL: &[&str] = &["threads", "grid", "block", "step", "on", "batch", "time", "as", "assume", "expect"];
+pub static CONTEXTUAL: &[&str] =
+    &["threads", "grid", "block", "step", "on", "batch", "time", "as", "assume", "expect", "tune"];
 
 /// Operators and punctuation.
 pub static OPERATORS: &[(&str, Tok)] = &[

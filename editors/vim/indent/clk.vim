@@ -35,7 +35,7 @@ endfunction
 " Whether the line goes on with the statement of the line before.
 function! s:Continues(text) abort
   return a:text =~# '^\s*\%(\.\|[*%@&|^]\|+\|/[^/*]\|[<>=]\|!=\)' || a:text =~# '^\s*\%(threads\|grid\|block\)\s*('
-        \ || a:text =~# '^\s*\%(assume\|expect\)\s\+[[:alnum:]_(!]'
+        \ || a:text =~# '^\s*\%(assume\|expect\|tune\)\s\+[[:alnum:]_(!]'
 endfunction
 
 " Whether the line goes on with a list of assumptions.

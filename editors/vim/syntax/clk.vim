@@ -66,7 +66,7 @@ syn keyword clkVariable thread_idx block_idx block_dim grid_dim global_idx lane_
 
 " Words that are keywords in their places only
 syn match clkKeyword "\%(\.\)\@1<!\<\%(threads\|grid\|block\)\>\ze\s*("
-syn match clkKeyword "\%(\.\)\@1<!\<\%(assume\|expect\)\>\ze\s\+[[:alnum:]_(!]"
+syn match clkKeyword "\%(\.\)\@1<!\<\%(assume\|expect\|tune\)\>\ze\s\+[[:alnum:]_(!]"
 syn match clkStatement "\%(\.\)\@1<!\<\%(batch\|time\)\>\ze\s*{"
 syn match clkStatement "\%(^\s*\)\@<=on\>\ze\s\+[A-Za-z_\"]"
 syn match clkStatement "\%([[:alnum:]_)\]]\s\+\)\@<=step\>\ze\s*[[:alnum:]_(-]"

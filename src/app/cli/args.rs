@@ -26,7 +26,8 @@ pub(crate) enum Task {
     Debug { file: PathBuf, args: Vec<String>, commands: Vec<String> },
     Eval { text: String },
     Check { files: Vec<PathBuf> },
-    Test { paths: Vec<PathBuf>, filter: Option<String> },
+    Test { paths: Vec<PathBuf>, filter: Option<String>, tunings: bool },
+    Tune { file: PathBuf, kernel: Option<String>, limit: f64 },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
     Emit { file: PathBuf, stage: Stage, kernel: Option<String>, architecture: Option<u32>, lines: bool },
     Prove { file: PathBuf, kernel: Option<String>, certificates: bool },
@@ -49,7 +50,7 @@ impl Task {
         match self {
             Task::Debug { .. } | Task::Dap => true,
             Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
-            Task::Launch { .. } | Task::Why { .. } => true,
+            Task::Launch { .. } | Task::Why { .. } | Task::Tune { .. } => true,
             Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Explain { .. } => false,
             Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
@@ -154,6 +155,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     let isolate = match (&task, matches.get_flag("isolate"), matches.get_flag("no-isolate")) {
         (_, true, _) => Isolate::Yes,
         (Task::Repl { .. }, _, false) => Isolate::IfPossible,
+        (Task::Tune { .. }, _, false) => Isolate::Yes,
         _ => Isolate::No,
     };
     Ok(Cli { task, look, limits, device, usage, isolate, stats })
@@ -202,7 +204,12 @@ fn task(matches: &ArgMatches) -> Task {
             Task::Debug { file, args: words.map(|a| a.to_string_lossy().into_owned()).collect(), commands }
         }
         "check" => Task::Check { files: paths("files") },
-        "test" => Task::Test { paths: paths("paths"), filter: one("filter") },
+        "test" => Task::Test { paths: paths("paths"), filter: one("filter"), tunings: sub.get_flag("tunings") },
+        "tune" => Task::Tune {
+            file: path("file"),
+            kernel: one("kernel"),
+            limit: sub.get_one("timeout").copied().unwrap_or(LIMIT),
+        },
         "bench" => Task::Bench { paths: paths("paths"), filter: one("filter"), on_demand: sub.get_flag("on-demand") },
         "emit" => Task::Emit {
             file: path("file"),
@@ -266,6 +273,7 @@ fn command() -> Command {
             check(),
             test(),
             bench(),
+            tune(),
             emit(),
             with_short_help(prove()),
             why(),
@@ -432,6 +440,33 @@ fn test() -> Command {
         .about("Run the `test` blocks of files and folders")
         .arg(paths("Files and folders [default: .]"))
         .arg(filter())
+        .arg(
+            Arg::new("tunings")
+                .long("tunings")
+                .action(ArgAction::SetTrue)
+                .help("Run each launch of a kernel with `tune` with all choices, which have to give the same"),
+        )
+}
+
+/// Seconds that the launches of one choice may take.
+const LIMIT: f64 = 10.0;
+
+fn tune() -> Command {
+    let seconds = |text: &str| {
+        let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds <= 1e6);
+        seconds.ok_or_else(|| format!("`{text}` is no number of seconds"))
+    };
+    Command::new("tune")
+        .about("Measure the choices of kernels with `tune`, and write the best beside the source")
+        .arg(file("The program, whose benches are run; without one, its script"))
+        .arg(Arg::new("kernel").value_name("KERNEL").help("Only this kernel [default: all that are launched]"))
+        .arg(
+            Arg::new("timeout")
+                .long("timeout")
+                .value_name("SECONDS")
+                .value_parser(seconds)
+                .help("Refuse a choice whose launch takes longer [default: 10]"),
+        )
 }
 
 fn bench() -> Command {

@@ -119,11 +119,13 @@ fn run_all(path: &Path, chosen: &[Id<Section>], compiled: &Compiled, context: &m
                 outcome = Err(());
             }
         }
+        context.console.report_all(&interpreter.take_warnings(), &compiled.session.sources);
         context.console.flush();
         if context.interrupt.is_set() {
             break;
         }
     }
+    interpreter.tuning.said.iter().for_each(|line| context.console.error_line(line));
     outcome
 }
 

@@ -15,6 +15,7 @@ mod prove;
 mod run;
 mod stats;
 mod test;
+mod tune;
 mod why;
 
 use self::args::Task;
@@ -89,10 +90,11 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Debug { file, args, commands } => debug::main(&file, args, commands, context),
         Task::Eval { text } => run::eval(&text, context),
         Task::Check { files } => check::files(&files, context),
-        Task::Test { paths, filter } => {
+        Task::Test { paths, filter, tunings } => {
             context.limits.check.get_or_insert(true);
-            test::paths(&paths, filter.as_deref(), context)
+            test::paths(&paths, filter.as_deref(), tunings, context)
         }
+        Task::Tune { file, kernel, limit } => tune::file(&file, kernel.as_deref(), limit, context),
         Task::Bench { paths, filter, on_demand: true } => bench::on_demand(&paths, filter.as_deref(), context),
         Task::Bench { paths, filter, on_demand: false } => bench::paths(&paths, filter.as_deref(), context),
         Task::Emit { file, stage, kernel, architecture, lines } => {

@@ -16,6 +16,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::check::typed::Section;
 use crate::host::interp::Interpreter;
+use crate::host::tuned::Mode;
 use crate::prove::{Contracts, of_file};
 
 #[derive(Default)]
@@ -23,15 +24,17 @@ struct Count {
     passed: usize,
     failed: usize,
     skipped: usize,
+    /// Launches that were compared with other choices, and with how many.
+    compared: (u64, u64),
 }
 
-pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
+pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, tunings: bool, context: &mut Context) -> u8 {
     let here = [PathBuf::from(".")];
     let mut unlisted = false;
     let files = check::programs(if paths.is_empty() { &here } else { paths }, context, &mut unlisted);
     let mut count = Count::default();
     for path in &files {
-        file(path, filter, context, &mut count);
+        file(path, filter, tunings, context, &mut count);
         if let Some(code) = context.interrupt.exit_code() {
             return code;
         }
@@ -39,12 +42,24 @@ pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Conte
     let skipped = if count.skipped > 0 { format!(", {} left out by the filter", count.skipped) } else { String::new() };
     let Count { passed, failed, .. } = count;
     if !context.console.json {
+        if tunings {
+            context.console.line(&compared(count.compared));
+        }
         context.console.line(&format!("{passed} passed, {failed} failed{skipped}"));
     }
     if failed > 0 || unlisted { exit::FAILURE } else { exit::OK }
 }
 
-fn file(path: &Path, filter: Option<&str>, context: &mut Context, count: &mut Count) {
+/// Says what `--tunings` has compared.
+fn compared((launches, choices): (u64, u64)) -> String {
+    if launches == 0 {
+        return "no launch of a kernel with `tune`".into();
+    }
+    let (es, s) = (if launches == 1 { "" } else { "es" }, if choices == 1 { "" } else { "s" });
+    format!("{launches} launch{es} gave the same with {choices} other choice{s}")
+}
+
+fn file(path: &Path, filter: Option<&str>, tunings: bool, context: &mut Context, count: &mut Count) {
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
         count.failed += 1;
         verdict(path, "(the file has mistakes)", false, 0.0, context);
@@ -64,6 +79,9 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context, count: &mut Co
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let contracts = Arc::new(Contracts::default());
     interpreter.trials = Some(contracts.clone());
+    if tunings {
+        interpreter.tuning.mode = Mode::Compare;
+    }
     let mut world = Captured::default();
     let uses_globals = chosen.iter().any(|&id| compiled.session.program.tests[id].uses_globals);
     if uses_globals && let Err(diagnostic) = script::run_chunks(&compiled, &mut interpreter, &mut world) {
@@ -75,6 +93,8 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context, count: &mut Co
     for id in chosen {
         let passed = one(path, id, &compiled, &mut interpreter, context);
         *(if passed { &mut count.passed } else { &mut count.failed }) += 1;
+        let (launches, choices) = std::mem::take(&mut interpreter.tuning.compared);
+        count.compared = (count.compared.0 + launches, count.compared.1 + choices);
         if context.interrupt.is_set() {
             return;
         }

@@ -41,6 +41,10 @@ impl Device for Both {
         format!("{} and {}", self.reference.name(), self.other.name())
     }
 
+    fn model(&self) -> String {
+        self.other.model()
+    }
+
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
         self.load_named(kernel, &Sources::default())
     }

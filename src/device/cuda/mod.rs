@@ -139,6 +139,10 @@ impl Device for Gpu {
         self.context.name.clone()
     }
 
+    fn model(&self) -> String {
+        self.context.properties.name.clone()
+    }
+
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
         Arc::new(kernel::Kernel::new(self.context.clone(), kernel, None))
     }

@@ -30,7 +30,8 @@ impl Machine<'_> {
         if self.interp.options.control.checks.memory { self.promises(frame, kernel, values, span) } else { Ok(()) }
     }
 
-    fn conditions(&mut self, frame: &mut Frame, kernel: &Kernel, span: Span) -> Eval<()> {
+    /// Tests the conditions on sizes, constants and parameters.
+    pub(super) fn conditions(&mut self, frame: &mut Frame, kernel: &Kernel, span: Span) -> Eval<()> {
         for assume in &kernel.assumes {
             if let AssumeKind::Condition(condition) = &assume.kind
                 && !self.exactly(|machine| machine.holds(frame, condition))?

@@ -16,6 +16,7 @@ use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
 use crate::host::grad;
 use crate::host::problem::Outcome;
+use crate::host::tuned::Mode;
 use crate::host::value::{Record, Value};
 use crate::ir::{Checks, Prepared};
 use crate::lower::{self, Argument, Instance, Sums};
@@ -29,7 +30,7 @@ use super::machine::{Eval, Machine, Signal};
 use super::site::{Kinds, Made, Named};
 
 /// An argument prepared for the device.
-enum Passed {
+pub(super) enum Passed {
     Value(Value),
     /// An array, and whether the kernel may write to it.
     Array(Array, bool),
@@ -67,7 +68,8 @@ impl Machine<'_> {
             return self.launch_traced(frame, launch, values, span);
         }
         let named = self.named(frame, launch, kernel, span)?;
-        if let Some(site) = self.interp.kernels.sites.find(launch, &values, &named, span) {
+        let trials = !kernel.tunes.is_empty() && self.interp.tuning.mode != Mode::Take;
+        if !trials && let Some(site) = self.interp.kernels.sites.find(launch, &values, &named, span) {
             for (i, element, shape) in &site.missing {
                 values[*i] = Some(Value::Array(self.new_result(element.clone(), shape, span)?));
             }
@@ -83,7 +85,7 @@ impl Machine<'_> {
         }
         let given = Kinds::of(launch, kernel, &values, &named);
         let bound = self.bound(frame, launch, kernel, &mut values, named, span)?;
-        let Bound { mut inner, extents, instance, hidden } = bound;
+        let Bound { mut inner, extents, instance, hidden } = self.tuned(frame, launch, kernel, &values, bound, span)?;
         let executable = self.executable(&instance, span)?;
         self.rely(&mut inner, kernel, &values, &*executable, span)?;
         let made = Made { executable: &executable, extents, hidden: &hidden };
@@ -285,7 +287,7 @@ impl Machine<'_> {
     }
 
     /// Evaluates grid and block, or the extents of the index space.
-    fn geometry(
+    pub(super) fn geometry(
         &mut self,
         frame: &mut Frame,
         inner: &mut Frame,
@@ -447,7 +449,7 @@ impl Machine<'_> {
     }
 
     /// Returns the compiled kernel, compiling it at its first use.
-    fn executable(&mut self, instance: &Instance, span: Span) -> Eval<Arc<dyn Executable>> {
+    pub(super) fn executable(&mut self, instance: &Instance, span: Span) -> Eval<Arc<dyn Executable>> {
         if let Some(found) = self.interp.kernels.loaded.get(instance) {
             return Ok(found.clone());
         }
@@ -575,7 +577,7 @@ impl Machine<'_> {
     }
 
     /// Tests promises about arrays that the device's code rests on, unless they were tested already.
-    fn rely(
+    pub(super) fn rely(
         &mut self,
         inner: &mut Frame,
         kernel: &Kernel,
@@ -590,7 +592,7 @@ impl Machine<'_> {
     }
 
     /// Returns what is known of a launch whose conditions were tested, with promises if the device's code rests on them.
-    fn as_declared(
+    pub(super) fn as_declared(
         &self,
         launch: &Launch,
         kernel: &Kernel,
@@ -732,7 +734,7 @@ fn place_scalars(frame: &mut Frame, kernel: &Kernel, values: &[Option<Value>]) {
 
 /// Returns the arguments of a launch as the device takes them; an error if there is not enough memory for a copy of an array that
 /// is written.
-fn device_args<'a>(passed: &'a mut [Passed], hidden: &[Value]) -> Outcome<Vec<Arg<'a>>> {
+pub(super) fn device_args<'a>(passed: &'a mut [Passed], hidden: &[Value]) -> Outcome<Vec<Arg<'a>>> {
     let mut args = Vec::with_capacity(passed.len() + hidden.len());
     for item in passed {
         match item {

@@ -20,6 +20,7 @@ use crate::host::array::HostArray;
 use crate::host::grad::Tape;
 use crate::host::graph;
 use crate::host::picture::heat::Heat;
+use crate::host::tuned::Tuning;
 use crate::host::value::Value;
 use crate::lower::Sums;
 
@@ -97,6 +98,8 @@ pub struct Interpreter {
     pub(crate) evidence: Option<Arc<dyn Evidence>>,
     /// The launches so far, if they are to be kept.
     pub(crate) recorded: Option<Vec<Recorded>>,
+    /// What launches of tuned kernels take.
+    pub(crate) tuning: Tuning,
     /// New warnings of checked launches, without duplicates.
     pub warnings: Vec<Diagnostic>,
     pub(super) warned: Vec<Diagnostic>,

@@ -25,6 +25,7 @@ mod inline;
 mod kernels;
 mod launch;
 mod layout;
+mod limit;
 mod machine;
 mod map;
 mod measure;
@@ -39,6 +40,7 @@ mod tests;
 mod text;
 mod timing;
 mod trial;
+mod tuned;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,6 +56,7 @@ use crate::device::{Device, DeviceError, device_diagnostic};
 use crate::host::array::Element;
 use crate::host::graph::Site;
 use crate::host::problem::Outcome;
+use crate::host::tuned::Tuning;
 use crate::host::unwind;
 use crate::host::value::{Record, Value};
 use crate::ir::Checks;
@@ -107,6 +110,7 @@ impl Interpreter {
             trials: None,
             evidence: None,
             recorded: None,
+            tuning: Tuning::default(),
             kernels: Kernels::default(),
             codes: Codes::default(),
             frames: Vec::new(),

@@ -10,6 +10,7 @@ mod page;
 pub(crate) mod run;
 pub(crate) mod script;
 pub mod syntax;
+pub(crate) mod tune;
 
 pub use self::page::Page;
 
@@ -24,6 +25,7 @@ pub fn pages() -> impl Iterator<Item = &'static Page> {
         script::PAGES,
         fault::PAGES,
         checks::PAGES,
+        tune::PAGES,
         launch::PAGES,
     ]
     .into_iter()

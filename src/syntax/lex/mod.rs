@@ -6,7 +6,7 @@
 //! The newline rule: a newline ends the statement if the token before it can end a line, the innermost bracket is not `(` or
 //! `[`, and the token after it does not continue the line. `.`, `else` and all binary operators but `-` continue it; `-` does
 //! not, because it also starts a statement (`-x`), and neither do `(`, `[` and `!`. A `{` continues it while a header
-//! (`kernel`, `fn`, `if`, `for`, …) awaits its body; so do `threads`, `grid`, `block`, `assume` and `expect` after a kernel's parameters. A line
+//! (`kernel`, `fn`, `if`, `for`, …) awaits its body; so do `threads`, `grid`, `block`, `assume`, `expect` and `tune` after a kernel's parameters. A line
 //! that starts with `let`, `for` or another statement keyword is a new statement even after an operator, so that a missing
 //! operand affects only one line.
 
@@ -214,7 +214,7 @@ fn begins_header(kind: Tok) -> bool {
 
 /// Whether a line that begins with this word belongs to the header of a kernel above it.
 fn is_clause(word: Option<&str>) -> bool {
-    matches!(word, Some("threads" | "grid" | "block" | "assume" | "expect"))
+    matches!(word, Some("threads" | "grid" | "block" | "assume" | "expect" | "tune"))
 }
 
 #[cfg(test)]

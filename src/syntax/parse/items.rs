@@ -9,7 +9,7 @@ use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::syntax::ast::{
     Const, Expr, ExprKind, Field, Fn, Geometry, Import, ImportSource, ImportWhat, Item, ItemKind, Kernel, Name,
-    Pattern, Section, StmtKind, Struct,
+    Pattern, Section, StmtKind, Struct, Tune,
 };
 use crate::syntax::token::{Tok, Token};
 use chumsky::Parser;
@@ -184,27 +184,60 @@ fn kernel(inp: &mut Input<'_, '_>) -> Parsed<Kernel> {
     let header = tok(Tok::Kernel).ignore_then(custom(name)).then(custom(generics)).then(custom(params));
     let ((name, generics), params) = inp.parse(header)?;
     let geometry = geometry(inp, &name)?;
-    let (assumes, expects) = contracts(inp)?;
-    Ok(Kernel { name, generics, params, geometry, assumes, expects, body: block(inp)? })
+    let Contracts { assumes, expects, tunes } = contracts(inp)?;
+    Ok(Kernel { name, generics, params, geometry, assumes, expects, tunes, body: block(inp)? })
 }
 
-/// Parses `assume a, b` and `expect a, b` clauses.
-fn contracts(inp: &mut Input<'_, '_>) -> Parsed<(Vec<Expr>, Vec<Expr>)> {
-    let (mut assumes, mut expects) = (vec![], vec![]);
-    while begins_contract(inp) {
-        let all = if peek_text(inp) == "assume" { &mut assumes } else { &mut expects };
-        bump(inp);
-        all.push(head(inp)?);
-        while peek(inp) == Tok::Comma {
+/// The clauses of a kernel behind its geometry.
+#[derive(Default)]
+struct Contracts {
+    assumes: Vec<Expr>,
+    expects: Vec<Expr>,
+    tunes: Vec<Tune>,
+}
+
+/// Parses `assume a, b`, `expect a, b` and `tune A in [1, 2], B in [3, 4]` clauses.
+fn contracts(inp: &mut Input<'_, '_>) -> Parsed<Contracts> {
+    let mut found = Contracts::default();
+    while let Some(clause) = begins_contract(inp) {
+        loop {
             bump(inp);
-            all.push(head(inp)?);
+            match clause {
+                Clause::Assume => found.assumes.push(head(inp)?),
+                Clause::Expect => found.expects.push(head(inp)?),
+                Clause::Tune => found.tunes.push(tune(inp)?),
+            }
+            if peek(inp) != Tok::Comma {
+                break;
+            }
         }
     }
-    Ok((assumes, expects))
+    Ok(found)
 }
 
-fn begins_contract(inp: &mut Input<'_, '_>) -> bool {
-    peek(inp) == Tok::Name && matches!(peek_text(inp), "assume" | "expect")
+/// Parses `BM in [64, 128]`.
+fn tune(inp: &mut Input<'_, '_>) -> Parsed<Tune> {
+    let (name, values) = inp.parse(custom(name).then_ignore(tok(Tok::In)).then(custom(head)))?;
+    Ok(Tune { name, values })
+}
+
+#[derive(Clone, Copy)]
+enum Clause {
+    Assume,
+    Expect,
+    Tune,
+}
+
+fn begins_contract(inp: &mut Input<'_, '_>) -> Option<Clause> {
+    if peek(inp) != Tok::Name {
+        return None;
+    }
+    match peek_text(inp) {
+        "assume" => Some(Clause::Assume),
+        "expect" => Some(Clause::Expect),
+        "tune" => Some(Clause::Tune),
+        _ => None,
+    }
 }
 
 /// The geometry clauses of a kernel, in source order.
@@ -235,7 +268,7 @@ fn geometry(inp: &mut Input<'_, '_>, kernel: &Name) -> Parsed<Geometry> {
             _ => break,
         }
     }
-    if peek(inp) != Tok::LBrace && !begins_contract(inp) {
+    if peek(inp) != Tok::LBrace && begins_contract(inp).is_none() {
         return missing(inp, Label::Geometry);
     }
     let span = span_from(inp, start);

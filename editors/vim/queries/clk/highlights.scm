@@ -96,7 +96,7 @@
 
 ; Keywords
 
-["let" "var" "test" "bench" "threads" "grid" "block" "on" "batch" "time" "as" "assume" "expect"] @keyword
+["let" "var" "test" "bench" "threads" "grid" "block" "on" "batch" "time" "as" "assume" "expect" "tune"] @keyword
 ["kernel" "fn"] @keyword.function
 "struct" @keyword.type
 ["const" "shared" "out" "inout"] @keyword.modifier
