@@ -136,7 +136,7 @@ fn every_block_of_the_language_reference_runs() {
 }
 
 /// The pages for users whose blocks run.
-const PAGES: [&str; 3] = ["docs/gradients.md", "docs/proofs.md", "docs/tiles.md"];
+const PAGES: [&str; 4] = ["docs/gradients.md", "docs/profiling.md", "docs/proofs.md", "docs/tiles.md"];
 
 fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).expect("a page")

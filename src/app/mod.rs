@@ -28,6 +28,7 @@ mod names;
 mod perf;
 mod picture;
 mod private;
+mod profile;
 mod progress;
 mod proof;
 mod repl;

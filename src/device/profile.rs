@@ -37,8 +37,7 @@ pub(crate) struct Cost {
     pub crowd: u64,
     /// Threads whose element was the one of their previous execution of this access.
     pub repeated: u64,
-    /// Steps of indices that a thread's access had the same distance in: the bytes from a thread to the next one of its warp, where that is
-    /// the same for all; 0 else. Kept of the first warp that made it.
+    /// The bytes from a thread to the next one of its warp, where that is the same for all, in the first such warp; 0 else.
     pub stride: i64,
 }
 
@@ -69,8 +68,10 @@ pub(crate) struct Access {
     pub memory: usize,
     pub shared: bool,
     pub deed: Deed,
-    /// Bytes of one thread.
+    /// Bytes of one thread, where they begin in the element, and the bytes of the element.
     pub size: u32,
+    pub offset: u32,
+    pub element: u32,
     pub cost: Cost,
 }
 
@@ -121,6 +122,8 @@ pub(crate) struct Segment {
     pub work: Vec<(Span, Work)>,
     /// Where it begins a branch, or the body of a loop.
     pub branch: Option<Branch>,
+    /// The first segment of the block that it is in.
+    pub head: Option<u32>,
     /// Warps that executed it with at least one thread, and all threads that did.
     pub warps: u64,
     pub lanes: u64,
@@ -155,10 +158,18 @@ pub(crate) struct Trial {
     /// Sectors of global memory and passes of shared memory, of all accesses.
     pub before: (u64, u64),
     pub after: (u64, u64),
-    /// By access: sectors, passes.
-    pub by_access: Vec<(u64, u64)>,
+    pub accesses: Vec<Access>,
     /// The arrays had the same contents afterwards, to the bit.
     pub same: bool,
+}
+
+/// A loop that adds up products of the elements of a row and a column, one result a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Product {
+    pub span: Span,
+    /// The factors, as a script writes them.
+    pub left: String,
+    pub right: String,
 }
 
 /// The launches of a kernel with the same extents.
@@ -175,6 +186,7 @@ pub(crate) struct Profile {
     pub sampled: Option<f64>,
     /// Products of tiles are computed some other way on GPUs with tensor cores.
     pub tiled: bool,
+    pub product: Option<Product>,
     pub accesses: Vec<Access>,
     pub segments: Vec<Segment>,
     /// Of one launch, the first.

@@ -333,6 +333,7 @@ impl Program {
         let Ran { result, profile, .. } = self.run(&self.full, extents, args, control, plain(control));
         let Some(mut profile) = profile.filter(|_| result.is_ok()) else { return result };
         profile.tiled = kernel.tiles.is_some() || kernel.product.is_some();
+        profile.product = profile::product(&self.kernel.module);
         if let Some(before) = before {
             self.try_changes(&mut profile, &before, args, control);
         }
@@ -357,10 +358,10 @@ impl Program {
             let extents = profile::exchanged(&profile.extents, &change);
             let ran = self.run(&version, &extents, args, &unheard(control), plain(control));
             let (Ok(_), Some(found)) = (ran.result, ran.profile) else { continue };
-            let by_access = found.accesses.iter().map(|access| (access.cost.sectors, access.cost.passes)).collect();
             let same = copies(args) == after;
             let (before, after) = (profile.totals(), found.totals());
-            profile.trials.push(crate::device::profile::Trial { change, before, after, by_access, same });
+            let accesses = found.accesses;
+            profile.trials.push(crate::device::profile::Trial { change, before, after, accesses, same });
         }
         restore(args, &after);
     }

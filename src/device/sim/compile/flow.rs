@@ -15,9 +15,12 @@ impl<'a> Compiler<'a> {
     pub fn block(&mut self, block: &'a Block) {
         let aliases = self.aliases.len();
         let mut defined = vec![];
-        let (mut open, mut together, mut scanned) = (None, None, 0);
+        let (mut open, mut together, mut scanned, mut head) = (None, None, 0, None);
+        if block.is_empty() {
+            self.branch = None;
+        }
         for (at, stmt) in block.iter().enumerate() {
-            self.segment(block, at);
+            self.segment(block, at, &mut head);
             if together.is_none() && open.is_none() {
                 together = self.open_together(block, at, &mut scanned);
             }

@@ -6,7 +6,7 @@
 use super::*;
 use crate::device::profile::{Branch, Segment, Work};
 use crate::device::sim::events::ReportBegins;
-use crate::lang::ops::{MathFn, UnaryOp};
+use crate::lang::ops::{MathFn, UnaryOp, WarpOp};
 use crate::lang::scalar::Scalar;
 
 /// Instructions of a division, a root and a function, about.
@@ -15,6 +15,8 @@ const INTEGER_DIVISION: u64 = 20;
 const ROOT: u64 = 8;
 const RECIPROCAL_ROOT: u64 = 5;
 const FUNCTION: u64 = 20;
+/// Instructions of a reduction of a warp: five steps of two.
+const REDUCTION: u64 = 10;
 /// Instructions that move a loop on: its counter, a comparison, a jump.
 const ITERATION: u64 = 3;
 
@@ -31,7 +33,7 @@ impl Compiler<'_> {
     }
 
     /// Begins a segment in front of a statement, if one begins there: at the start of a block, and behind a statement with blocks.
-    pub(super) fn segment(&mut self, block: &[Stmt], at: usize) {
+    pub(super) fn segment(&mut self, block: &[Stmt], at: usize, head: &mut Option<u32>) {
         let parts = |stmt: &Stmt| stmt.kind.blocks().next().is_some();
         if !self.is_profiled() || (at > 0 && !parts(&block[at - 1])) {
             return;
@@ -51,7 +53,8 @@ impl Compiler<'_> {
             add(&mut work, span, Work { int: 2, instructions: ITERATION, ..Work::default() });
         }
         let x = self.segments.len() as u32;
-        self.segments.push(Segment { work, branch, ..Segment::default() });
+        let head = Some(*head.get_or_insert(x));
+        self.segments.push(Segment { work, branch, head, ..Segment::default() });
         self.emit(plain::<ReportBegins>(), Op { b: from, x, ..nothing() });
         self.segment = Some(x);
     }
@@ -78,7 +81,12 @@ impl Compiler<'_> {
             }
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => add(work, stmt.span, access(place)),
             StmtKind::If { cond, .. } => add(work, self.f.spans[*cond], one),
-            StmtKind::Barrier { .. } | StmtKind::Warp { .. } | StmtKind::Fence(_) => add(work, stmt.span, one),
+            StmtKind::Warp { op, .. } => {
+                use WarpOp::*;
+                let all = matches!(op, ReduceAdd | ReduceMin | ReduceMax | ReduceAnd | ReduceOr | ReduceXor);
+                add(work, stmt.span, Work { instructions: if all { REDUCTION } else { 2 }, ..Work::default() });
+            }
+            StmtKind::Barrier { .. } | StmtKind::Fence(_) => add(work, stmt.span, one),
             StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => add(work, stmt.span, one),
             _ => {}
         }

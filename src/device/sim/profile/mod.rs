@@ -6,11 +6,13 @@
 
 mod change;
 mod count;
+mod pattern;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use change::{changed, changes, exchanged};
+pub(crate) use pattern::product;
 
 use self::count::{Lane, Warp};
 use super::code::{Code, MaskId, MemoryKind, WaitDef};
@@ -106,6 +108,8 @@ impl<'a> Tally<'a> {
                     Touch::Store => Deed::Store,
                     Touch::Atomic | Touch::Look => Deed::Atomic,
                 },
+                offset: access.offset,
+                element: def.layout.size as u32,
                 size: (access.scalar.size() * usize::from(note.components.max(1))) as u32,
                 cost: sums.costs.get(note.access as usize).copied().unwrap_or_default(),
             }
@@ -134,6 +138,7 @@ impl<'a> Tally<'a> {
             warps,
             sampled: (self.step > 1).then(|| sums.groups as f64 / geometry.units.max(1) as f64),
             tiled: false,
+            product: None,
             accesses: code.notes.iter().map(access).collect(),
             segments: segments.collect(),
             arrays: code.memories.iter().zip(&self.touched).filter_map(traffic).collect(),
@@ -168,6 +173,8 @@ pub(crate) struct Profiler<'a> {
     /// The warp of each lane and its place in it, for groups of this shape.
     shape: [usize; 4],
     warps: Vec<(u32, u8)>,
+    /// For each warp of the group: how many of its lanes take part, and whether some are missing.
+    present: Vec<(u32, bool)>,
     /// By access and lane, the address of the last execution and 1, in this group.
     last: Vec<Vec<usize>>,
     /// What the group has read: memories and sectors.
@@ -189,6 +196,7 @@ impl<'a> Profiler<'a> {
             counts: true,
             shape: [0; 4],
             warps: vec![],
+            present: vec![],
             last: vec![vec![]; code.accesses.len()],
             read: FxHashSet::default(),
             lanes: vec![],
@@ -214,6 +222,10 @@ impl<'a> Profiler<'a> {
             (warp as u32, at as u8)
         };
         (self.shape, self.warps) = (g.shape, (0..g.lanes).map(of).collect());
+        let count = self.warps.iter().map(|(warp, _)| *warp as usize + 1).max().unwrap_or(0);
+        let is_used = |warp: &u32| self.warps.iter().any(|(own, _)| own == warp);
+        debug_assert!((0..count as u32).all(|warp| is_used(&warp)), "the warps of a group are numbered from 0 on");
+        self.present = vec![(0, false); count];
     }
 
     /// Counts an access.
@@ -239,7 +251,9 @@ impl<'a> Profiler<'a> {
             let (warp, place) = self.warps[lane];
             lanes.push(Lane { warp, place, at });
         }
-        lanes.sort_unstable_by_key(|lane| (lane.warp, lane.place));
+        if !lanes.is_sorted_by_key(|lane| (lane.warp, lane.place)) {
+            lanes.sort_unstable_by_key(|lane| (lane.warp, lane.place));
+        }
         self.sums.costs[number].repeated += repeated;
         let shared = self.tally.code.memories[access.memory as usize].kind == MemoryKind::Shared;
         for warp in lanes.chunk_by(|a, b| a.warp == b.warp) {
@@ -308,25 +322,25 @@ impl Observer for Profiler<'_> {
         }
         self.know(g);
         let Some(times) = self.sums.times.get_mut(segment as usize) else { return };
-        let mut warps: Vec<(u32, u32)> = vec![];
-        let mut chunks = vec![];
+        if g.full {
+            times[0] += self.present.len() as u64;
+            times[1] += g.lanes as u64;
+            return;
+        }
+        self.present.iter_mut().for_each(|warp| *warp = (0, false));
         for lane in g.active() {
-            chunks.push(self.warps[lane].0);
+            self.present[self.warps[lane].0 as usize].0 += 1;
         }
-        chunks.sort_unstable();
-        for warp in chunks.chunk_by(|a, b| a == b) {
-            warps.push((warp[0], warp.len() as u32));
-            times[1] += warp.len() as u64;
-        }
-        times[0] += warps.len() as u64;
         let code = self.tally.code;
         if code.segments.get(segment as usize).is_some_and(|segment| segment.branch.is_some()) {
-            let mut missing: Vec<u32> =
-                (0..g.lanes).filter(|&lane| g.has(from, lane) && !g.is_active(lane)).map(|l| self.warps[l].0).collect();
-            missing.sort_unstable();
-            missing.dedup();
-            let parted = warps.iter().filter(|(warp, _)| missing.binary_search(warp).is_ok());
-            times[2] += parted.count() as u64;
+            for lane in (0..g.lanes).filter(|&lane| g.has(from, lane) && !g.is_active(lane)) {
+                self.present[self.warps[lane].0 as usize].1 = true;
+            }
+        }
+        for &(lanes, missing) in self.present.iter().filter(|(lanes, _)| *lanes > 0) {
+            times[0] += 1;
+            times[1] += u64::from(lanes);
+            times[2] += u64::from(missing);
         }
     }
 
