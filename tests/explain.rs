@@ -54,7 +54,9 @@ fn complaint(page: &Page, flags: &str, text: &str) -> Option<String> {
     let reported: Vec<String> =
         diagnostics(&ran).iter().map(|d| d["code"].as_str().unwrap_or("?").to_string()).collect();
     let right = match flags {
-        "fails" | "fails check" | "fails test" | "fails proof" | "fails profile" => reported.iter().any(|code| code == page.code),
+        "fails" | "fails check" | "fails test" | "fails proof" | "fails profile" => {
+            reported.iter().any(|code| code == page.code)
+        }
         // The checker reports what it can detect under its own code.
         "fails early" => ran.code == 1 && !reported.is_empty(),
         "" => ran.code == 0 && reported.is_empty(),

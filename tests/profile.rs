@@ -193,7 +193,8 @@ fn counts_agree_with_a_recount() {
             let of = |name: String, array: &str, last: &str| {
                 let kernel = all.iter().find(|kernel| kernel["kernel"] == *name).unwrap_or_else(|| panic!("{name}"));
                 let accesses = kernel["accesses"].as_array().expect("accesses");
-                let found: Vec<&Value> = accesses.iter().filter(|a| a["array"] == *array && a["deed"] == "load").collect();
+                let found: Vec<&Value> =
+                    accesses.iter().filter(|a| a["array"] == *array && a["deed"] == "load").collect();
                 // The pattern may have become several loads, of which each is one.
                 let sum = |key: &str| found.iter().map(|access| number(access, key)).sum::<u64>();
                 (sum("requests"), sum("threads"), sum(last))
@@ -203,7 +204,12 @@ fn counts_agree_with_a_recount() {
             assert_eq!(got, (want["requests"], want["threads"], want["sectors"]), "{ty} x[{}]", pattern.text);
             let want = recount(pattern, 200, size);
             let got = of(format!("s{n}"), "t", "passes");
-            assert_eq!(got, (5 * want["requests"], 5 * want["threads"], 5 * want["passes"]), "{ty} t[{}]", pattern.text);
+            assert_eq!(
+                got,
+                (5 * want["requests"], 5 * want["threads"], 5 * want["passes"]),
+                "{ty} t[{}]",
+                pattern.text
+            );
         }
     }
 }
@@ -261,7 +267,9 @@ assert(double(x) == 2.0 * x)
     let ran = run(folder.path(), &["fix", "--profile", "slow.clk"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let fixed = fs::read_to_string(&path).expect("a file");
-    let want = slow.replace("tile: [f32; 32, 32]", "tile: [f32; 32, 33]").replace("threads(j: M, i: N)", "threads(i: N, j: M)");
+    let want = slow
+        .replace("tile: [f32; 32, 32]", "tile: [f32; 32, 33]")
+        .replace("threads(j: M, i: N)", "threads(i: N, j: M)");
     assert_eq!(fixed, want, "{}{}", ran.out, ran.err);
     let again = run(folder.path(), &["profile", "--json", "slow.clk"]);
     assert!(again.code == 0 && diagnostics(&again).is_empty(), "{}", again.err);

@@ -115,7 +115,8 @@ impl Shown<'_> {
                 Keeps::Blocks => ", by the number of blocks",
                 Keeps::Threads => ", by the size of blocks",
             };
-            let spilled = if resources.spilled > 0 { format!(", {} bytes spilled", resources.spilled) } else { String::new() };
+            let spilled =
+                if resources.spilled > 0 { format!(", {} bytes spilled", resources.spilled) } else { String::new() };
             let _ = writeln!(
                 text,
                 "  {} registers a thread{spilled}, {shared} bytes of shared memory a block, occupancy {}{why}",
@@ -179,7 +180,15 @@ impl Shown<'_> {
         text
     }
 
-    fn line(&self, row: Option<&Row>, line: usize, source: &str, columns: &[&Column], style: Style, bar: &str) -> String {
+    fn line(
+        &self,
+        row: Option<&Row>,
+        line: usize,
+        source: &str,
+        columns: &[&Column],
+        style: Style,
+        bar: &str,
+    ) -> String {
         let mut left = String::from(" ");
         for column in columns {
             let value = row.map_or(String::new(), |row| (column.value)(row));
@@ -262,7 +271,9 @@ impl Shown<'_> {
         let arrays: Vec<Value> = profile
             .arrays
             .iter()
-            .map(|array| json!({"name": array.name, "bytes": array.bytes, "read": array.read, "written": array.written}))
+            .map(
+                |array| json!({"name": array.name, "bytes": array.bytes, "read": array.read, "written": array.written}),
+            )
             .collect();
         let parts: Vec<Value> =
             found.parts.iter().map(|(what, seconds)| json!({"resource": what.name(), "seconds": seconds})).collect();

@@ -235,6 +235,11 @@ pub struct Counting {
 }
 
 impl Counting {
+    /// Counts about so many groups of threads of each launch, or all.
+    pub(crate) fn of(blocks: Option<u64>) -> Counting {
+        Counting { blocks, ..Counting::default() }
+    }
+
     /// Returns whether launches of this kind have been counted.
     pub(crate) fn knows(&self, kernel: &str, span: Span, extents: Extents) -> bool {
         self.lock().iter().any(|old| old.kernel == kernel && old.span == span && old.extents == extents)

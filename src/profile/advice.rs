@@ -69,7 +69,9 @@ fn product(profile: &Profile) -> Option<Diagnostic> {
         .at(found.span, format!("each thread loads a row of `{}` and a column of `{}`", found.left, found.right))
         .note(format!("{lanes} elements are loaded by {requests} requests, two for each multiplication"));
     let call = format!("{} @ {}", found.left, found.right);
-    Some(diagnostic.help(format!("call the library: `{call}`, or `linalg.matmul` of `std.linalg`; inside of kernels tiles: `mma`")))
+    Some(diagnostic.help(format!(
+        "call the library: `{call}`, or `linalg.matmul` of `std.linalg`; inside of kernels tiles: `mma`"
+    )))
 }
 
 /// Accesses that move more sectors than they need.
@@ -94,7 +96,9 @@ fn uncoalesced(subject: &Subject<'_>) -> Vec<Diagnostic> {
         parts.iter().map(|(_, size)| size).sum::<u32>()
     };
     let is_whole = |access: &Access| {
-        access.element > access.size && access.cost.stride.unsigned_abs() == u64::from(access.element) && 2 * used(access) > access.element
+        access.element > access.size
+            && access.cost.stride.unsigned_abs() == u64::from(access.element)
+            && 2 * used(access) > access.element
     };
     let mut worst: Vec<&Access> = profile.accesses.iter().filter(wasteful).collect();
     worst.retain(|access| !is_whole(access));
@@ -102,7 +106,9 @@ fn uncoalesced(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let trial = profile
         .trials
         .iter()
-        .filter(|trial| matches!(trial.change, Change::Swap(..)) && trial.same && 10 * trial.after.0 <= 7 * trial.before.0)
+        .filter(|trial| {
+            matches!(trial.change, Change::Swap(..)) && trial.same && 10 * trial.after.0 <= 7 * trial.before.0
+        })
         .min_by_key(|trial| trial.after.0);
     let mut seen: Vec<Span> = vec![];
     let mut found = vec![];
@@ -112,7 +118,8 @@ fn uncoalesced(subject: &Subject<'_>) -> Vec<Diagnostic> {
         }
         seen.push(access.span);
         let is_same = |other: &&Access| {
-            (other.span, other.memory, other.deed, other.offset) == (access.span, access.memory, access.deed, access.offset)
+            (other.span, other.memory, other.deed, other.offset)
+                == (access.span, access.memory, access.deed, access.offset)
         };
         let mended = trial.filter(|trial| {
             trial.accesses.iter().find(is_same).is_some_and(|other| other.cost.sectors < access.cost.sectors)
@@ -134,16 +141,22 @@ fn wide(subject: &Subject<'_>, access: &Access, trial: Option<&Trial>) -> Diagno
         Deed::Atomic => "updates",
     };
     let many = number(times(cost.sectors, cost.fewest));
-    let title = format!("a warp {deed} elements of `{}` that lie apart: {many} times the sectors that they fill", access.array);
+    let title =
+        format!("a warp {deed} elements of `{}` that lie apart: {many} times the sectors that they fill", access.array);
     let sectors = number(times(cost.sectors, cost.requests));
-    let label = format!("{sectors} sectors of 32 bytes a request, where {} hold the elements", number(times(cost.fewest, cost.requests)));
+    let label = format!(
+        "{sectors} sectors of 32 bytes a request, where {} hold the elements",
+        number(times(cost.fewest, cost.requests))
+    );
     let mut diagnostic = Diagnostic::warning("W0901", title).at(access.span, label);
     if cost.stride != 0 {
         diagnostic = diagnostic.note(format!("from each thread of a warp to the next one it is {} bytes", cost.stride));
     }
     let Some(trial) = trial else {
         let help = match (cost.stride, access.element > access.size) {
-            (0, _) => "adjacent threads should access adjacent elements: sort the indices, or go through a shared array",
+            (0, _) => {
+                "adjacent threads should access adjacent elements: sort the indices, or go through a shared array"
+            }
             (_, true) if cost.stride.unsigned_abs() == u64::from(access.element) => {
                 "keep what is read together in an array of its own: one array for each part of the struct"
             }
@@ -157,7 +170,9 @@ fn wide(subject: &Subject<'_>, access: &Access, trial: Option<&Trial>) -> Diagno
     let title = format!("exchange the indices: `{}`", repair.text);
     let (before, after) = (trial.before.0, trial.after.0);
     diagnostic
-        .note(format!("with these indices exchanged, the launch moved {after} sectors instead of {before}, with the same results"))
+        .note(format!(
+            "with these indices exchanged, the launch moved {after} sectors instead of {before}, with the same results"
+        ))
         .fix_all(title, repair.edits, is_sure(sure))
 }
 
@@ -183,8 +198,12 @@ fn conflicts(subject: &Subject<'_>) -> Vec<Diagnostic> {
         arrays.push(access.memory);
         let cost = access.cost;
         let ways = number(times(cost.passes, cost.least));
-        let title = format!("bank conflicts: an access to `{}` in shared memory takes {ways} passes in place of one", access.array);
-        let label = format!("{} passes for {} requests of warps, where {} would do", cost.passes, cost.requests, cost.least);
+        let title = format!(
+            "bank conflicts: an access to `{}` in shared memory takes {ways} passes in place of one",
+            access.array
+        );
+        let label =
+            format!("{} passes for {} requests of warps, where {} would do", cost.passes, cost.requests, cost.least);
         let mut diagnostic = Diagnostic::warning("W0902", title).at(access.span, label);
         if cost.stride != 0 {
             diagnostic = diagnostic.note(format!(
@@ -204,7 +223,10 @@ fn conflicts(subject: &Subject<'_>) -> Vec<Diagnostic> {
         });
         found.push(match repaired {
             Some((trial, repair)) => diagnostic
-                .note(format!("with one column more, the launch took {} passes instead of {}", trial.after.1, trial.before.1))
+                .note(format!(
+                    "with one column more, the launch took {} passes instead of {}",
+                    trial.after.1, trial.before.1
+                ))
                 .fix_all(format!("pad the rows: `{}`", repair.text), repair.edits, is_sure(repair.sure)),
             None => diagnostic.help("let adjacent threads access adjacent words, or pad the rows by one element"),
         });
@@ -219,7 +241,9 @@ fn small_blocks(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let (grid, threads) = blocks(profile);
     let place = match repair::kernel_at(subject.sources, profile.span) {
         Some((_, kernel)) => match kernel.geometry {
-            crate::syntax::ast::Geometry::Grid { span, .. } | crate::syntax::ast::Geometry::Threads { span, .. } => span,
+            crate::syntax::ast::Geometry::Grid { span, .. } | crate::syntax::ast::Geometry::Threads { span, .. } => {
+                span
+            }
             crate::syntax::ast::Geometry::Missing(span) => span,
         },
         None => profile.span,
@@ -229,20 +253,30 @@ fn small_blocks(subject: &Subject<'_>) -> Vec<Diagnostic> {
     if rest != 0 && grid > 0 {
         let title = format!("blocks of {threads} threads leave {} lanes of their last warp without work", 32 - rest);
         let part = 100.0 * (1.0 - threads as f64 / threads.next_multiple_of(32) as f64);
-        let diagnostic = Diagnostic::warning("W0903", title).at(place, format!("{part:.0}% of all lanes never do anything"));
+        let diagnostic =
+            Diagnostic::warning("W0903", title).at(place, format!("{part:.0}% of all lanes never do anything"));
         return vec![diagnostic.help("make blocks of a multiple of 32 threads, such as 128 or 256")];
     }
     let held = occupancy(limits, threads as u32, 0, profile.shared);
     if held.keeps == Keeps::Blocks && held.part < 0.75 && grid > 1 {
         let title = format!("blocks of {threads} threads fill {:.0}% of a multiprocessor at most", 100.0 * held.part);
-        let label = format!("{} blocks of {threads} threads, of the {} threads that an {} holds", held.blocks, limits.threads, subject.gpu.title);
+        let label = format!(
+            "{} blocks of {threads} threads, of the {} threads that an {} holds",
+            held.blocks, limits.threads, subject.gpu.title
+        );
         let diagnostic = Diagnostic::warning("W0903", title).at(place, label);
         return vec![diagnostic.help("make blocks larger, such as 128 or 256 threads, and the grid smaller")];
     }
     let bound = bound(profile, subject.gpu).seconds;
     if grid < u64::from(subject.gpu.units) / 2 && bound > 20e-6 {
-        let title = format!("{grid} block{} cannot use the {} multiprocessors of an {}", if grid == 1 { "" } else { "s" }, subject.gpu.units, subject.gpu.title);
-        let diagnostic = Diagnostic::warning("W0903", title).at(place, format!("the launch takes {:.0} µs at least on so few", 1e6 * bound));
+        let title = format!(
+            "{grid} block{} cannot use the {} multiprocessors of an {}",
+            if grid == 1 { "" } else { "s" },
+            subject.gpu.units,
+            subject.gpu.title
+        );
+        let diagnostic = Diagnostic::warning("W0903", title)
+            .at(place, format!("the launch takes {:.0} µs at least on so few", 1e6 * bound));
         return vec![diagnostic.help("divide the work into more blocks")];
     }
     vec![]
@@ -309,7 +343,8 @@ fn contention(profile: &Profile) -> Vec<Diagnostic> {
     crowded
         .map(|access| {
             let many = number(times(access.cost.crowd, access.cost.requests));
-            let title = format!("{many} threads of a warp update one element of `{}`, one after the other", access.array);
+            let title =
+                format!("{many} threads of a warp update one element of `{}`, one after the other", access.array);
             let label = format!("{} updates by {} warps", access.cost.lanes, access.cost.requests);
             let diagnostic = Diagnostic::warning("W0905", title).at(access.span, label);
             let place = if access.shared { "once a warp" } else { "once a block, from a shared array" };
@@ -325,7 +360,11 @@ fn repeated(profile: &Profile) -> Vec<Diagnostic> {
     let often = |access: &&Access| {
         let cost = access.cost;
         let threads = profile.threads * profile.launches;
-        !access.shared && access.deed != Deed::Atomic && 2 * cost.repeated > cost.lanes && cost.repeated >= 3 * threads.min(cost.lanes) / 4 && cost.lanes >= 4 * threads
+        !access.shared
+            && access.deed != Deed::Atomic
+            && 2 * cost.repeated > cost.lanes
+            && cost.repeated >= 3 * threads.min(cost.lanes) / 4
+            && cost.lanes >= 4 * threads
     };
     let mut all: Vec<&Access> = profile.accesses.iter().filter(often).collect();
     all.sort_by_key(|access| access.deed != Deed::Load);
@@ -339,7 +378,8 @@ fn repeated(profile: &Profile) -> Vec<Diagnostic> {
         let deed = if access.deed == Deed::Load { "loads" } else { "stores" };
         let each = number(times(access.cost.lanes, profile.threads * profile.launches));
         let title = format!("each thread {deed} the same element of `{}` {each} times", access.array);
-        let label = format!("{} of {} accesses are to the element of the one before", access.cost.repeated, access.cost.lanes);
+        let label =
+            format!("{} of {} accesses are to the element of the one before", access.cost.repeated, access.cost.lanes);
         let mut diagnostic = Diagnostic::warning("W0906", title).at(access.span, label);
         if let Some(other) = all.iter().find(|other| other.memory == access.memory && other.span != access.span) {
             diagnostic = diagnostic.because(other.span, "and so here");
@@ -356,13 +396,24 @@ fn resources(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let held = occupancy(subject.gpu.limits, threads as u32, known.registers, profile.shared.max(known.shared.into()));
     let mut found = vec![];
     if known.spilled > 0 {
-        let title = format!("`{}` keeps {} bytes a thread in memory for want of registers", profile.kernel, known.spilled);
-        let diagnostic = Diagnostic::warning("W0908", title).at(profile.span, format!("{} registers a thread", known.registers));
+        let title =
+            format!("`{}` keeps {} bytes a thread in memory for want of registers", profile.kernel, known.spilled);
+        let diagnostic =
+            Diagnostic::warning("W0908", title).at(profile.span, format!("{} registers a thread", known.registers));
         found.push(diagnostic.help("unroll less, keep fewer values at a time, or use smaller blocks"));
     } else if held.part < 0.25 && matches!(held.keeps, Keeps::Shared) {
         let title = format!("shared memory leaves room for {:.0}% of a multiprocessor's threads", 100.0 * held.part);
-        let label = format!("{} bytes a block: {} block{} at once", profile.shared, held.blocks, if held.blocks == 1 { "" } else { "s" });
-        found.push(Diagnostic::warning("W0908", title).at(profile.span, label).help("use smaller tiles, or larger blocks for the same tile"));
+        let label = format!(
+            "{} bytes a block: {} block{} at once",
+            profile.shared,
+            held.blocks,
+            if held.blocks == 1 { "" } else { "s" }
+        );
+        found.push(
+            Diagnostic::warning("W0908", title)
+                .at(profile.span, label)
+                .help("use smaller tiles, or larger blocks for the same tile"),
+        );
     }
     found
 }

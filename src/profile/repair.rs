@@ -30,14 +30,15 @@ pub(crate) fn kernel_at(sources: &Sources, place: Span) -> Option<(Span, Kernel)
 pub(super) fn swap(sources: &Sources, place: Span, a: u8, b: u8) -> Option<Repair> {
     let (item, kernel) = kernel_at(sources, place)?;
     let Geometry::Threads { indices, block, .. } = &kernel.geometry else { return None };
-    let whole = |(name, extent): &(Name, ast::Expr)| name.span.to(extent.span);
+    let whole = |(name, extent): &(ast::Name, ast::Expr)| name.span.to(extent.span);
     let (first, second) = (whole(indices.get(usize::from(a))?), whole(indices.get(usize::from(b))?));
     let text = |span: Span| sources.slice(span).to_string();
     let mut order: Vec<String> = indices.iter().map(|index| text(whole(index))).collect();
     order.swap(a.into(), b.into());
     // Output of threads comes in their order, and a launch `<<<…>>>` has blocks of its own.
     let words = ["print", "<<<"];
-    let sure = block.is_none() && !sources.slice(item).contains(words[0]) && !sources.text(item.file).contains(words[1]);
+    let sure =
+        block.is_none() && !sources.slice(item).contains(words[0]) && !sources.text(item.file).contains(words[1]);
     let edits = vec![(first, text(second)), (second, text(first))];
     Some(Repair { edits, text: format!("threads({})", order.join(", ")), sure })
 }
@@ -51,7 +52,7 @@ pub(super) fn pad(sources: &Sources, place: Span, array: &str, last: u32) -> Opt
     let TypeKind::Array { dims, .. } = &ty.kind else { return None };
     let extent = dims.last()?;
     let written = sources.slice(extent.span);
-    let new = if written.parse() == Ok(last) { (u64::from(last) + 1).to_string() } else { format!("{written} + 1") };
+    let new = if written.parse::<u32>() == Ok(last) { (u64::from(last) + 1).to_string() } else { format!("{written} + 1") };
     let text = sources.slice(ty.span);
     let at = (extent.span.start - ty.span.start) as usize;
     let shown = format!("{}{new}{}", text.get(..at)?, text.get(at + written.len()..)?);

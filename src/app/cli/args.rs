@@ -209,11 +209,9 @@ fn task(matches: &ArgMatches) -> Task {
             let words: Vec<String> = sub.get_many::<String>("name").unwrap_or_default().cloned().collect();
             Task::Doc { name: (!words.is_empty()).then(|| words.join(" ")) }
         }
-        "fix" => Task::Fix {
-            paths: paths("paths"),
-            dry_run: sub.get_flag("dry-run"),
-            profile: sub.get_flag("profile"),
-        },
+        "fix" => {
+            Task::Fix { paths: paths("paths"), dry_run: sub.get_flag("dry-run"), profile: sub.get_flag("profile") }
+        }
         "lsp" => Task::Lsp,
         "fmt" => Task::Fmt {
             paths: paths("paths"),
@@ -464,7 +462,8 @@ fn prove() -> Command {
 }
 
 fn profile() -> Command {
-    let name = |id: &'static str, value: &'static str, help: &'static str| Arg::new(id).long(id).value_name(value).help(help);
+    let name =
+        |id: &'static str, value: &'static str, help: &'static str| Arg::new(id).long(id).value_name(value).help(help);
     Command::new("profile")
         .about("Count what a program's kernels cost a GPU, line by line, on the simulator")
         .arg(file("The program, which is run"))

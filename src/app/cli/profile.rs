@@ -86,7 +86,9 @@ fn gpu(wanted: &Wanted, context: &mut Context) -> Option<&'static Gpu> {
     let found = find(name);
     if found.is_none() {
         let known: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
-        context.console.error_line(&format!("error: no GPU `{name}` is known\n  Help: `--for` knows {}", known.join(", ")));
+        context
+            .console
+            .error_line(&format!("error: no GPU `{name}` is known\n  Help: `--for` knows {}", known.join(", ")));
     }
     found
 }
@@ -99,7 +101,7 @@ struct Ran {
 
 /// Runs a program on the simulator and counts its launches.
 fn run(compiled: &Compiled, wanted: &Wanted, context: &mut Context) -> Ran {
-    let counting = Counting { blocks: wanted.blocks, ..Counting::default() };
+    let counting = Counting::of(wanted.blocks);
     context.limits.check = Some(false);
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     interpreter.count(Some(counting.clone()));
@@ -137,7 +139,8 @@ fn all(
             interpreter.run_test(session, id, world)?;
         }
     }
-    for (id, section) in session.program.benches.iter().filter(|(_, section)| is_wanted(&section.title, &wanted.bench)) {
+    for (id, section) in session.program.benches.iter().filter(|(_, section)| is_wanted(&section.title, &wanted.bench))
+    {
         if Some(section.module) == session.main {
             interpreter.repeat_bench(session, id, 1, world)?;
         }
@@ -160,7 +163,9 @@ fn nothing(profiles: &[Profile], wanted: &Wanted, context: &mut Context) -> u8 {
 
 /// Returns whether a kernel has this name, perhaps with compile-time arguments behind.
 fn is_named(kernel: &str, name: &str) -> bool {
-    kernel.strip_prefix(name).is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+    kernel
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
 /// Returns the kernel of the program that a profile is of.

@@ -429,7 +429,8 @@ impl Machine<'_> {
         if let Some(found) = self.interp.kernels.loaded.get(instance) {
             return Ok(found.clone());
         }
-        let mut prepared = compile::kernel(self.program, instance, self.checks()).map_err(|d| self.first_of(d, span))?;
+        let mut prepared =
+            compile::kernel(self.program, instance, self.checks()).map_err(|d| self.first_of(d, span))?;
         prepared.counted = self.interp.options.control.counting.is_some();
         let executable = self.load(prepared);
         self.interp.kernels.loaded.insert(instance.clone(), executable.clone());

@@ -1,8 +1,8 @@
 //! `:profile`: what the launches of an entry cost a GPU.
 
-use super::super::state::{Answer, Repl};
 use crate::app::cli::profile_of_session;
 use crate::app::devices::Choice;
+use crate::app::repl::state::{Answer, Repl};
 use crate::device::profile::Counting;
 
 impl Repl<'_> {

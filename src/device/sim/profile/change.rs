@@ -53,7 +53,13 @@ pub(crate) fn changed(kernel: &Prepared, change: &Change) -> Option<Prepared> {
         Change::Swap(a, b) => {
             for (_, expr) in body.exprs.iter_mut() {
                 if let ExprKind::Index(index) = &mut expr.kind {
-                    *index = if *index == a { b } else if *index == b { a } else { *index };
+                    *index = if *index == a {
+                        b
+                    } else if *index == b {
+                        a
+                    } else {
+                        *index
+                    };
                 }
             }
         }

@@ -21,8 +21,8 @@ use super::geometry::{self, Geometry};
 use super::group::{Group, Places, Reach, Told};
 use super::memory::layout::Binding;
 use super::memory::{self, Run};
-use crate::device::profile::{Access, Cost, Deed, Profile, Traffic};
 use crate::device::Extents;
+use crate::device::profile::{Access, Cost, Deed, Profile, Traffic};
 use crate::ir::def::Scope;
 use crate::ir::warps::{SECTOR, Spot};
 use rustc_hash::FxHashSet;
@@ -258,7 +258,8 @@ impl<'a> Profiler<'a> {
         let shared = self.tally.code.memories[access.memory as usize].kind == MemoryKind::Shared;
         for warp in lanes.chunk_by(|a, b| a.warp == b.warp) {
             let warp = Warp { lanes: warp, scalar: access.scalar, components: note.components };
-            let touched = |spots: &[Spot], size: i128| self.tally.moved(&mut self.read, access.memory, note, spots, size);
+            let touched =
+                |spots: &[Spot], size: i128| self.tally.moved(&mut self.read, access.memory, note, spots, size);
             let (cost, fetched) = match shared {
                 true => (warp.shared(note.touch.is_atomic()), 0),
                 false => warp.global(note.touch.is_atomic(), touched),
@@ -376,13 +377,7 @@ impl Observer for Profiler<'_> {
         None
     }
 
-    unsafe fn reaches(
-        &mut self,
-        _: &mut Group,
-        _: usize,
-        _: &[u64],
-        _: &dyn Fn(&mut Group) -> Vec<Reach>,
-    ) -> bool {
+    unsafe fn reaches(&mut self, _: &mut Group, _: usize, _: &[u64], _: &dyn Fn(&mut Group) -> Vec<Reach>) -> bool {
         false
     }
 
