@@ -45,7 +45,7 @@ struct Expected {
 
 fn expected(text: &str) -> Vec<Expected> {
     let of = |(at, line): (usize, &str)| {
-        let (_, mark) = line.split_once("//= ")?;
+        let (_, mark) = line.split_once("//= ").filter(|_| !line.starts_with("//"))?;
         let (code, counts) = mark.split_once(' ').unwrap_or((mark, ""));
         let count = |part: &str| {
             let words: Vec<&str> = part.split_whitespace().collect();

@@ -355,16 +355,14 @@ fn contention(profile: &Profile) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Loads of the same element again and again.
+/// Accesses to the same element again and again, of an array that the kernel writes: of others, compilers of GPU code load an element once.
 fn repeated(profile: &Profile) -> Vec<Diagnostic> {
+    let is_written =
+        |memory: usize| profile.accesses.iter().any(|access| access.memory == memory && access.deed != Deed::Load);
     let often = |access: &&Access| {
-        let cost = access.cost;
-        let threads = profile.threads * profile.launches;
-        !access.shared
-            && access.deed != Deed::Atomic
-            && 2 * cost.repeated > cost.lanes
-            && cost.repeated >= 3 * threads.min(cost.lanes) / 4
-            && cost.lanes >= 4 * threads
+        let (cost, threads) = (access.cost, profile.threads * profile.launches);
+        let plain = !access.shared && access.deed != Deed::Atomic && is_written(access.memory);
+        plain && 2 * cost.repeated > cost.lanes && cost.lanes >= 4 * threads
     };
     let mut all: Vec<&Access> = profile.accesses.iter().filter(often).collect();
     all.sort_by_key(|access| access.deed != Deed::Load);
