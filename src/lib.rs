@@ -29,6 +29,7 @@
 //! | 5 | [`compile`] | from sources to a checked program, without I/O of its own |
 //! | 6 | [`host`] | values, arrays and the interpreter of scripts |
 //! | 6 | [`prove`] | proofs that a kernel is right for every size, and counterexamples that a run confirms |
+//! | 6 | [`profile`] | what launches cost a GPU: lines, bounds on time, advice |
 //! | 6 | [`ide`] | queries of editors: hover, completion, names, hints; offsets and strings only |
 //! | 7 | [`app`] | the only module with I/O: command line, session, servers, files |
 //!
@@ -56,5 +57,6 @@ pub mod ir;
 pub mod lang;
 pub mod lower;
 pub mod pass;
+pub mod profile;
 pub mod prove;
 pub mod syntax;

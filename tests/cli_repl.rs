@@ -214,6 +214,18 @@ fn what_is_proved_of_kernels() {
     assert!(ran.err.contains("there is nothing to prove: the session has no kernels yet"), "{}", ran.err);
 }
 
+#[test]
+fn what_an_entry_costs() {
+    let ran = session(
+        "kernel turned(x: [f32; N, N], out y: [f32; N, N]) threads(i: N, j: N) { y[j, i] = x[i, j] }\nlet x = ones(64, 64)\n\
+         :profile turned(x);\n:profile 1 + 1\n:profile\nsum(turned(x))\n",
+    );
+    assert!(ran.out.contains("turned: 64 x 64 threads\n  at best"), "{}", ran.out);
+    assert!(ran.err.contains("W0901") && ran.err.contains("`:profile` wants an entry"), "{}", ran.err);
+    assert!(ran.out.contains("no kernel was launched\n"), "{}", ran.out);
+    assert!(ran.out.contains("4096.0"), "the session goes on: {}", ran.out);
+}
+
 /// PTX requires NVRTC, machine instructions also a disassembler; if one is missing, the session says so and how to get it.
 #[test]
 fn a_kernel_as_instructions() {

@@ -13,7 +13,7 @@ use common::{diagnostics, run};
 const WITHOUT_EXAMPLES: &[&str] = &[
     "E0111", "E0292", "E0486", "E0488", "E0489", "E0526", "E0527", "E0547", "E0599", "E0605", "E0607", "E0615",
     "E0620", "E0621", "E0622", "E0623", "E0703", "E0711", "E0713", "E0801", "E0802", "E0803", "E0804", "E0805",
-    "E0806", "E0807", "E0808", "E0999", "W0010", "W0604", "W0607", "W0612",
+    "E0806", "E0807", "E0808", "E0999", "W0010", "W0604", "W0607", "W0612", "W0908",
 ];
 
 /// Returns the ```` ```clk ```` blocks of a page with the flags after `clk`.
@@ -49,12 +49,13 @@ fn complaint(page: &Page, flags: &str, text: &str) -> Option<String> {
         "fails test" => run(folder.path(), &["test", "--json", "example.clk"]),
         "fails tunings" => run(folder.path(), &["test", "--tunings", "--json", "example.clk"]),
         "fails proof" => run(folder.path(), &["prove", "--json", "example.clk"]),
+        "fails profile" => run(folder.path(), &["profile", "--json", "example.clk"]),
         _ => run(folder.path(), &["run", "--check", "--json", "--max-steps", "100000", "example.clk"]),
     };
     let reported: Vec<String> =
         diagnostics(&ran).iter().map(|d| d["code"].as_str().unwrap_or("?").to_string()).collect();
     let right = match flags {
-        "fails" | "fails check" | "fails test" | "fails tunings" | "fails proof" => {
+        "fails" | "fails check" | "fails test" | "fails tunings" | "fails proof" | "fails profile" => {
             reported.iter().any(|code| code == page.code)
         }
         // The checker reports what it can detect under its own code.

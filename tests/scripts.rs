@@ -140,9 +140,10 @@ fn every_block_of_the_language_reference_runs() {
 }
 
 /// The pages for users whose blocks run.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "docs/debugging.md",
     "docs/gradients.md",
+    "docs/profiling.md",
     "docs/proofs.md",
     "docs/races.md",
     "docs/tiles.md",

@@ -26,6 +26,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("compile", 5),
     ("host", 6),
     ("prove", 6),
+    ("profile", 6),
     ("ide", 6),
     ("app", 7),
 ];

@@ -108,6 +108,22 @@ impl Generator {
         }
     }
 
+    /// Returns what NVRTC says of a kernel that has no compile-time parameters: registers, spills, shared memory. `None` if there is no NVRTC, or
+    /// it refuses.
+    pub fn resources(&self, session: &Session, id: KernelId) -> Option<crate::profile::Resources> {
+        let prepared = compile::kernel(&session.program, &Instance::new(id, vec![]), Checks::default()).ok()?;
+        let nvrtc = self.nvrtc().ok()?;
+        let architecture = self.architecture();
+        let block = constant_block(&session.program, &session.program.kernels[id]);
+        let kernel = cuda_text(&prepared, &Options { block, ..self.options.clone() }, None);
+        let mut flags = kernel.options.flags();
+        flags.push("--ptxas-options=-v".into());
+        let compiled = nvrtc.compile(&kernel.text, &format!("{}.cu", kernel.entry), architecture, &flags).ok()?;
+        let found = cubin::resources(&compiled.cubin, architecture).into_iter().find(|r| r.kernel == kernel.entry)?;
+        let spilled = spills(&compiled.log, &kernel.entry).map_or(0, |(stores, loads)| stores + loads);
+        Some(crate::profile::Resources { registers: found.registers, spilled, shared: found.shared })
+    }
+
     /// Returns PTX or SASS, preceded by a comment with the resource usage.
     fn machine(
         &self,

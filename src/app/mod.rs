@@ -31,6 +31,7 @@ mod names;
 mod perf;
 mod picture;
 mod private;
+mod profile;
 mod progress;
 mod proof;
 mod repl;

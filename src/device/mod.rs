@@ -12,6 +12,7 @@ pub mod cuda;
 mod diagnose;
 mod fault;
 pub mod ordered;
+pub(crate) mod profile;
 pub mod sim;
 pub mod step;
 pub(crate) mod storage;
@@ -84,6 +85,8 @@ pub struct Control {
     pub warnings: Arc<Mutex<Vec<Fault>>>,
     /// The worst warp of each access, as far as the kernel was prepared to count what warps cost, for the host to take.
     pub crowds: Arc<Mutex<Vec<Fault>>>,
+    /// Set if the simulator is to count what launches cost; kernels have to be prepared for it.
+    pub counting: Option<profile::Counting>,
     /// Launches so far, for statistics.
     pub launches: Arc<AtomicU64>,
     /// Progress of the current launch, for display.

@@ -26,7 +26,7 @@ pub struct Prepared {
     pub checks: Checks,
     /// Its maker vouches that all accesses are in bounds, so that a GPU guards none. The simulator checks them all the same.
     pub in_bounds: bool,
-    /// The simulator counts what the accesses of warps cost, in runs with checks of memory.
+    /// The simulator counts what warps cost: in runs with checks of memory the worst access of each place, in others everything.
     pub counted: bool,
     /// It was not changed since it was lowered: it calls functions, and each variable of the source is a local.
     pub named: bool,

@@ -45,24 +45,45 @@ pub(crate) fn pieces(ty: Ty, component: Option<u8>) -> Vec<(i128, i128)> {
     (0..size * lanes / each).map(|k| (k * each, each)).collect()
 }
 
-/// Returns the passes of shared memory, and the bank that takes the most; the lanes of `spots` ascend. Atomic operations on one word take a
-/// pass each.
+/// Returns the passes of shared memory that the worst part of a warp takes, and the bank that takes the most; the lanes of `spots` ascend. Atomic
+/// operations on one word take a pass each.
 pub(crate) fn passes(spots: &[Spot], size: i128, atomic: bool) -> (u32, i128) {
-    let part = (LANES as i128 * WORD / size.max(WORD)) as usize;
     let mut worst = (0, 0);
-    for group in spots.chunk_by(|a, b| a.lane / part == b.lane / part) {
-        let mut words: Vec<(i128, u32, i128, usize)> = vec![];
-        for spot in group {
-            let (first, last) = (spot.at.div_euclid(WORD), (spot.at + size - 1).div_euclid(WORD));
-            let own = if atomic { spot.lane } else { 0 };
-            words.extend((first..=last).map(|word| (word.rem_euclid(BANKS), spot.origin, word, own)));
+    for group in parts(spots, size) {
+        let busiest = busiest(group, size, atomic);
+        if busiest.0 > worst.0 {
+            worst = busiest;
         }
-        words.sort_unstable();
-        words.dedup();
-        for bank in words.chunk_by(|a, b| a.0 == b.0) {
-            if bank.len() as u32 > worst.0 {
-                worst = (bank.len() as u32, bank[0].0);
-            }
+    }
+    worst
+}
+
+/// Returns the passes of shared memory that all parts of a warp take together, and how many parts there are, which is the least that they
+/// could take.
+pub(crate) fn all_passes(spots: &[Spot], size: i128, atomic: bool) -> (u32, u32) {
+    parts(spots, size).fold((0, 0), |(all, least), group| (all + busiest(group, size, atomic).0, least + 1))
+}
+
+/// Divides the lanes of a warp into parts whose elements may fill all banks.
+fn parts(spots: &[Spot], size: i128) -> impl Iterator<Item = &[Spot]> {
+    let part = (LANES as i128 * WORD / size.max(WORD)) as usize;
+    spots.chunk_by(move |a, b| a.lane / part == b.lane / part)
+}
+
+/// Returns the passes of one part, and the bank that takes them.
+fn busiest(group: &[Spot], size: i128, atomic: bool) -> (u32, i128) {
+    let mut words: Vec<(i128, u32, i128, usize)> = vec![];
+    for spot in group {
+        let (first, last) = (spot.at.div_euclid(WORD), (spot.at + size - 1).div_euclid(WORD));
+        let own = if atomic { spot.lane } else { 0 };
+        words.extend((first..=last).map(|word| (word.rem_euclid(BANKS), spot.origin, word, own)));
+    }
+    words.sort_unstable();
+    words.dedup();
+    let mut worst = (0, 0);
+    for bank in words.chunk_by(|a, b| a.0 == b.0) {
+        if bank.len() as u32 > worst.0 {
+            worst = (bank.len() as u32, bank[0].0);
         }
     }
     worst
@@ -74,8 +95,13 @@ pub(crate) fn wants(spot: &Spot, size: i128, bank: i128) -> bool {
     (first..=last).any(|word| word.rem_euclid(BANKS) == bank)
 }
 
-/// Returns the sectors of global memory.
+/// Returns the number of sectors of global memory.
 pub(crate) fn sectors(spots: &[Spot], size: i128) -> u32 {
+    sectors_of(spots, size).len() as u32
+}
+
+/// Returns the sectors of global memory, by origin, in ascending order.
+pub(crate) fn sectors_of(spots: &[Spot], size: i128) -> Vec<(u32, i128)> {
     let of = |spot: &Spot| {
         let spot = *spot;
         let last = (spot.at + size - 1).div_euclid(SECTOR);
@@ -84,7 +110,7 @@ pub(crate) fn sectors(spots: &[Spot], size: i128) -> u32 {
     let mut all: Vec<(u32, i128)> = spots.iter().flat_map(of).collect();
     all.sort_unstable();
     all.dedup();
-    all.len() as u32
+    all
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::launch;
+use super::profile::Wanted;
 use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Isolate, Usage};
 use crate::app::generated::Level;
@@ -32,9 +33,10 @@ pub(crate) enum Task {
     Emit { file: PathBuf, stage: Stage, kernel: Option<String>, architecture: Option<u32>, lines: bool },
     Prove { file: PathBuf, kernel: Option<String>, certificates: bool },
     Why { file: PathBuf, element: String, levels: Option<usize>, nan: bool },
+    Profile { file: PathBuf, wanted: Box<Wanted> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
-    Fix { paths: Vec<PathBuf>, dry_run: bool },
+    Fix { paths: Vec<PathBuf>, dry_run: bool, profile: bool },
     Lsp,
     Dap,
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
@@ -51,7 +53,9 @@ impl Task {
             Task::Debug { .. } | Task::Dap => true,
             Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
             Task::Launch { .. } | Task::Why { .. } | Task::Tune { .. } => true,
-            Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Explain { .. } => false,
+            // Profiles are of the simulator.
+            Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Profile { .. } => false,
+            Task::Explain { .. } => false,
             Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
         }
@@ -225,12 +229,20 @@ fn task(matches: &ArgMatches) -> Task {
             levels: sub.get_one::<usize>("levels").copied(),
             nan: sub.get_flag("nan"),
         },
+        "profile" => {
+            let blocks = sub.get_one("blocks").copied();
+            let (gpu, bench, test) = (one("for"), one("bench"), one("test"));
+            let wanted = Wanted { kernel: one("kernel"), gpu, blocks, bench, test };
+            Task::Profile { file: path("file"), wanted: Box::new(wanted) }
+        }
         "explain" => Task::Explain { code: one("code") },
         "doc" => {
             let words: Vec<String> = sub.get_many::<String>("name").unwrap_or_default().cloned().collect();
             Task::Doc { name: (!words.is_empty()).then(|| words.join(" ")) }
         }
-        "fix" => Task::Fix { paths: paths("paths"), dry_run: sub.get_flag("dry-run") },
+        "fix" => {
+            Task::Fix { paths: paths("paths"), dry_run: sub.get_flag("dry-run"), profile: sub.get_flag("profile") }
+        }
         "lsp" => Task::Lsp,
         "dap" => Task::Dap,
         "fmt" => Task::Fmt {
@@ -277,6 +289,7 @@ fn command() -> Command {
             emit(),
             with_short_help(prove()),
             why(),
+            profile(),
             with_short_help(explain()),
             with_short_help(doc()),
             with_short_help(fmt()),
@@ -560,6 +573,22 @@ fn why() -> Command {
         )
 }
 
+fn profile() -> Command {
+    let name =
+        |id: &'static str, value: &'static str, help: &'static str| Arg::new(id).long(id).value_name(value).help(help);
+    Command::new("profile")
+        .about("Count what a program's kernels cost a GPU, line by line, on the simulator")
+        .arg(file("The program, which is run"))
+        .arg(Arg::new("kernel").value_name("KERNEL").help("Only this kernel [default: all that the program launches]"))
+        .arg(name("for", "GPU", "The GPU of the bounds: h200, h100, a100, rtx4090, … [default: h200]"))
+        .arg(
+            name("blocks", "N", "Count about N blocks of each launch, and extrapolate")
+                .value_parser(value_parser!(u64).range(1..)),
+        )
+        .arg(name("bench", "NAME", "Also run the `bench` blocks with NAME in their names, once"))
+        .arg(name("test", "NAME", "Also run the `test` blocks with NAME in their names"))
+}
+
 /// Makes `--help` as short as `-h` for a command that runs nothing, since the options of runs do not apply to it.
 fn with_short_help(command: Command) -> Command {
     let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help");
@@ -616,6 +645,12 @@ fn fix() -> Command {
                 .long("dry-run")
                 .action(ArgAction::SetTrue)
                 .help("Change nothing; show what would change"),
+        )
+        .arg(
+            Arg::new("profile")
+                .long("profile")
+                .action(ArgAction::SetTrue)
+                .help("Also run the programs, and apply what `clk profile` advises and is sure of"),
         )
 }
 

@@ -11,6 +11,7 @@ mod explain;
 mod fix;
 mod fmt;
 mod launch;
+mod profile;
 mod prove;
 mod run;
 mod stats;
@@ -31,6 +32,7 @@ use std::ffi::OsString;
 pub(crate) use self::bench::summary as bench_summary;
 pub(crate) use self::doc::{item as documented_item, lookup as documentation};
 pub(crate) use self::explain::page as explanation;
+pub(crate) use self::profile::of_session as profile_of_session;
 pub(crate) use self::run::stdin as run_stdin;
 
 /// Parses the command line and runs the command.
@@ -102,9 +104,10 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         }
         Task::Prove { file, kernel, certificates } => prove::file(&file, kernel.as_deref(), certificates, context),
         Task::Why { file, element, levels, nan } => why::file(&file, &element, levels, nan, context),
+        Task::Profile { file, wanted } => profile::file(&file, &wanted, context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
-        Task::Fix { paths, dry_run } => fix::paths(&paths, dry_run, context),
+        Task::Fix { paths, dry_run, profile } => fix::paths(&paths, fix::Manner { dry_run, profile }, context),
         Task::Lsp => lsp::main(),
         Task::Dap => dap::main(context),
         Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),

@@ -282,6 +282,8 @@ pub(crate) struct Code {
     pub births: Vec<Birth>,
     /// The costs of warps are counted, which are tiles of so many threads of a `threads` kernel along x and y.
     pub counted: Option<[u32; 2]>,
+    /// Everything is counted: what the segments of the code do.
+    pub segments: Vec<crate::device::profile::Segment>,
     pub waits: Vec<WaitDef>,
     /// Hazards that small launches cannot show.
     pub unseen: crate::ir::unseen::Unseen,
@@ -305,6 +307,11 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    /// Returns whether all that warps do is counted, in place of checks.
+    pub fn is_profiled(&self) -> bool {
+        self.counted.is_some() && !self.checks.memory
+    }
+
     /// Returns the location in the source of span number `span`, and the calls that led there.
     pub fn place(&self, span: u32) -> (Span, Vec<Span>) {
         resolve(&self.calls, self.spans.get(span as usize).copied().unwrap_or_default())

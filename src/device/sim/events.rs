@@ -167,6 +167,18 @@ impl Step for ReportLeft {
     }
 }
 
+/// Reports that the active lanes begin segment `x`; `b` is the mask of the lanes from which they may have parted.
+pub(crate) struct ReportBegins;
+
+impl Step for ReportBegins {
+    const SHAPE: Shape = Shape::new("report begins").b(Field::Mask);
+
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: C2: `b` is a mask. C3: `op` is one of the code's, with one behind.
+        unsafe { report(g, op, |l, g| l.begins(g, (*op).x, (*op).b)) }
+    }
+}
+
 pub(crate) struct ReportGathered;
 
 impl Step for ReportGathered {

@@ -14,6 +14,7 @@ use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
 use super::poll;
+use super::profile::{Profiler, Tally as Counts};
 use super::report::Report;
 use super::sanitizer::{Checker, Watch};
 use super::shared;
@@ -32,6 +33,8 @@ pub(crate) struct Launch<'a> {
     pub workers: usize,
     /// Shared state of the checks, for code with checks.
     pub watch: Option<Watch<'a>>,
+    /// The counts of a launch in which everything is counted.
+    pub counts: Option<Counts<'a>>,
     /// Blocks run in reverse order, the last one first.
     pub backward: bool,
     pub isa: Isa,
@@ -104,6 +107,7 @@ pub(crate) struct Frame<'a> {
     /// Per-worker partial sums of global arrays: destination and sums.
     sums: Vec<(*mut u8, Vec<u32>)>,
     pub(super) checker: Option<Box<Checker<'a>>>,
+    profiler: Option<Box<Profiler<'a>>>,
 }
 
 /// The largest array, in bytes, of which each worker may have a copy.
@@ -121,7 +125,11 @@ impl<'a> Frame<'a> {
         let lanes = CHUNK * frame.group.column_chunks;
         let checker = |watch| Box::new(Checker::new(watch, launch.code, launch.isa, lanes));
         frame.checker = launch.watch.as_ref().map(checker);
-        frame.group.observer = frame.checker.as_deref_mut().map(observer);
+        frame.group.observer = frame.checker.as_deref_mut().map(|checker| observer(checker));
+        frame.profiler = launch.counts.as_ref().map(|counts| Box::new(Profiler::new(counts)));
+        if let Some(profiler) = frame.profiler.as_deref_mut() {
+            frame.group.observer = Some(observer(profiler));
+        }
         frame.set_launch_registers();
         frame
     }
@@ -240,6 +248,7 @@ impl<'a> Frame<'a> {
             _plans: plans,
             sums,
             checker: None,
+            profiler: None,
         }
     }
 
@@ -324,6 +333,9 @@ impl<'a> Frame<'a> {
         }
         if let Some(checker) = &mut self.checker {
             checker.begin(number, g.lanes);
+        }
+        if let Some(profiler) = &mut self.profiler {
+            profiler.begin(number);
         }
         g.steps = 0;
         g.grant_iterations();
@@ -420,10 +432,10 @@ impl Drop for Frame<'_> {
     }
 }
 
-/// Returns the checker as the group's observer. The frame owns both, so that the checker outlives the group's runs.
-fn observer<'a>(checker: &mut Checker<'a>) -> NonNull<dyn Observer> {
-    let wide: NonNull<dyn Observer + 'a> = NonNull::from(checker as &mut (dyn Observer + 'a));
-    // SAFETY: only erases the lifetime: the frame owns the checker, and with it what it borrows, longer than the group runs (G5).
+/// Returns the checker or the profiler as the group's observer. The frame owns both, so that it outlives the group's runs.
+fn observer<'a>(own: &mut (dyn Observer + 'a)) -> NonNull<dyn Observer> {
+    let wide: NonNull<dyn Observer + 'a> = NonNull::from(own);
+    // SAFETY: only erases the lifetime: the frame owns the observer, and with it what it borrows, longer than the group runs (G5).
     unsafe { std::mem::transmute::<NonNull<dyn Observer + 'a>, NonNull<dyn Observer + 'static>>(wide) }
 }
 

@@ -91,6 +91,21 @@ impl Geometry {
     }
 }
 
+/// Returns the number of a thread's warp in a group of this shape, and the thread's in its warp. `tile` is that of warps of a `threads` kernel;
+/// others are blocks, whose threads are numbered along x, y and z.
+pub(crate) fn warp(shape: [usize; AXES], at: [usize; AXES], tile: Option<[u32; 2]>) -> (u64, u64) {
+    let [x, y, z, batch] = at.map(|c| c as u64);
+    let [columns, rows, planes, _] = shape.map(|n| n as u64);
+    let Some([width, height]) = tile else {
+        let flat = x + columns * (y + rows * z);
+        return (batch * (columns * rows * planes).div_ceil(32) + flat / 32, flat % 32);
+    };
+    // Groups begin at whole warps.
+    let (width, height) = (u64::from(width), u64::from(height));
+    let (right, down) = (x / width, y / height);
+    (right + columns.div_ceil(width) * (down + rows.div_ceil(height) * z), x % width + width * (y % height))
+}
+
 /// Returns the sizes of groups: as many lanes as keep the registers within the first-level cache; more in one row where each op
 /// runs once and for all lanes, if enough groups remain for many workers, which amortizes the cost of starting a group.
 fn lanes_for(code: &Code, extent: [u32; 3]) -> Lanes {

@@ -251,6 +251,8 @@ pub trait Observer {
         words: &[u64],
         reaches: &dyn Fn(&mut Group) -> Vec<Reach>,
     ) -> bool;
+    /// The active lanes begin a segment of the code; those of mask `from` would have, had they not parted.
+    unsafe fn begins(&mut self, _g: &mut Group, _segment: u32, _from: MaskId) {}
     /// Some lanes are about to access elements that are in bounds.
     unsafe fn places(&mut self, g: &mut Group, places: &Places<'_>) -> Told;
     /// Returns whether no two threads conflict on the elements of a memory: so it is proved, or so the launch's indices tell.

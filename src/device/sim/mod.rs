@@ -55,6 +55,7 @@ mod memory;
 mod note;
 mod poll;
 pub(crate) mod product;
+mod profile;
 mod reg;
 mod report;
 mod sanitizer;
@@ -161,6 +162,9 @@ impl Executable for Unable {
 /// first may differ from run to run.
 const KEPT: usize = 64 << 20;
 
+/// Bytes of writable arrays of a counted launch that is run again with changes, at most.
+const KEPT_FOR_CHANGES: usize = 256 << 20;
+
 /// The same limit where only threads of one block can race: one run finds that, and the second one only names the threads better.
 const KEPT_FOR_NAMES: usize = 1 << 20;
 
@@ -183,14 +187,10 @@ impl Executable for Program {
         if self.full.code.checks.memory {
             return self.launch_checked(&extents, args, control);
         }
-        self.run(
-            &self.full,
-            &extents,
-            args,
-            control,
-            Manner { workers: control.workers, careful: false, backward: control.backward, coded: true, rough: false },
-        )
-        .result
+        if self.full.code.is_profiled() {
+            return self.launch_counted(&extents, args, control);
+        }
+        self.run(&self.full, &extents, args, control, plain(control)).result
     }
 }
 
@@ -235,6 +235,13 @@ struct Ran {
     decided: bool,
     /// Rough records were in the way of a verdict.
     doubtful: bool,
+    /// What was counted.
+    profile: Option<crate::device::profile::Profile>,
+}
+
+/// Parameters of a run without checks.
+fn plain(control: &Control) -> Manner {
+    Manner { workers: control.workers, careful: false, backward: control.backward, coded: true, rough: false }
 }
 
 impl Program {
@@ -273,9 +280,12 @@ impl Program {
         let orders = (control.deterministic || backward) && code.regions.iter().any(lane::Region::has_updates);
         let coded = manner.coded && code.counted.is_none() && !orders;
         let coding = if coded { Launching::of(&version.tier, (isa, jit), code, &geometry) } else { None };
+        let counting = control.counting.as_ref().filter(|_| code.is_profiled());
+        let counts = counting.map(|counting| profile::Tally::new(code, &geometry, &bindings, counting.blocks));
         let launch = frame::Launch {
             ops,
             code,
+            counts,
             geometry: &geometry,
             bindings,
             control,
@@ -287,7 +297,12 @@ impl Program {
             report: &self.simulator.report,
         };
         let mut result = sched::run(&launch, extents);
-        let Some(watch) = &launch.watch else { return Ran { result, decided: false, doubtful: false } };
+        let Some(watch) = &launch.watch else {
+            let frame::Launch { counts, bindings, .. } = launch;
+            let name = &self.kernel.module.kernel.name;
+            let profile = counts.map(|counts| counts.profile(name, extents, &geometry, &bindings));
+            return Ran { result, decided: false, doubtful: false, profile };
+        };
         if let Ok(output) = &mut result
             && let Some(fault) = watch.lock_order()
         {
@@ -297,7 +312,58 @@ impl Program {
         if result.is_ok() {
             watch.finish(&launch.bindings, control.larger);
         }
-        Ran { result, decided, doubtful }
+        Ran { result, decided, doubtful, profile: None }
+    }
+
+    /// Runs a launch and counts what it costs. The first one of its kind also runs with each change that might pay, on the arrays as
+    /// they were before.
+    fn launch_counted(
+        &self,
+        extents: &Extents,
+        args: &mut [HostArg<'_>],
+        control: &Control,
+    ) -> Result<Output, Box<Fault>> {
+        let Some(counting) = &control.counting else {
+            return self.run(&self.full, extents, args, control, plain(control)).result;
+        };
+        let kernel = &self.kernel.module.kernel;
+        let new = !counting.knows(&kernel.name, kernel.span, *extents);
+        let size: usize = args.iter_mut().map(|arg| written(arg).map_or(0, |bytes| bytes.len())).sum();
+        let before = (new && size <= KEPT_FOR_CHANGES).then(|| copies(args));
+        let Ran { result, profile, .. } = self.run(&self.full, extents, args, control, plain(control));
+        let Some(mut profile) = profile.filter(|_| result.is_ok()) else { return result };
+        profile.tiled = kernel.tiles.is_some() || kernel.product.is_some();
+        profile.product = profile::product(&self.kernel.module);
+        if let Some(before) = before {
+            self.try_changes(&mut profile, &before, args, control);
+        }
+        counting.add(profile);
+        result
+    }
+
+    /// Runs a launch again with changes of the kernel that might pay, and adds what they would do.
+    fn try_changes(
+        &self,
+        profile: &mut crate::device::profile::Profile,
+        before: &[Option<Vec<u8>>],
+        args: &mut [HostArg<'_>],
+        control: &Control,
+    ) {
+        let after = copies(args);
+        for change in profile::changes(&self.kernel, profile) {
+            let Some(kernel) = profile::changed(&self.kernel, &change) else { continue };
+            let Ok(compiled) = compile::compile(&kernel, self.simulator.isa, false) else { continue };
+            let version = Version::new(compiled, vec![], self.simulator.report.clone());
+            restore(args, before);
+            let extents = profile::exchanged(&profile.extents, &change);
+            let ran = self.run(&version, &extents, args, &unheard(control), plain(control));
+            let (Ok(_), Some(found)) = (ran.result, ran.profile) else { continue };
+            let same = copies(args) == after;
+            let (before, after) = (profile.totals(), found.totals());
+            let accesses = found.accesses;
+            profile.trials.push(crate::device::profile::Trial { change, before, after, accesses, same });
+        }
+        restore(args, &after);
     }
 
     fn launch_checked(

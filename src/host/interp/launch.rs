@@ -457,7 +457,8 @@ impl Machine<'_> {
             true => compile::named(self.program, instance),
             false => compile::kernel(self.program, instance, self.checks()),
         };
-        let prepared = compiled.map_err(|d| self.first_of(d, span))?;
+        let mut prepared = compiled.map_err(|d| self.first_of(d, span))?;
+        prepared.counted = self.interp.options.control.counting.is_some();
         let executable = self.load(prepared);
         self.interp.kernels.loaded.insert(instance.clone(), executable.clone());
         Ok(executable)

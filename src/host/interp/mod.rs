@@ -52,6 +52,7 @@ use crate::base::source::Span;
 use crate::base::stop;
 use crate::check::typed::{Body, Program, Section, StmtKind, Type};
 use crate::compile::Session;
+use crate::device::profile::Counting;
 use crate::device::{Device, DeviceError, device_diagnostic};
 use crate::host::array::Element;
 use crate::host::graph::Site;
@@ -276,6 +277,13 @@ impl Interpreter {
             self.kernels = Kernels::default();
             self.parked.clear();
         }
+    }
+
+    /// Sets how launches are counted, if they are. Kernels are compiled for it, so compiled ones are discarded.
+    pub(crate) fn count(&mut self, counting: Option<Counting>) {
+        self.options.control.counting = counting;
+        self.kernels = Kernels::default();
+        self.parked.clear();
     }
 
     /// Returns the element type of a type. Types that cannot be elements give `f32`.

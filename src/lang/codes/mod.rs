@@ -2,6 +2,7 @@
 
 pub mod check;
 pub(crate) mod checks;
+pub(crate) mod cost;
 pub(crate) mod fault;
 pub(crate) mod imports;
 pub(crate) mod launch;
@@ -27,6 +28,7 @@ pub fn pages() -> impl Iterator<Item = &'static Page> {
         checks::PAGES,
         tune::PAGES,
         launch::PAGES,
+        cost::PAGES,
     ]
     .into_iter()
     .flatten()

@@ -6,6 +6,7 @@ mod device;
 mod files;
 mod inspect;
 mod measure;
+mod profile;
 mod set;
 mod why;
 
@@ -58,6 +59,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command { name: "vars", usage: ":vars", about: "the session's variables, functions and kernels", wants: Nothing, run: |repl, _| Ok(repl.variables()) },
     Command { name: "mem", usage: ":mem", about: "the memory that variables take", wants: Nothing, run: |repl, _| Ok(repl.memory()) },
     Command { name: "time", usage: ":time EXPRESSION", about: "how long it takes, compilation left out", wants: Program, run: |repl, rest| repl.time(rest) },
+    Command { name: "profile", usage: ":profile ENTRY", about: "what the kernels that an entry launches cost a GPU, line by line", wants: Program, run: |repl, rest| repl.profile(rest) },
     Command { name: "bench", usage: ":bench EXPRESSION", about: "the same with more samples, and bytes per second", wants: Program, run: |repl, rest| repl.bench(rest) },
     Command { name: "check", usage: ":check [on|off|ENTRY]", about: "whether runs look for races and the like; or run one entry so", wants: WordOrProgram(SWITCHES), run: |repl, rest| repl.check(rest) },
     Command { name: "device", usage: ":device [NAME]", about: "the devices there are; or run kernels on another one", wants: Word(CHOICES), run: |repl, rest| repl.device(rest) },

@@ -15,8 +15,12 @@ impl<'a> Compiler<'a> {
     pub fn block(&mut self, block: &'a Block) {
         let aliases = self.aliases.len();
         let mut defined = vec![];
-        let (mut open, mut together, mut scanned) = (None, None, 0);
+        let (mut open, mut together, mut scanned, mut head) = (None, None, 0, None);
+        if block.is_empty() {
+            self.branch = None;
+        }
         for (at, stmt) in block.iter().enumerate() {
+            self.segment(block, at, &mut head);
             if together.is_none() && open.is_none() {
                 together = self.open_together(block, at, &mut scanned);
             }
@@ -461,14 +465,16 @@ impl<'a> Compiler<'a> {
                 self.regions[target].ends.push(jump);
                 return;
             }
-            let over = self.jump_unless(cond, a, false);
+            let (over, parent) = (self.jump_unless(cond, a, false), self.segment);
             self.open(None, None, RegionKind::Plain);
+            self.branches_off(from, span, false, parent);
             self.block(then);
             let over = match other.is_empty() {
                 true => over,
                 false => {
                     let end = self.emit_jump(plain::<control::Jump>(), nothing());
                     self.patch(over);
+                    self.branches_off(from, span, false, parent);
                     self.block(other);
                     end
                 }
@@ -480,11 +486,12 @@ impl<'a> Compiler<'a> {
         if self.leave_where(cond, a, then, other) {
             return;
         }
-        let yes = self.new_mask();
+        let (yes, parent) = (self.new_mask(), self.segment);
         if other.is_empty() {
             let none = self.keep(cond, a, false, yes);
             self.open(None, Some(yes), RegionKind::Plain);
             self.report_parted(from, span, then, false);
+            self.branches_off(from, span, false, parent);
             self.block(then);
             if let Some(region) = self.regions.last_mut() {
                 region.ends.push(none);
@@ -497,6 +504,7 @@ impl<'a> Compiler<'a> {
         let none = self.emit_jump(run, Op { a, b: yes, c: no, ..nothing() });
         self.open(None, Some(yes), RegionKind::Plain);
         self.report_parted(from, span, then, false);
+        self.branches_off(from, span, false, parent);
         self.block(then);
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(none);
@@ -507,6 +515,7 @@ impl<'a> Compiler<'a> {
         let none = self.emit_jump(run, Op { b: no, ..nothing() });
         self.open(None, Some(no), RegionKind::Plain);
         self.report_parted(from, span, other, false);
+        self.branches_off(from, span, false, parent);
         self.block(other);
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(none);
@@ -517,7 +526,7 @@ impl<'a> Compiler<'a> {
 
     /// Emits `if cond { break }` out of the region that owns the current mask as one op.
     fn leave_where(&mut self, cond: ExprId, a: Reg, then: &Block, other: &Block) -> bool {
-        if self.is_observed() && self.meets {
+        if self.is_observed() && self.meets || self.is_profiled() {
             // The lanes that leave are reported as an event and therefore have to be the active ones for a moment.
             return false;
         }
@@ -552,6 +561,7 @@ impl<'a> Compiler<'a> {
         self.open(Some(label), own, RegionKind::Plain);
         let start = self.target();
         self.report_parted(from, span, body, true);
+        self.branches_off(from, span, true, self.segment);
         self.iteration(label, body);
         if let Some(tree) = tree {
             self.report_tree(tree);
@@ -641,6 +651,7 @@ impl<'a> Compiler<'a> {
             let dot = self.reserve_dot(n);
             let top = self.target();
             self.report_parted(from, span, body, true);
+            self.branches_off(from, span, true, self.segment);
             self.iteration(label, body);
             match own {
                 None => self.try_dot(dot, &def),
@@ -675,6 +686,7 @@ impl<'a> Compiler<'a> {
         self.open(Some(label), Some(mask), RegionKind::Plain);
         let top = self.target();
         self.report_parted(from, span, body, true);
+        self.branches_off(from, span, true, self.segment);
         self.iteration(label, body);
         self.poll(takes(body));
         let at = self.emit_jump(self.pick::<control::NextLanes>(), Op { c, y: n, ..nothing() });

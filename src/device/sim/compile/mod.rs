@@ -30,6 +30,7 @@ mod fuse;
 mod order;
 pub(crate) mod place;
 mod region;
+mod segment;
 pub(crate) mod state;
 mod strip;
 mod tree;
@@ -58,7 +59,7 @@ pub(crate) fn compile_for(kernel: &Prepared, isa: Isa, jit: bool, apart: &[Apart
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
-    c.counted = (kernel.counted && kernel.checks.memory).then(|| warps::tile(module));
+    c.counted = kernel.counted.then(|| warps::tile(module));
     c.instrument(kernel.checks, apart);
     if kernel.checks.arithmetic {
         c.exact = ranges::analyze(module, ranges::Setting::default()).exact;
@@ -141,6 +142,9 @@ impl<'a> Compiler<'a> {
             before_not: None,
             checks: Checks::default(),
             counted: None,
+            segments: vec![],
+            segment: None,
+            branch: None,
             notes: vec![],
             watched: vec![],
             births: vec![],
@@ -281,6 +285,7 @@ impl<'a> Compiler<'a> {
             watched: self.watched,
             births: self.births,
             counted: self.counted,
+            segments: self.segments,
             waits: self.wait_defs,
             unseen: if self.checks.memory { unseen::unseen(self.f, self.kernel) } else { Unseen::default() },
             place: self.kernel.span,

@@ -268,6 +268,10 @@ pub struct Compiler<'a> {
     pub(super) checks: Checks,
     /// The tile of a warp, if what warps cost is counted.
     pub(super) counted: Option<[u32; 2]>,
+    /// What has been counted of statements, if everything is; and where the next segment branches off.
+    pub(super) segments: Vec<crate::device::profile::Segment>,
+    pub(super) segment: Option<u32>,
+    pub(super) branch: Option<(MaskId, crate::device::profile::Branch)>,
     pub(super) notes: Vec<Note>,
     pub(super) watched: Vec<Option<Watched>>,
     pub(super) births: Vec<Birth>,

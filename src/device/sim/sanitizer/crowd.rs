@@ -8,6 +8,7 @@ use super::text::{element_text, path_text};
 use crate::device::sim::code::{Access, MemoryKind};
 use crate::device::sim::events::Note;
 use crate::device::sim::fault;
+use crate::device::sim::geometry;
 use crate::device::sim::group::Group;
 use crate::device::sim::memory::{self, MemoryRt};
 use crate::device::{Crowd, Fault, FaultKind, Output, Who};
@@ -28,7 +29,7 @@ impl Checker<'_> {
         for lane in g.active() {
             // SAFETY: as above.
             let Some(addr) = (unsafe { memory::address(g, access, lane) }) else { continue };
-            let (warp, at) = self.warp(g, lane, tile);
+            let (warp, at) = geometry::warp(g.shape, g.coordinates(lane), self.code.threads.map(|_| tile));
             lanes.push((warp * 32 + at, lane, (addr as usize - start) as i128));
         }
         lanes.sort_unstable();
@@ -45,20 +46,6 @@ impl Checker<'_> {
                 self.crowds[known] = Some(self.crowd(g, note, &found, [of(found.pair[0]), of(found.pair[1])]));
             }
         }
-    }
-
-    /// Returns the number of a lane's warp in the group, and the lane's in its warp.
-    fn warp(&self, g: &Group, lane: usize, [width, height]: [u32; 2]) -> (u64, u64) {
-        let [x, y, z, batch] = g.coordinates(lane).map(|c| c as u64);
-        let [columns, rows, planes, _] = g.shape.map(|n| n as u64);
-        if self.code.threads.is_none() {
-            let flat = x + columns * (y + rows * z);
-            return (batch * (columns * rows * planes).div_ceil(32) + flat / 32, flat % 32);
-        }
-        // Groups begin at whole warps.
-        let (width, height) = (u64::from(width), u64::from(height));
-        let (right, down) = (x / width, y / height);
-        (right + columns.div_ceil(width) * (down + rows.div_ceil(height) * z), x % width + width * (y % height))
     }
 
     fn shares(&self, access: &Access) -> bool {

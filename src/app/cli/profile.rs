@@ -1,0 +1,193 @@
+//! `clk profile`: runs a program on the simulator, and says what its kernels cost a GPU.
+
+use std::path::Path;
+
+use crate::app::console::Console;
+use crate::app::context::Context;
+use crate::app::generated::Generator;
+use crate::app::profile::Shown;
+use crate::app::script::{self, Compiled};
+use crate::app::world::Terminal;
+use crate::app::{exit, names, progress};
+use crate::base::diag::Diagnostic;
+use crate::base::escape;
+use crate::check::typed::KernelId;
+use crate::compile::Session;
+use crate::device::profile::{Counting, Profile};
+use crate::host::interp::Interpreter;
+use crate::profile::advice::{Subject, advice};
+use crate::profile::devices::{GPUS, Gpu, find};
+use crate::profile::{Resources, repair};
+use crate::prove::{Property, Verdict, examine};
+
+/// Options of `clk profile` beside the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// All kernels if `None`.
+    pub kernel: Option<String>,
+    /// The GPU of the bounds.
+    pub gpu: Option<String>,
+    /// Count about so many blocks of a launch.
+    pub blocks: Option<u64>,
+    /// Also run the `bench` or `test` blocks whose names contain it.
+    pub bench: Option<String>,
+    pub test: Option<String>,
+}
+
+pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
+    let Some(gpu) = gpu(wanted, context) else { return exit::USAGE };
+    let Some(compiled) = script::compile_file(path, &mut context.console) else {
+        context.console.summary();
+        return exit::FAILURE;
+    };
+    let (ran, session) = (run(&compiled, wanted, context), &compiled.session);
+    let generator = Generator::new(context.text.clone(), Some(gpu.limits.architecture));
+    let chosen = |profile: &&Profile| wanted.kernel.as_deref().is_none_or(|name| is_named(&profile.kernel, name));
+    let shown: Vec<&Profile> = ran.profiles.iter().filter(chosen).collect();
+    if shown.is_empty() && ran.code == exit::OK {
+        return nothing(&ran.profiles, wanted, context);
+    }
+    for profile in shown {
+        let resources = resources(&generator, session, profile);
+        let text = Shown { profile, resources, gpu, sources: &session.sources };
+        match context.console.json {
+            true => context.console.line(&escape::json(text.json().to_string())),
+            false => {
+                let text = text.text(context.console.style) + "\n";
+                context.console.print(&text);
+            }
+        }
+        for warning in advised(profile, resources, gpu, session) {
+            context.console.report(&warning, &session.sources);
+        }
+    }
+    ran.code
+}
+
+/// Shows the profiles of an entry of a session.
+pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut Console) {
+    for profile in profiles {
+        let shown = Shown { profile, resources: None, gpu: &GPUS[0], sources: &session.sources };
+        let text = shown.text(console.style);
+        console.print(&text);
+        console.report_all(&advised(profile, None, &GPUS[0], session), &session.sources);
+    }
+}
+
+/// Returns what a run of a program advises, for `clk fix`.
+pub(crate) fn advises(compiled: &Compiled, context: &mut Context) -> Vec<Diagnostic> {
+    let ran = run(compiled, &Wanted::default(), context);
+    let of = |profile: &Profile| advised(profile, None, &GPUS[0], &compiled.session);
+    ran.profiles.iter().flat_map(of).collect()
+}
+
+fn gpu(wanted: &Wanted, context: &mut Context) -> Option<&'static Gpu> {
+    let Some(name) = &wanted.gpu else { return GPUS.first() };
+    let found = find(name);
+    if found.is_none() {
+        let known: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
+        context
+            .console
+            .error_line(&format!("error: no GPU `{name}` is known\n  Help: `--for` knows {}", known.join(", ")));
+    }
+    found
+}
+
+/// What a run was counted as, and its exit code.
+struct Ran {
+    profiles: Vec<Profile>,
+    code: u8,
+}
+
+/// Runs a program on the simulator and counts its launches.
+fn run(compiled: &Compiled, wanted: &Wanted, context: &mut Context) -> Ran {
+    let counting = Counting::of(wanted.blocks);
+    context.limits.check = Some(false);
+    let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
+    interpreter.count(Some(counting.clone()));
+    let watch = progress::watch(&interpreter.options.control.progress);
+    let result = all(compiled, &mut interpreter, wanted, context);
+    drop(watch);
+    let code = match result {
+        Ok(()) => interpreter.ended.unwrap_or(exit::OK),
+        Err(diagnostic) => {
+            context.console.report(&diagnostic, &compiled.session.sources);
+            script::failure_code(&context.interrupt)
+        }
+    };
+    Ran { profiles: counting.take(), code }
+}
+
+/// Runs the script, and the blocks that were asked for.
+fn all(
+    compiled: &Compiled,
+    interpreter: &mut Interpreter,
+    wanted: &Wanted,
+    context: &mut Context,
+) -> Result<(), Box<Diagnostic>> {
+    let session = &compiled.session;
+    let world = &mut Terminal { console: &mut context.console };
+    for chunk in compiled.chunks.clone() {
+        interpreter.run_chunk(session, chunk, world)?;
+        if interpreter.ended.is_some() {
+            return Ok(());
+        }
+    }
+    let is_wanted = |title: &str, wanted: &Option<String>| wanted.as_ref().is_some_and(|part| title.contains(&**part));
+    for (id, section) in session.program.tests.iter().filter(|(_, section)| is_wanted(&section.title, &wanted.test)) {
+        if Some(section.module) == session.main {
+            interpreter.run_test(session, id, world)?;
+        }
+    }
+    for (id, section) in session.program.benches.iter().filter(|(_, section)| is_wanted(&section.title, &wanted.bench))
+    {
+        if Some(section.module) == session.main {
+            interpreter.repeat_bench(session, id, 1, world)?;
+        }
+    }
+    Ok(())
+}
+
+/// Says that there is nothing to show.
+fn nothing(profiles: &[Profile], wanted: &Wanted, context: &mut Context) -> u8 {
+    let Some(name) = &wanted.kernel else {
+        let help = "launch one in the script, or name a block: `--bench NAME`, `--test NAME`";
+        context.console.error_line(&format!("error: the program launched no kernel\n  Help: {help}"));
+        return exit::FAILURE;
+    };
+    let help = names::did_you_mean(name, profiles.iter().map(|profile| profile.kernel.as_str()));
+    let help = help.map(|meant| format!("\n  Help: {meant}")).unwrap_or_default();
+    context.console.error_line(&format!("error: the program launched no kernel `{name}`{help}"));
+    exit::FAILURE
+}
+
+/// Returns whether a kernel has this name, perhaps with compile-time arguments behind.
+fn is_named(kernel: &str, name: &str) -> bool {
+    kernel
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+/// Returns the kernel of the program that a profile is of.
+fn kernel_of(session: &Session, profile: &Profile) -> Option<KernelId> {
+    let (_, kernel) = repair::kernel_at(&session.sources, profile.span)?;
+    let found = session.program.kernels.iter().find(|(_, own)| own.name_span == kernel.name.span);
+    found.map(|(id, _)| id)
+}
+
+/// Returns what the compiler says of a kernel, if there is one and the kernel has no compile-time parameters.
+fn resources(generator: &Generator, session: &Session, profile: &Profile) -> Option<Resources> {
+    let id = kernel_of(session, profile)?;
+    let plain = session.program.kernels[id].sig.generics.is_empty();
+    if plain && !profile.tiled { generator.resources(session, id) } else { None }
+}
+
+fn advised(profile: &Profile, resources: Option<Resources>, gpu: &'static Gpu, session: &Session) -> Vec<Diagnostic> {
+    let any_order = || {
+        let Some(id) = kernel_of(session, profile) else { return false };
+        let report = examine(&session.program, id);
+        let is_proved = |property| matches!(report.verdict(property), Some(Verdict::Proved { .. }));
+        report.unexamined.is_empty() && is_proved(Property::RaceFree) && is_proved(Property::Order)
+    };
+    advice(&Subject { profile, sources: &session.sources, gpu, resources, any_order: &any_order })
+}

@@ -1,0 +1,157 @@
+//! Segments of a kernel, for launches in which everything is counted.
+//!
+//! Input: the statements of a block. Output: an event in front of those that the same threads execute one after the other, and an entry
+//! that says what one thread does there. So a run has to count warps and threads once per segment, and not for each operation.
+
+use super::*;
+use crate::device::profile::{Branch, Segment, Work};
+use crate::device::sim::events::ReportBegins;
+use crate::lang::ops::{MathFn, UnaryOp, WarpOp};
+use crate::lang::scalar::Scalar;
+
+/// Instructions of a division, a root and a function, about.
+const DIVISION: u64 = 9;
+const INTEGER_DIVISION: u64 = 20;
+const ROOT: u64 = 8;
+const RECIPROCAL_ROOT: u64 = 5;
+const FUNCTION: u64 = 20;
+/// Instructions of a reduction of a warp: five steps of two.
+const REDUCTION: u64 = 10;
+/// Instructions that move a loop on: its counter, a comparison, a jump.
+const ITERATION: u64 = 3;
+
+impl Compiler<'_> {
+    pub(super) fn is_profiled(&self) -> bool {
+        self.counted.is_some() && !self.checks.memory
+    }
+
+    /// Says where the next segment branches off: from the lanes of a mask, at a place, behind a segment.
+    pub(super) fn branches_off(&mut self, from: MaskId, span: Span, is_loop: bool, parent: Option<u32>) {
+        if self.is_profiled() {
+            self.branch = Some((from, Branch { span, is_loop, parent }));
+        }
+    }
+
+    /// Begins a segment in front of a statement, if one begins there: at the start of a block, and behind a statement with blocks.
+    pub(super) fn segment(&mut self, block: &[Stmt], at: usize, head: &mut Option<u32>) {
+        let parts = |stmt: &Stmt| stmt.kind.blocks().next().is_some();
+        if !self.is_profiled() || (at > 0 && !parts(&block[at - 1])) {
+            return;
+        }
+        let mut work = vec![];
+        for stmt in &block[at..] {
+            self.statement(stmt, &mut work);
+            if parts(stmt) {
+                break;
+            }
+        }
+        let (from, branch) = match self.branch.take() {
+            Some((from, branch)) => (from, Some(branch)),
+            None => (self.mask, None),
+        };
+        if let Some(Branch { span, is_loop: true, .. }) = branch {
+            add(&mut work, span, Work { int: 2, instructions: ITERATION, ..Work::default() });
+        }
+        let x = self.segments.len() as u32;
+        let head = Some(*head.get_or_insert(x));
+        self.segments.push(Segment { work, branch, head, ..Segment::default() });
+        self.emit(plain::<ReportBegins>(), Op { b: from, x, ..nothing() });
+        self.segment = Some(x);
+    }
+
+    /// Adds what a thread does in a statement, without its blocks.
+    fn statement(&self, stmt: &Stmt, work: &mut Vec<(Span, Work)>) {
+        let one = Work { instructions: 1, ..Work::default() };
+        let access = |place: &Place| {
+            let leaf = self.f.memories[place.memory].layout.leaves.get(place.leaf as usize);
+            let pieces = leaf.map_or(1, |leaf| warps::pieces(leaf.ty, place.component).len() as u64);
+            match self.f.memories[place.memory].space {
+                Space::Local => Work::default(),
+                // The address, and the access.
+                _ => Work { instructions: 1 + pieces, ..Work::default() },
+            }
+        };
+        match &stmt.kind {
+            StmtKind::Let(e) => {
+                let span = self.f.spans[*e];
+                match &self.f.exprs[*e].kind {
+                    ExprKind::Load { place, .. } => add(work, span, access(place)),
+                    kind => add(work, span, self.operation(kind, self.f.exprs[*e].ty)),
+                }
+            }
+            StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => add(work, stmt.span, access(place)),
+            StmtKind::If { cond, .. } => add(work, self.f.spans[*cond], one),
+            StmtKind::Warp { op, .. } => {
+                use WarpOp::*;
+                let all = matches!(op, ReduceAdd | ReduceMin | ReduceMax | ReduceAnd | ReduceOr | ReduceXor);
+                add(work, stmt.span, Work { instructions: if all { REDUCTION } else { 2 }, ..Work::default() });
+            }
+            StmtKind::Barrier { .. } | StmtKind::Fence(_) => add(work, stmt.span, one),
+            StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => add(work, stmt.span, one),
+            _ => {}
+        }
+    }
+
+    /// Returns the work of an operation.
+    fn operation(&self, kind: &ExprKind, ty: Ty) -> Work {
+        let lanes = u64::from(ty.lanes());
+        let of = |scalar: Scalar, instructions: u64| {
+            // Wide integers take two instructions.
+            let wide = if scalar.is_int() && scalar.size() == 8 { 2 } else { 1 };
+            let work = Work { instructions: lanes * instructions * wide, ..Work::default() };
+            match scalar {
+                Scalar::F64 => Work { f64: lanes, ..work },
+                Scalar::F32 => Work { f32: lanes, ..work },
+                Scalar::F16 | Scalar::Bf16 => Work { f16: lanes, ..work },
+                _ => Work { int: lanes, ..work },
+            }
+        };
+        let scalar = ty.scalar();
+        let special = |work: Work| Work { special: lanes, ..work };
+        match kind {
+            ExprKind::Binary { op, left, .. } => {
+                let from = self.f.exprs[*left].ty.scalar();
+                match op {
+                    _ if op.is_comparison() => Work { int: lanes, instructions: lanes, ..Work::default() },
+                    BinOp::Div | BinOp::Rem if from.is_float() => special(of(from, DIVISION)),
+                    BinOp::Div | BinOp::Rem => of(from, INTEGER_DIVISION),
+                    BinOp::Pow => special(of(from, 2 * FUNCTION)),
+                    _ => of(from, 1),
+                }
+            }
+            ExprKind::Unary { op, .. } => match op {
+                UnaryOp::Neg | UnaryOp::Not => of(scalar, 1),
+            },
+            ExprKind::Math { function, args } => {
+                let from = args.first().map_or(scalar, |&arg| self.f.exprs[arg].ty.scalar());
+                match function {
+                    MathFn::Fma => {
+                        let (one, two) = (of(from, 1), of(from, 1));
+                        let mut both = one;
+                        both.add(&Work { instructions: 0, ..two }, 1);
+                        both
+                    }
+                    MathFn::Sqrt => special(of(from, ROOT)),
+                    MathFn::Rsqrt => special(of(from, RECIPROCAL_ROOT)),
+                    _ if function.row().cost >= 100 => special(of(from, FUNCTION)),
+                    _ => of(from, 1),
+                }
+            }
+            ExprKind::Select { .. } | ExprKind::Convert(_) => {
+                Work { int: lanes, instructions: lanes, ..Work::default() }
+            }
+            _ => Work::default(),
+        }
+    }
+}
+
+/// Adds work at a place.
+fn add(work: &mut Vec<(Span, Work)>, span: Span, new: Work) {
+    if new == Work::default() {
+        return;
+    }
+    match work.iter_mut().find(|(at, _)| *at == span) {
+        Some((_, old)) => old.add(&new, 1),
+        None => work.push((span, new)),
+    }
+}

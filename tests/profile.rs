@@ -1,0 +1,330 @@
+//! `clk profile`: planted mistakes are found at their lines, with counts that were worked out by hand; kernels without mistakes get no
+//! advice; and counts agree with a recount by definition.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use common::{Ran, diagnostics, run};
+use serde_json::Value;
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a scratch folder")
+}
+
+/// Runs `clk profile` on a text.
+fn profiled(text: &str, words: &[&str]) -> Ran {
+    let folder = scratch();
+    fs::write(folder.path().join("p.clk"), text).expect("written");
+    run(folder.path(), &[&["profile"], words, &["p.clk"]].concat())
+}
+
+/// Returns the kernels of a run with `--json`.
+fn kernels(ran: &Ran) -> Vec<Value> {
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    ran.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("{key} in {value}"))
+}
+
+fn program(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles").join(name)).expect("a program")
+}
+
+/// What a line of `mistakes.clk` expects.
+struct Expected {
+    line: u64,
+    code: String,
+    /// Deed, array, requests, sectors or passes.
+    counts: Vec<(String, String, u64, u64)>,
+}
+
+fn expected(text: &str) -> Vec<Expected> {
+    let of = |(at, line): (usize, &str)| {
+        let (_, mark) = line.split_once("//= ").filter(|_| !line.starts_with("//"))?;
+        let (code, counts) = mark.split_once(' ').unwrap_or((mark, ""));
+        let count = |part: &str| {
+            let words: Vec<&str> = part.split_whitespace().collect();
+            let [deed, array, requests, moved] = words[..] else { panic!("{part}") };
+            (deed.into(), array.into(), requests.parse().expect("a number"), moved.parse().expect("a number"))
+        };
+        let counts = counts.split(';').map(str::trim).filter(|part| !part.is_empty()).map(count).collect();
+        Some(Expected { line: at as u64 + 1, code: code.to_string(), counts })
+    };
+    text.lines().enumerate().filter_map(of).collect()
+}
+
+#[test]
+fn planted_mistakes_are_found_with_their_counts() {
+    let text = program("mistakes.clk");
+    let ran = profiled(&text, &["--json"]);
+    let kernels = kernels(&ran);
+    let all = expected(&text);
+    assert!(kernels.len() >= 23, "{} kernels", kernels.len());
+    let found: BTreeSet<(u64, String)> = diagnostics(&ran)
+        .iter()
+        .map(|d| {
+            let primary = d["labels"].as_array().expect("labels").iter().find(|l| l["primary"] == true).expect("one");
+            (number(primary, "line"), d["code"].as_str().expect("a code").to_string())
+        })
+        .collect();
+    let wanted: BTreeSet<(u64, String)> = all.iter().map(|e| (e.line, e.code.clone())).collect();
+    // Of the two conflicts of one array the worse, or the first, is reported.
+    let missing: Vec<_> = wanted.difference(&found).filter(|(line, _)| !is_second(&text, *line)).collect();
+    let surplus: Vec<_> = found.difference(&wanted).collect();
+    assert!(missing.is_empty() && surplus.is_empty(), "missing {missing:?}, surplus {surplus:?}\n{}", ran.err);
+    let mut wrong = vec![];
+    for Expected { line, counts, .. } in &all {
+        for (deed, array, requests, moved) in counts {
+            let accesses = kernels.iter().flat_map(|kernel| kernel["accesses"].as_array().expect("accesses"));
+            let here = accesses.filter(|a| number(a, "line") == *line && a["deed"] == **deed && a["array"] == **array);
+            let (mut r, mut m) = (0, 0);
+            for access in here {
+                r += number(access, "requests");
+                m += number(access, if access["shared"] == true { "passes" } else { "sectors" });
+            }
+            if (r, m) != (*requests, *moved) {
+                wrong.push(format!("line {line}: {deed} {array}: {r} requests, {m}, not {requests}, {moved}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns whether an earlier line of the same kernel expects the same code.
+fn is_second(text: &str, line: u64) -> bool {
+    let lines: Vec<&str> = text.lines().take(line as usize).collect();
+    let kernel = lines.iter().rposition(|line| line.starts_with("kernel ")).unwrap_or(0);
+    lines[kernel..].iter().filter(|line| line.contains("//= ")).count() > 1
+}
+
+#[test]
+fn kernels_without_mistakes_get_no_advice() {
+    let ran = profiled(&program("clean.clk"), &["--json"]);
+    assert!(kernels(&ran).len() >= 11);
+    assert!(diagnostics(&ran).is_empty(), "{}", ran.err);
+}
+
+/// The indices that a thread accesses, by its number and an iteration.
+struct Pattern {
+    /// In Clk, of `i` and `k`.
+    text: &'static str,
+    /// The same.
+    index: fn(u64, u64) -> u64,
+    /// The threads that take part.
+    guard: &'static str,
+    takes: fn(u64, u64) -> bool,
+}
+
+const PATTERNS: &[Pattern] = &[
+    Pattern { text: "i + k", index: |i, k| i + k, guard: "true", takes: |_, _| true },
+    Pattern { text: "i + 1 + 7 * k", index: |i, k| i + 1 + 7 * k, guard: "true", takes: |_, _| true },
+    Pattern { text: "3 * i + k", index: |i, k| 3 * i + k, guard: "true", takes: |_, _| true },
+    Pattern { text: "(i * 37 + k) % 4096", index: |i, k| (i * 37 + k) % 4096, guard: "true", takes: |_, _| true },
+    Pattern { text: "i / 4 + k", index: |i, k| i / 4 + k, guard: "i % 3 == 0", takes: |i, _| i % 3 == 0 },
+    Pattern { text: "k * 8", index: |_, k| k * 8, guard: "i > 40", takes: |i, _| i > 40 },
+    Pattern { text: "(i ^ 5) + 2 * k", index: |i, k| (i ^ 5) + 2 * k, guard: "i < 100 + k", takes: |i, k| i < 100 + k },
+    Pattern { text: "4095 - i - k", index: |i, k| 4095 - i - k, guard: "true", takes: |_, _| true },
+    Pattern {
+        text: "(i * 33 + k) % 1024",
+        index: |i, k| (i * 33 + k) % 1024,
+        guard: "i % 2 == k % 2",
+        takes: |i, k| i % 2 == k % 2,
+    },
+];
+
+/// Counts, by definition: for each warp and iteration the different sectors of 32 bytes, and for each bank the different words.
+fn recount(pattern: &Pattern, threads: u64, size: u64) -> BTreeMap<&'static str, u64> {
+    let mut found = BTreeMap::new();
+    for first in (0..threads).step_by(32) {
+        for k in 0..3 {
+            let lanes: Vec<u64> = (first..(first + 32).min(threads)).filter(|&i| (pattern.takes)(i, k)).collect();
+            if lanes.is_empty() {
+                continue;
+            }
+            let bytes: Vec<(u64, u64)> = lanes.iter().map(|&i| (i - first, (pattern.index)(i, k) * size)).collect();
+            let sectors: BTreeSet<u64> = bytes.iter().flat_map(|(_, at)| (*at..at + size).map(|b| b / 32)).collect();
+            // Elements of 8 bytes go by halves of a warp.
+            let half = if size == 8 { 16 } else { 32 };
+            let mut passes = 0;
+            for part in [0, 1] {
+                let mut banks: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+                for (_, at) in bytes.iter().filter(|(lane, _)| lane / half == part) {
+                    for word in at / 4..(at + size).div_ceil(4) {
+                        banks.entry(word % 32).or_default().insert(word);
+                    }
+                }
+                passes += banks.values().map(|words| words.len() as u64).max().unwrap_or(0);
+            }
+            *found.entry("requests").or_insert(0) += 1;
+            *found.entry("threads").or_insert(0) += lanes.len() as u64;
+            *found.entry("sectors").or_insert(0) += sectors.len() as u64;
+            *found.entry("passes").or_insert(0) += passes;
+        }
+    }
+    found
+}
+
+#[test]
+fn counts_agree_with_a_recount() {
+    const THREADS: u64 = 1000;
+    for (ty, size) in [("u8", 1), ("f16", 2), ("f32", 4), ("f64", 8)] {
+        let mut text = String::new();
+        for (n, Pattern { text: index, guard, .. }) in PATTERNS.iter().enumerate() {
+            text += &format!(
+                "kernel p{n}(x: [{ty}; 4096], turns: i32, out y: [{ty}; {THREADS}]) threads(i: {THREADS}) {{\n    var sum = {ty}(0)\n    \
+                 for k in 0..turns {{\n        if {guard} {{ sum += x[{index}] }}\n    }}\n    y[i] = sum\n}}\n\
+                 p{n}(zeros(4096, type = {ty}), 3);\n"
+            );
+            text += &format!(
+                "kernel s{n}(x: [{ty}; 4096], turns: i32, out y: [{ty}; {THREADS}]) grid({THREADS} / 200) block(200) {{\n    \
+                 shared t: [{ty}; 4096]\n    let i = thread_idx.x\n    for k in i..4096 step 200 {{ t[k] = x[k] }}\n    barrier()\n    \
+                 var sum = {ty}(0)\n    for k in 0..turns {{\n        if {guard} {{ sum += t[{index}] }}\n    }}\n    \
+                 y[block_idx.x * 200 + i] = sum\n}}\ns{n}(zeros(4096, type = {ty}), 3);\n"
+            );
+        }
+        let ran = profiled(&text, &["--json"]);
+        let all = kernels(&ran);
+        for (n, pattern) in PATTERNS.iter().enumerate() {
+            let of = |name: String, array: &str, last: &str| {
+                let kernel = all.iter().find(|kernel| kernel["kernel"] == *name).unwrap_or_else(|| panic!("{name}"));
+                let accesses = kernel["accesses"].as_array().expect("accesses");
+                let found: Vec<&Value> =
+                    accesses.iter().filter(|a| a["array"] == *array && a["deed"] == "load").collect();
+                // The pattern may have become several loads, of which each is one.
+                let sum = |key: &str| found.iter().map(|access| number(access, key)).sum::<u64>();
+                (sum("requests"), sum("threads"), sum(last))
+            };
+            let want = recount(pattern, THREADS, size);
+            let got = of(format!("p{n}"), "x", "sectors");
+            assert_eq!(got, (want["requests"], want["threads"], want["sectors"]), "{ty} x[{}]", pattern.text);
+            let want = recount(pattern, 200, size);
+            let got = of(format!("s{n}"), "t", "passes");
+            assert_eq!(
+                got,
+                (5 * want["requests"], 5 * want["threads"], 5 * want["passes"]),
+                "{ty} t[{}]",
+                pattern.text
+            );
+        }
+    }
+}
+
+/// Warps of two indices lie along the last one, or are squares where the number of iterations depends on the index; a row's last one is
+/// not filled.
+#[test]
+fn warps_of_two_indices_are_rows() {
+    let ran = profiled(
+        "kernel rows(out y: [i32; N, M]) threads(i: N, j: M) { y[i, j] = i + j }\nrows(N = 5, M = 40);\n\
+         kernel tiles(out y: [i32; N, M]) threads(i: N, j: M) {\n    var n = i\n    while n > 3 { n -= 2 }\n    y[i, j] = n\n}\n\
+         tiles(N = 4, M = 40);\n",
+        &["--json"],
+    );
+    let all = kernels(&ran);
+    // 5 rows of 32 and 8 lanes, 160 bytes apart.
+    assert_eq!((number(&all[0], "warps"), number(&all[0]["accesses"][0], "sectors")), (10, 25));
+    // 2 rows of tiles of 16 x 2: 16, 16, 8 lanes, 64 bytes from a row on that begins at a multiple of 32.
+    assert_eq!((number(&all[1], "warps"), number(&all[1]["accesses"][0], "sectors")), (6, 20));
+}
+
+#[test]
+fn the_same_is_counted_by_any_number_of_workers_and_samples_are_told() {
+    let text = program("mistakes.clk");
+    let counts = |words: &[&str]| {
+        let ran = profiled(&text, words);
+        kernels(&ran).iter().map(|kernel| (kernel["accesses"].clone(), kernel["lines"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&["--json", "--workers", "1"]), counts(&["--json", "--workers", "3"]));
+    let text = "kernel f(x: [f32; N], out y: [f32; N]) grid(N / 128) block(128) { y[global_idx.x] = x[global_idx.x] }\nf(ones(12800));";
+    let all = kernels(&profiled(text, &["--json", "--blocks", "10"]));
+    assert_eq!(all[0]["sampled"].as_f64(), Some(0.1));
+    assert_eq!(number(&all[0]["accesses"][0], "requests"), 40);
+}
+
+#[test]
+fn fixes_are_applied_where_they_are_sure() {
+    let folder = scratch();
+    let path = folder.path().join("slow.clk");
+    let slow = "kernel turn(x: [f32; N, N], out y: [f32; N, N]) grid(N / 32, N / 32) block(32, 8) {
+    shared tile: [f32; 32, 32]
+    let (i, j, t) = (32 * block_idx.y, 32 * block_idx.x, thread_idx.x)
+    for k in thread_idx.y..32 step 8 { tile[k, t] = x[i + k, j + t] }
+    barrier()
+    for k in thread_idx.y..32 step 8 { y[j + k, i + t] = tile[t, k] }
+}
+
+kernel double(x: [f32; N, M], out y: [f32; N, M]) threads(j: M, i: N) { y[i, j] = 2.0 * x[i, j] }
+
+let x = random(64, 64, seed = 1)
+assert(turn(x) == transpose(x))
+assert(double(x) == 2.0 * x)
+";
+    fs::write(&path, slow).expect("written");
+    let ran = run(folder.path(), &["fix", "--profile", "slow.clk"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let fixed = fs::read_to_string(&path).expect("a file");
+    let want = slow
+        .replace("tile: [f32; 32, 32]", "tile: [f32; 32, 33]")
+        .replace("threads(j: M, i: N)", "threads(i: N, j: M)");
+    assert_eq!(fixed, want, "{}{}", ran.out, ran.err);
+    let again = run(folder.path(), &["profile", "--json", "slow.clk"]);
+    assert!(again.code == 0 && diagnostics(&again).is_empty(), "{}", again.err);
+    // A tile that is used as a whole is not padded, and threads whose order matters are not exchanged.
+    let doubtful = "kernel turn(x: [f32; N, N], out y: [f32; N, N]) grid(N / 32, N / 32) block(32, 8) {
+    shared tile: [f32; 32, 32]
+    let (i, j, t) = (32 * block_idx.y, 32 * block_idx.x, thread_idx.x)
+    tile = 0.0
+    for k in thread_idx.y..32 step 8 { tile[k, t] = x[i + k, j + t] }
+    barrier()
+    for k in thread_idx.y..32 step 8 { y[j + k, i + t] = tile[t, k] }
+}
+
+kernel last(x: [f32; N, M], out y: [f32; N, M], inout z: [f32; 1]) threads(j: M, i: N) {
+    y[i, j] = 2.0 * x[i, j]
+    atomic_exchange(z[0], x[i, j])
+}
+
+let x = ones(64, 64)
+var z = [0.0]
+turn(x);
+last(x, z)
+";
+    fs::write(&path, doubtful).expect("written");
+    let ran = run(folder.path(), &["fix", "--profile", "slow.clk"]);
+    assert_eq!((ran.code, fs::read_to_string(&path).expect("a file").as_str()), (0, doubtful), "{}", ran.err);
+}
+
+#[test]
+fn what_cannot_be_profiled_is_said() {
+    let none = profiled("print(1)", &[]);
+    assert!(none.code == 1 && none.err.contains("launched no kernel"), "{}", none.err);
+    let text = "kernel double(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }\ndouble(ones(4));";
+    let other = {
+        let folder = scratch();
+        fs::write(folder.path().join("p.clk"), text).expect("written");
+        run(folder.path(), &["profile", "p.clk", "dobule"])
+    };
+    assert!(other.code == 1 && other.err.contains("did you mean `double`?"), "{}", other.err);
+    let gpu = profiled(text, &["--for", "h300"]);
+    assert!(gpu.code == 2 && gpu.err.contains("h200, h100"), "{}", gpu.err);
+    let fault = profiled(&text.replace("2.0 * x[i]", "x[i + 1]"), &[]);
+    assert!(fault.code == 1 && fault.err.contains("E0601"), "{}", fault.err);
+}
+
+#[test]
+fn listings_fit_the_terminal() {
+    let text = "kernel double(x: [f32; N], out y: [f32; N]) threads(i: N) {\n    y[i] = 2.0 * x[i]          // and a comment that is much too long for any terminal that is as narrow as this one, by far\n}\ndouble(ones(4096));";
+    let folder = scratch();
+    fs::write(folder.path().join("p.clk"), text).expect("written");
+    for columns in [60, 80, 120] {
+        let mut command = common::clk(folder.path());
+        let ran = common::finish(command.env("COLUMNS", columns.to_string()).args(["profile", "p.clk"]));
+        let listing = ran.out.lines().filter(|line| line.contains('│'));
+        assert!(listing.clone().count() >= 4, "{}", ran.out);
+        assert!(listing.clone().all(|line| line.chars().count() <= columns), "{columns}:\n{}", ran.out);
+    }
+}
