@@ -98,8 +98,16 @@ fn the_standard_library_refuses_what_it_cannot_compute() {
     let refused = [
         ("std.fft", "fft.fft(full(12, f32x2(1.0)))", "transforms of powers of two, not of 12 numbers"),
         ("std.fft", "fft.ifft_rows_f64(full(2, 0, f64x2(1.0f64)))", "transforms of powers of two, not of 0 numbers"),
-        ("std.histogram", "histogram.of_range([0.0], 0.0, 1e-44, 3)", "3 bins from 0.0 to 1e-44 are too narrow for `f32`"),
-        ("std.histogram", "histogram.of_range([0.0], -3e38, 3e38, 3)", "the range from -3e38 to 3e38 is too wide for `f32`"),
+        (
+            "std.histogram",
+            "histogram.of_range([0.0], 0.0, 1e-44, 3)",
+            "3 bins from 0.0 to 1e-44 are too narrow for `f32`",
+        ),
+        (
+            "std.histogram",
+            "histogram.of_range([0.0], -3e38, 3e38, 3)",
+            "the range from -3e38 to 3e38 is too wide for `f32`",
+        ),
         ("std.reduce", "reduce.segment_sums([0, 2, 1], [1.0])", "the starts ascend"),
         ("std.reduce", "reduce.segment_sums([0], [1.0])", "no segments, and 1 elements from 0 on"),
         ("std.sparse", "sparse.matvec([0, 2, 1], [0], [1.0], [1.0])", "the starts ascend"),

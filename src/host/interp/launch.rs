@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{
-    Access, ArrayType, AssumeKind, Dim, Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, Launch, LocalId, ModuleId,
-    Type,
+    Access, ArrayType, AssumeKind, Dim, Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, Launch, LocalId,
+    ModuleId, Type,
 };
 use crate::compile;
 use crate::device::{
