@@ -137,10 +137,10 @@ impl Machine<'_> {
 
     /// Returns the class of a launch: the compile-time arguments that are not tuned, and ranges of sizes.
     fn class(&self, kernel: &Kernel, inner: &Frame) -> String {
-        self.named(kernel, inner, &|name, size| format!("{name} {}", tuned::range(size)))
+        self.spelled(kernel, inner, &|name, size| format!("{name} {}", tuned::range(size)))
     }
 
-    fn named(&self, kernel: &Kernel, inner: &Frame, of: &dyn Fn(&str, i64) -> String) -> String {
+    fn spelled(&self, kernel: &Kernel, inner: &Frame, of: &dyn Fn(&str, i64) -> String) -> String {
         let mut parts = vec![];
         for (i, pair) in kernel.sig.generics.iter().zip(inner.generics.iter()).enumerate() {
             if !kernel.tunes.iter().any(|tunable| tunable.param as usize == i) {
@@ -241,7 +241,7 @@ impl Machine<'_> {
             };
             found.push((choice, outcome));
         }
-        let at = self.named(kernel, &bound.inner, &|name, size| format!("{name} = {size}"));
+        let at = self.spelled(kernel, &bound.inner, &|name, size| format!("{name} = {size}"));
         let best = best(&found);
         let measured = Measured { kernel: launch.kernel, device, class, at, span, tried: found, best };
         self.interp.tuning.measured.push(measured);
