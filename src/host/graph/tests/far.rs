@@ -186,10 +186,10 @@ fn what_masks_mark_is_selected_there() {
     let scalars =
         [Scalar::I8, Scalar::U8, Scalar::F16, Scalar::Bf16, Scalar::I32, Scalar::U32, Scalar::F32, Scalar::F64];
     for (case, scalar) in scalars.into_iter().enumerate() {
-        for n in [1500, 8192, 20_370] {
+        for n in [1500, 8193] {
             let (op, turned) = (operators[(case + n) % 6], case % 2 == 0);
             let (here, other) = (of(scalar, n), of(Scalar::I64, n));
-            for limit in [-60.0, -49.0, 3.0, 40.0] {
+            for limit in [-60.0, 3.0, 40.0] {
                 let mask = compare(&here, op, limit, turned);
                 mask.storage().expect("computed");
                 let select =
