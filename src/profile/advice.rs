@@ -365,12 +365,12 @@ fn repeated(profile: &Profile) -> Vec<Diagnostic> {
         let plain = !access.shared && access.deed != Deed::Atomic;
         plain && 2 * cost.repeated > cost.lanes && cost.lanes >= 4 * threads
     };
-    let others = |access: &Access| profile.accesses.iter().filter(move |other| other.memory == access.memory);
     let often = |access: &&Access| {
-        let written = others(access).any(|other| other.deed != Deed::Load);
-        again(access) && written && others(access).any(|other| !again(other))
+        let own: Vec<&Access> = profile.accesses.iter().filter(|other| other.memory == access.memory).collect();
+        let written = own.iter().any(|other| other.deed != Deed::Load);
+        again(access) && written && own.iter().any(|other| !again(other))
     };
-    let mut all: Vec<&Access> = profile.accesses.iter().filter(|access| often(access)).collect();
+    let mut all: Vec<&Access> = profile.accesses.iter().filter(often).collect();
     all.sort_by_key(|access| access.deed != Deed::Load);
     let mut arrays: Vec<usize> = vec![];
     let mut found = vec![];
