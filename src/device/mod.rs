@@ -10,6 +10,7 @@ use crate::lang::scalar::Value;
 pub mod both;
 pub mod cuda;
 mod diagnose;
+mod extents;
 mod fault;
 pub mod ordered;
 pub(crate) mod profile;
@@ -18,18 +19,10 @@ pub mod step;
 pub(crate) mod storage;
 
 pub(crate) use diagnose::{device_diagnostic, fault_diagnostic, fault_text, who_text};
+pub use extents::Extents;
 pub(crate) use fault::{Among, Crowd, Deed, LockStep, Loss, Race, Verdict, Who, size};
 pub use fault::{DeviceError, Earlier, Fault, FaultKind, Output};
 use storage::Storage;
-
-/// The extents of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Extents {
-    /// `Form::Threads`: the extent of each index (unused ones are 1); the first varies slowest.
-    Threads([u32; 3]),
-    /// `Form::Grid`: x, y, z.
-    Grid { grid: [u32; 3], block: [u32; 3] },
-}
 
 /// One argument of a launch, in the order of `ir::def::Kernel::params`.
 pub enum Arg<'a> {

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::Extents;
+use super::extents::Extents;
 use crate::base::source::Span;
 
 /// What an access does.
@@ -111,6 +111,8 @@ impl Work {
 pub(crate) struct Branch {
     pub span: Span,
     pub is_loop: bool,
+    /// The loop has a counter.
+    pub counts: bool,
     /// The number of the segment that it ends.
     pub parent: Option<u32>,
 }

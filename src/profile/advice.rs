@@ -81,7 +81,9 @@ fn uncoalesced(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let wasteful = |access: &&Access| {
         let cost = access.cost;
         let excess = cost.sectors.saturating_sub(cost.fewest);
-        !access.shared && cost.requests >= FEW.min(profile.warps) && excess >= cost.fewest && 10 * excess >= all
+        // Where a branch takes every second lane, the branch is to blame.
+        let much = if 10 * cost.lanes < 9 * 32 * cost.requests { excess > cost.fewest } else { excess >= cost.fewest };
+        !access.shared && cost.requests >= FEW.min(profile.warps) && much && 10 * excess >= all
     };
     // Of a struct all of whose parts are read, nothing is wasted.
     let used = |access: &Access| {
@@ -355,14 +357,18 @@ fn contention(profile: &Profile) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Accesses to the same element again and again, of an array that the kernel writes: of others, compilers of GPU code load an element once.
+/// Accesses to the same element again and again, of an array that the kernel writes and accesses elsewhere as well: else compilers of GPU
+/// code keep the element in a register.
 fn repeated(profile: &Profile) -> Vec<Diagnostic> {
-    let is_written =
-        |memory: usize| profile.accesses.iter().any(|access| access.memory == memory && access.deed != Deed::Load);
-    let often = |access: &&Access| {
+    let again = |access: &Access| {
         let (cost, threads) = (access.cost, profile.threads * profile.launches);
-        let plain = !access.shared && access.deed != Deed::Atomic && is_written(access.memory);
+        let plain = !access.shared && access.deed != Deed::Atomic;
         plain && 2 * cost.repeated > cost.lanes && cost.lanes >= 4 * threads
+    };
+    let often = |access: &&Access| {
+        let own: Vec<&Access> = profile.accesses.iter().filter(|other| other.memory == access.memory).collect();
+        let written = own.iter().any(|other| other.deed != Deed::Load);
+        again(access) && written && own.iter().any(|other| !again(other))
     };
     let mut all: Vec<&Access> = profile.accesses.iter().filter(often).collect();
     all.sort_by_key(|access| access.deed != Deed::Load);

@@ -123,25 +123,26 @@ total(ones(2048, type = i32), all)
     Page {
         code: "W0906",
         title: "a thread accesses the same element again and again",
-        text: "A loop that reads and writes an element of an array in each iteration makes two requests to memory for each, since another thread might \
-have changed it in between. In a variable, the number stays in a register.
+        text: "A loop that reads and writes an element of an array in each iteration makes a request to memory for each, if it accesses other elements of the \
+array as well: these might be the same one, as far as a compiler knows. In a variable, the number stays in a register. (Where a loop accesses no other elements of the array, \
+compilers of GPU code do that by themselves.)
 
 ```clk fails profile
-kernel sums(x: [f32; K, N], inout y: [f32; N]) threads(i: N) {
-    for k in 0..K { y[i] += x[k, i] }
+kernel sums(inout y: [f32; K, N]) threads(i: N) {
+    for k in 1..K { y[0, i] += y[k, i] }
 }
-var y = zeros(1024)
-sums(ones(64, 1024), y)
+var y = ones(64, 1024)
+sums(y)
 ```
 
 ```clk
-kernel sums(x: [f32; K, N], inout y: [f32; N]) threads(i: N) {
-    var sum = y[i]
-    for k in 0..K { sum += x[k, i] }
-    y[i] = sum
+kernel sums(inout y: [f32; K, N]) threads(i: N) {
+    var sum = y[0, i]
+    for k in 1..K { sum += y[k, i] }
+    y[0, i] = sum
 }
-var y = zeros(1024)
-sums(ones(64, 1024), y)
+var y = ones(64, 1024)
+sums(y)
 ```
 ",
     },

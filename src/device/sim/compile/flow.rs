@@ -1,6 +1,7 @@
 //! Code generation for statements: masks where lanes diverge, jumps where they do not.
 
 use super::events::takes;
+use super::segment::Way;
 use super::state::{Kind, RegionKind, Role, Tree};
 use super::*;
 use crate::base::stop;
@@ -467,14 +468,14 @@ impl<'a> Compiler<'a> {
             }
             let (over, parent) = (self.jump_unless(cond, a, false), self.segment);
             self.open(None, None, RegionKind::Plain);
-            self.branches_off(from, span, false, parent);
+            self.branches_off(from, span, Way::Branch, parent);
             self.block(then);
             let over = match other.is_empty() {
                 true => over,
                 false => {
                     let end = self.emit_jump(plain::<control::Jump>(), nothing());
                     self.patch(over);
-                    self.branches_off(from, span, false, parent);
+                    self.branches_off(from, span, Way::Branch, parent);
                     self.block(other);
                     end
                 }
@@ -491,7 +492,7 @@ impl<'a> Compiler<'a> {
             let none = self.keep(cond, a, false, yes);
             self.open(None, Some(yes), RegionKind::Plain);
             self.report_parted(from, span, then, false);
-            self.branches_off(from, span, false, parent);
+            self.branches_off(from, span, Way::Branch, parent);
             self.block(then);
             if let Some(region) = self.regions.last_mut() {
                 region.ends.push(none);
@@ -504,7 +505,7 @@ impl<'a> Compiler<'a> {
         let none = self.emit_jump(run, Op { a, b: yes, c: no, ..nothing() });
         self.open(None, Some(yes), RegionKind::Plain);
         self.report_parted(from, span, then, false);
-        self.branches_off(from, span, false, parent);
+        self.branches_off(from, span, Way::Branch, parent);
         self.block(then);
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(none);
@@ -515,7 +516,7 @@ impl<'a> Compiler<'a> {
         let none = self.emit_jump(run, Op { b: no, ..nothing() });
         self.open(None, Some(no), RegionKind::Plain);
         self.report_parted(from, span, other, false);
-        self.branches_off(from, span, false, parent);
+        self.branches_off(from, span, Way::Branch, parent);
         self.block(other);
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(none);
@@ -561,7 +562,7 @@ impl<'a> Compiler<'a> {
         self.open(Some(label), own, RegionKind::Plain);
         let start = self.target();
         self.report_parted(from, span, body, true);
-        self.branches_off(from, span, true, self.segment);
+        self.branches_off(from, span, Way::Loop, self.segment);
         self.iteration(label, body);
         if let Some(tree) = tree {
             self.report_tree(tree);
@@ -651,7 +652,7 @@ impl<'a> Compiler<'a> {
             let dot = self.reserve_dot(n);
             let top = self.target();
             self.report_parted(from, span, body, true);
-            self.branches_off(from, span, true, self.segment);
+            self.branches_off(from, span, Way::For, self.segment);
             self.iteration(label, body);
             match own {
                 None => self.try_dot(dot, &def),
@@ -686,7 +687,7 @@ impl<'a> Compiler<'a> {
         self.open(Some(label), Some(mask), RegionKind::Plain);
         let top = self.target();
         self.report_parted(from, span, body, true);
-        self.branches_off(from, span, true, self.segment);
+        self.branches_off(from, span, Way::For, self.segment);
         self.iteration(label, body);
         self.poll(takes(body));
         let at = self.emit_jump(self.pick::<control::NextLanes>(), Op { c, y: n, ..nothing() });

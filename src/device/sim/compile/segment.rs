@@ -17,8 +17,17 @@ const RECIPROCAL_ROOT: u64 = 5;
 const FUNCTION: u64 = 20;
 /// Instructions of a reduction of a warp: five steps of two.
 const REDUCTION: u64 = 10;
-/// Instructions that move a loop on: its counter, a comparison, a jump.
-const ITERATION: u64 = 3;
+/// Instructions that move a loop with a counter on: the counter, and a jump that compares. Others have their conditions in their bodies.
+const ITERATION: u64 = 2;
+
+/// What a segment begins behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Branch,
+    Loop,
+    /// A loop with a counter.
+    For,
+}
 
 impl Compiler<'_> {
     pub(super) fn is_profiled(&self) -> bool {
@@ -26,9 +35,10 @@ impl Compiler<'_> {
     }
 
     /// Says where the next segment branches off: from the lanes of a mask, at a place, behind a segment.
-    pub(super) fn branches_off(&mut self, from: MaskId, span: Span, is_loop: bool, parent: Option<u32>) {
+    pub(super) fn branches_off(&mut self, from: MaskId, span: Span, way: Way, parent: Option<u32>) {
         if self.is_profiled() {
-            self.branch = Some((from, Branch { span, is_loop, parent }));
+            let (is_loop, counts) = (way != Way::Branch, way == Way::For);
+            self.branch = Some((from, Branch { span, is_loop, counts, parent }));
         }
     }
 
@@ -49,8 +59,8 @@ impl Compiler<'_> {
             Some((from, branch)) => (from, Some(branch)),
             None => (self.mask, None),
         };
-        if let Some(Branch { span, is_loop: true, .. }) = branch {
-            add(&mut work, span, Work { int: 2, instructions: ITERATION, ..Work::default() });
+        if let Some(Branch { span, counts: true, .. }) = branch {
+            add(&mut work, span, Work { int: 1, instructions: ITERATION, ..Work::default() });
         }
         let x = self.segments.len() as u32;
         let head = Some(*head.get_or_insert(x));
@@ -112,6 +122,8 @@ impl Compiler<'_> {
             ExprKind::Binary { op, left, .. } => {
                 let from = self.f.exprs[*left].ty.scalar();
                 match op {
+                    // Conditions are put together by the comparisons.
+                    BinOp::And | BinOp::Or | BinOp::Xor if from == Scalar::Bool => Work::default(),
                     _ if op.is_comparison() => Work { int: lanes, instructions: lanes, ..Work::default() },
                     BinOp::Div | BinOp::Rem if from.is_float() => special(of(from, DIVISION)),
                     BinOp::Div | BinOp::Rem => of(from, INTEGER_DIVISION),
@@ -119,9 +131,8 @@ impl Compiler<'_> {
                     _ => of(from, 1),
                 }
             }
-            ExprKind::Unary { op, .. } => match op {
-                UnaryOp::Neg | UnaryOp::Not => of(scalar, 1),
-            },
+            ExprKind::Unary { op: UnaryOp::Not, .. } if scalar == Scalar::Bool => Work::default(),
+            ExprKind::Unary { .. } => of(scalar, 1),
             ExprKind::Math { function, args } => {
                 let from = args.first().map_or(scalar, |&arg| self.f.exprs[arg].ty.scalar());
                 match function {
