@@ -240,7 +240,7 @@ fn texts_for_all_tensor_cores_compile_without_spills() {
         (Parts { ..USUAL }, false),
         (Parts { params: tall, a: down, ..USUAL }, false),
         (Parts { params: both, a: down, b: across, ..USUAL }, false),
-        (Parts { params: ROUNDED.params, a: ROUNDED.a, b: ROUNDED.b, ..USUAL }, true),
+        (Parts { params: ROUNDED[0].params, a: ROUNDED[0].a, b: ROUNDED[0].b, ..USUAL }, true),
         (
             Parts {
                 params: "a: [f32; K, M], b: [f32; K, N], out c: [f32; M, N]",
