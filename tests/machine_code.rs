@@ -25,6 +25,7 @@ use clk_lang::device::sim::{Isa, Jit, Simulator};
 use clk_lang::device::{Control, Device};
 use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Checks;
+use clk_lang::lower::Sums;
 use world::Paper;
 
 /// Returns the instruction sets with machine code on this machine; prints if there are none.
@@ -43,11 +44,16 @@ fn run(text: &str, isa: Isa, jit: Jit, control: Control) -> String {
 }
 
 fn run_on(text: &str, isa: Isa, jit: Jit, control: Control) -> (String, Arc<Simulator>) {
+    run_adding(text, isa, jit, control, Sums::default())
+}
+
+fn run_adding(text: &str, isa: Isa, jit: Jit, control: Control, sums: Sums) -> (String, Arc<Simulator>) {
     let mut session = Session::default();
     let outcome = session.add("machine.clk", text, &NoFiles);
     assert!(!outcome.failed(), "{:#?}", outcome.diagnostics);
     let device = Arc::new(Simulator::with(isa).compiling(jit));
     let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device: device.clone() });
+    interpreter.sums = sums;
     let mut paper = Paper::default();
     for chunk in outcome.chunks {
         let result = interpreter.run_chunk(&session, chunk, &mut paper);

@@ -2,6 +2,7 @@
 
 use crate::check::typed::{FnId, KernelId, Program, Type};
 use crate::check::widen;
+pub use crate::ir::def::Sums;
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Value;
 
@@ -41,16 +42,6 @@ pub struct Instance {
     pub kernel: KernelId,
     pub arguments: Vec<Argument>,
     pub sums: Sums,
-}
-
-/// How `mma` adds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Sums {
-    /// With the bits of tensor cores.
-    #[default]
-    Cut,
-    /// In `f32`, each term with one rounding, in order.
-    Rounded,
 }
 
 impl Instance {

@@ -4,10 +4,9 @@
 //! `wgmma` of sm_90 give. Idea: products are exact in `f64`, and so are sums of numbers that were cut to a common grid; the grid is 25
 //! bits below the largest exponent.
 
-use super::instance::Sums;
 use super::unit::Body;
 use crate::base::source::Span;
-use crate::ir::def::{BinOp, ExprId, ExprKind, Scalar, Ty};
+use crate::ir::def::{BinOp, ExprId, ExprKind, Scalar, Sums, Ty};
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
 
@@ -65,6 +64,14 @@ impl Format {
             Format::Cut(_, group) => group,
             // It does not matter.
             Format::Rounded | Format::Exact => GROUP,
+        }
+    }
+
+    /// Returns how it adds.
+    pub fn sums(self) -> Sums {
+        match self {
+            Format::Cut(..) => Sums::Cut,
+            Format::Rounded | Format::Exact => Sums::Rounded,
         }
     }
 

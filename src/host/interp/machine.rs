@@ -87,7 +87,7 @@ pub struct Interpreter {
     /// Whether checked launches report what their size keeps them from finding.
     pub hints: bool,
     /// How `mma` adds on the simulator.
-    pub(crate) sums: Sums,
+    pub sums: Sums,
     /// With hints: kernels whose launches were all too small to show what several blocks or warps do.
     pub(crate) small: Small,
     /// Whoever tries launches in other ways first.

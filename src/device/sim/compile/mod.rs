@@ -32,6 +32,7 @@ pub(crate) mod place;
 mod region;
 pub(crate) mod state;
 mod strip;
+mod tiles;
 mod tree;
 mod uses;
 mod value;
@@ -131,6 +132,8 @@ impl<'a> Compiler<'a> {
             warps: vec![],
             loops: vec![],
             strips: vec![],
+            products: vec![],
+            copies: vec![],
             lists: vec![],
             straight: true,
             may_view: false,
@@ -272,6 +275,8 @@ impl<'a> Compiler<'a> {
             warps: self.warps,
             loops: self.loops,
             strips: self.strips,
+            products: self.products,
+            copies: self.copies,
             lists: self.lists,
             threads,
             cooperative: self.kernel.cooperative,
