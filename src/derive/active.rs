@@ -124,7 +124,7 @@ impl Search<'_> {
             StmtKind::Store { place, value, .. } | StmtKind::Atomic { place, value, .. } if self.found.expr(*value) => {
                 Self::mark(&mut self.found.memories, place.memory.index(), &mut self.changed);
             }
-            StmtKind::For { product: Some(Factors { sum, left, right }), .. }
+            StmtKind::For { together: Some(Together::Product(Factors { sum, left, right, .. })), .. }
                 if [left, right].into_iter().any(|factor| self.found.memories[factor.index()]) =>
             {
                 Self::mark(&mut self.found.memories, sum.index(), &mut self.changed);

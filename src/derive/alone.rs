@@ -88,7 +88,7 @@ fn wanted<'a>(f: &'a Function, activity: &Activity) -> Wanted<'a> {
     let mut in_products = FxHashSet::default();
     each_stmt(&f.body, &mut |stmt| {
         match &stmt.kind {
-            StmtKind::For { product: Some(_), body, .. } => each_stmt(body, &mut |stmt| {
+            StmtKind::For { together: Some(Together::Product(_)), body, .. } => each_stmt(body, &mut |stmt| {
                 if let StmtKind::Let(id) = stmt.kind {
                     in_products.insert(id);
                 }

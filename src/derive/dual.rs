@@ -73,7 +73,7 @@ impl Dual<'_> {
     fn stmt(&mut self, stmt: &Stmt) -> Result<(), Lost> {
         self.b.set_span(stmt.span);
         let mut kind = stmt.kind.clone();
-        if let StmtKind::For { product: Some(product), .. } = kind {
+        if let StmtKind::For { together: Some(Together::Product(product)), .. } = kind {
             self.b.stmt(kind);
             product::tangent(&mut self.b, self.f, &self.companions, product);
             return Ok(());

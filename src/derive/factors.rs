@@ -29,7 +29,7 @@ pub(super) fn sources(f: &Function, activity: &Activity, constant: &[bool]) -> F
 
 fn search(f: &Function, activity: &Activity, constant: &[bool], block: &[Stmt], found: &mut FxHashMap<Label, Sources>) {
     for (position, stmt) in block.iter().enumerate() {
-        if let StmtKind::For { label, product: Some(product), .. } = &stmt.kind {
+        if let StmtKind::For { label, together: Some(Together::Product(product)), .. } = &stmt.kind {
             let source = |own: MemId, other: MemId| {
                 activity.memories[other.index()].then(|| source(f, constant, &block[..position], own))
             };
@@ -61,7 +61,7 @@ fn writes(stmt: &Stmt, memory: MemId) -> bool {
 
 /// Whether a loop does the same wherever it runs: it reads what nobody writes and what it has computed, and writes this memory.
 fn is_repeatable(f: &Function, constant: &[bool], stmt: &Stmt, memory: MemId) -> bool {
-    let StmtKind::For { local, product: None, body, .. } = &stmt.kind else { return false };
+    let StmtKind::For { local, together: None, body, .. } = &stmt.kind else { return false };
     let mut known = FxHashSet::from_iter([*local]);
     body.iter().all(|stmt| {
         let fits = repeats(f, constant, stmt, memory, &known);

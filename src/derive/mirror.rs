@@ -131,7 +131,9 @@ impl Reverse<'_> {
                 Ok(())
             }
             StmtKind::If { cond, then, other } => self.back_if(*cond, then, other, stmt),
-            StmtKind::For { label, product: Some(product), .. } => self.back_product(*label, *product),
+            StmtKind::For { label, together: Some(Together::Product(product)), .. } => {
+                self.back_product(*label, *product)
+            }
             StmtKind::For { .. } | StmtKind::Loop { .. } => self.back_loop(stmt, kind),
             _ => Ok(()),
         }

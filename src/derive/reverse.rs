@@ -177,9 +177,10 @@ impl Source<'_> {
             each_stmt(&self.f.body, &mut |stmt| {
                 let Some(body) = stmt.kind.label().and(stmt.kind.blocks().next()) else { return };
                 let numbers = match stmt.kind {
-                    StmtKind::For { label, product: Some(product), .. } => taped(&self.plan.factors, label, product)
-                        .filter(|&m| class_of(self.f, m) == class)
-                        .count() as u64,
+                    StmtKind::For { label, together: Some(Together::Product(product)), .. } => {
+                        taped(&self.plan.factors, label, product).filter(|&m| class_of(self.f, m) == class).count()
+                            as u64
+                    }
                     _ => self.recorded(body, class, needs),
                 };
                 if numbers >= most.numbers.max(1) {
@@ -251,7 +252,7 @@ fn slots(f: &Function, plan: &Plan, ends: &Ends, needs: &Needs, block: &Block) -
         }
     }
     for stmt in block {
-        if let StmtKind::For { label, product: Some(product), .. } = stmt.kind {
+        if let StmtKind::For { label, together: Some(Together::Product(product)), .. } = stmt.kind {
             for memory in taped(&plan.factors, label, product) {
                 all.add(class_of(f, memory), None);
             }
@@ -448,7 +449,7 @@ impl Reverse<'_> {
                 self.b.set_span(stmt.span);
                 self.b.if_(*cond, then, other);
             }
-            StmtKind::For { label, product: Some(product), .. } => {
+            StmtKind::For { label, together: Some(Together::Product(product)), .. } => {
                 self.b.stmt(stmt.kind.clone());
                 self.record_factors(*label, *product);
             }

@@ -54,7 +54,9 @@ impl Search<'_> {
                 }
                 // An array of an inner block may not be there outside of it.
                 StmtKind::Declare(memory) if !outermost => drop(self.never.insert(*memory)),
-                StmtKind::For { product: Some(Factors { left, right, .. }), .. } => self.never.extend([*left, *right]),
+                StmtKind::For { together: Some(Together::Product(Factors { left, right, .. })), .. } => {
+                    self.never.extend([*left, *right])
+                }
                 _ => {}
             }
             let first = self.number;

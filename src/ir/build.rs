@@ -482,7 +482,7 @@ impl FunctionBuilder {
 
     pub fn for_(&mut self, label: Label, local: LocalId, range: Range, unroll: Unroll, body: Block) {
         let Range { start, end, step, inclusive } = range;
-        self.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, product: None, body });
+        self.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, together: None, body });
     }
 
     /// Adds `for name in start..end` with a variable of the type of `start`; `fill` gets its label and its value.

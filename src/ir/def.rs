@@ -158,6 +158,54 @@ pub struct Factor {
     pub transposed: bool,
 }
 
+/// What a loop does for all threads of a block together; derivatives take it for that, and the simulator may do it otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Together {
+    Product(Factors),
+    Copy(Box<Copied>),
+}
+
+/// What a loop fills a matrix or an array of the block with: a part of another one, with zeros beyond its edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copied {
+    /// Filled as a whole.
+    pub to: MemId,
+    pub from: MemId,
+    /// One for each axis of `from`. The elements are taken in the order of memory.
+    pub along: Vec<Taken>,
+    /// `to` is a matrix, of which the elements in this order are the columns.
+    pub transposed: bool,
+    /// Elements are rounded by `tf32`.
+    pub rounded: bool,
+}
+
+impl Copied {
+    /// Returns whether there are as many elements as `to` has, of the same type, and as many axes as `from` has.
+    pub(crate) fn fits(&self, f: &Function) -> bool {
+        let (Some(to), Some(from)) = (f.memories.get(self.to), f.memories.get(self.from)) else { return false };
+        let taken = self.along.iter().map(|taken| match taken {
+            Taken::At(_) => 1,
+            Taken::From { extent, .. } => u64::from(*extent),
+        });
+        let count = taken.fold(1, u64::saturating_mul);
+        let fits = to.known_len() == Some(count) && self.along.len() == from.extents.len() && to.layout == from.layout;
+        fits && to.layout.leaves.len() == 1 && (!self.transposed || to.extents.len() == 2)
+    }
+}
+
+/// What is taken along an axis; numbers are `i32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    At(ExprId),
+    /// So many indices from `start` on, every `step`-th, as far as they are below `end` and inside.
+    From {
+        start: ExprId,
+        extent: u32,
+        step: u32,
+        end: Option<ExprId>,
+    },
+}
+
 /// What a loop adds up: `sum += left @ right`. All three are matrices of the block with known extents; the threads of the block
 /// share the elements of the sum among them, between barriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +213,32 @@ pub struct Factors {
     pub sum: MemId,
     pub left: MemId,
     pub right: MemId,
+    pub sums: Sums,
+}
+
+/// How `mma` adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sums {
+    /// With the bits of these tensor cores (`lower::tensor`): in groups of terms, cut to a common grid.
+    Cut(Cores),
+    /// Each term with one rounding in `f32`, in order.
+    Rounded,
+}
+
+impl Default for Sums {
+    fn default() -> Sums {
+        Sums::Cut(Cores::default())
+    }
+}
+
+impl Sums {
+    /// Returns the tensor cores whose bits the sums have; the usual ones where they have those of none.
+    pub fn cores(self) -> Cores {
+        match self {
+            Sums::Cut(cores) => cores,
+            Sums::Rounded => Cores::default(),
+        }
+    }
 }
 
 impl Factors {
@@ -644,8 +718,8 @@ pub enum StmtKind {
         step: ExprId,
         inclusive: bool,
         unroll: Unroll,
-        /// What derivatives take the loop for.
-        product: Option<Factors>,
+        /// What the threads of the block do by this loop, each for its own elements, between two barriers.
+        together: Option<Together>,
         body: Block,
     },
     /// Repeats until a `Break`.

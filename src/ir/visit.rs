@@ -64,10 +64,21 @@ macro_rules! stmt_operands {
                 among.$each().for_each(&mut $f);
             }
             StmtKind::If { cond, .. } => $f(cond),
-            StmtKind::For { start, end, step, .. } => {
+            StmtKind::For { start, end, step, together, .. } => {
                 $f(start);
                 $f(end);
                 $f(step);
+                if let Some(Together::Copy(copy)) = together {
+                    for taken in copy.along.$each() {
+                        match taken {
+                            Taken::At(index) => $f(index),
+                            Taken::From { start, end, .. } => {
+                                $f(start);
+                                end.$each().for_each(&mut $f);
+                            }
+                        }
+                    }
+                }
             }
             StmtKind::Return(values) => values.$each().for_each(&mut $f),
             StmtKind::Call { args, .. } => args.$each().for_each(&mut $f),
@@ -178,8 +189,11 @@ impl StmtKind {
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => f(&mut place.memory),
             StmtKind::Call { memories, .. } => memories.iter_mut().for_each(f),
             StmtKind::Declare(memory) => f(memory),
-            StmtKind::For { product: Some(Factors { sum, left, right }), .. } => {
+            StmtKind::For { together: Some(Together::Product(Factors { sum, left, right, .. })), .. } => {
                 [sum, left, right].into_iter().for_each(f)
+            }
+            StmtKind::For { together: Some(Together::Copy(copy)), .. } => {
+                [&mut copy.to, &mut copy.from].into_iter().for_each(f)
             }
             _ => {}
         }
@@ -221,7 +235,7 @@ pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
 pub(crate) fn each_deed<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     for stmt in block {
         f(stmt);
-        if !matches!(stmt.kind, StmtKind::For { product: Some(_), .. }) {
+        if !matches!(stmt.kind, StmtKind::For { together: Some(Together::Product(_)), .. }) {
             stmt.kind.blocks().for_each(|inner| each_deed(inner, f));
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::check::typed::{FnId, KernelId, Program, Type};
 use crate::check::widen;
+pub use crate::ir::def::Sums;
 use crate::lang::builtin::Builtin;
-use crate::lang::cores::Cores;
 use crate::lang::scalar::Value;
 
 /// A fully resolved compile-time argument.
@@ -42,31 +42,6 @@ pub struct Instance {
     pub kernel: KernelId,
     pub arguments: Vec<Argument>,
     pub sums: Sums,
-}
-
-/// How `mma` adds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sums {
-    /// With the bits of these tensor cores.
-    Cut(Cores),
-    /// In `f32`, each term with one rounding, in order.
-    Rounded,
-}
-
-impl Default for Sums {
-    fn default() -> Sums {
-        Sums::Cut(Cores::default())
-    }
-}
-
-impl Sums {
-    /// Returns the tensor cores whose bits the sums have; the usual ones where they have those of none.
-    pub fn cores(self) -> Cores {
-        match self {
-            Sums::Cut(cores) => cores,
-            Sums::Rounded => Cores::default(),
-        }
-    }
 }
 
 impl Instance {

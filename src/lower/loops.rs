@@ -6,7 +6,7 @@ use super::unit::{Body, Slot};
 use crate::base::source::Span;
 use crate::check::literal::Literal;
 use crate::check::typed::{Block, Expr, ExprKind, LocalId, Type, Unroll};
-use crate::ir::def::{self, ExprId, Factors, Label, LocalId as IrLocal, MemId, Scalar, StmtKind, Ty};
+use crate::ir::def::{self, ExprId, Label, LocalId as IrLocal, MemId, Scalar, StmtKind, Together, Ty};
 
 /// The operands of a counted loop, evaluated once before it.
 pub(super) struct Bounds {
@@ -112,15 +112,15 @@ impl Body<'_, '_> {
         span: Span,
         fill: impl FnOnce(&mut Self) -> Fallible<()>,
     ) -> Fallible<()> {
-        self.counted_product(local, bounds, (unroll, None), span, fill)
+        self.counted_together(local, bounds, (unroll, None), span, fill)
     }
 
-    /// The same, of a loop that adds a product.
-    pub(super) fn counted_product(
+    /// The same, of a loop of which is known what the threads of the block do by it.
+    pub(super) fn counted_together(
         &mut self,
         local: IrLocal,
         bounds: Bounds,
-        (unroll, product): (Unroll, Option<Factors>),
+        (unroll, together): (Unroll, Option<Together>),
         span: Span,
         fill: impl FnOnce(&mut Self) -> Fallible<()>,
     ) -> Fallible<()> {
@@ -128,7 +128,7 @@ impl Body<'_, '_> {
         let body = self.iteration(label, fill)?;
         let Bounds { start, end, step, inclusive } = bounds;
         let unroll = hint(unroll);
-        self.out.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, product, body }, span);
+        self.out.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, together, body }, span);
         Ok(())
     }
 

@@ -3,12 +3,12 @@
 //! In: the indices of a part. Out: for each axis an index or a window; the place of an element, with the condition that it is inside.
 
 use super::error::Fallible;
-use super::tile::{Along, Node, Part, Tile, Window};
+use super::tile::{Along, Node, Part, Step, Tile, Window};
 use super::tiles::{not_of_tiles, of_unknown_extent, same};
 use super::unit::Body;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, SliceIndex};
-use crate::ir::def::{self, BinOp, ExprId, Hint, MemId, Place, Scalar, Space, StmtKind, Ty};
+use crate::ir::def::{self, BinOp, Copied, ExprId, Hint, MemId, Place, Scalar, Space, StmtKind, Taken, Ty};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn};
 
@@ -176,6 +176,45 @@ impl Body<'_, '_> {
         let Some(start) = window.start else { return own };
         let start = self.out.convert(start, wide, span);
         self.out.binary(BinOp::Add, start, own, span)
+    }
+
+    /// Returns what a tile is as a copy of a part of an array, if it is that.
+    pub(super) fn copied(&mut self, tile: &Tile, to: MemId) -> Option<Copied> {
+        let (mut tile, mut transposed, mut rounded, mut reshaped) = (tile, false, false, false);
+        let part = loop {
+            tile = match &tile.node {
+                Node::Part(part) => break part,
+                Node::Each(Step::Builtin(Builtin::Math(MathFn::Tf32)), parts) if tile.scalar == Scalar::F32 => {
+                    rounded = true;
+                    parts.first()?
+                }
+                Node::Transposed(of) if !reshaped && of.shape.len() == 2 => {
+                    transposed = !transposed;
+                    of
+                }
+                Node::Reshaped(of) => {
+                    reshaped = true;
+                    of
+                }
+                _ => return None,
+            };
+        };
+        let (mut extents, mut along) = (tile.shape.iter(), vec![]);
+        for taken in &part.along {
+            along.push(match taken {
+                Along::At(index) => Taken::At(*index),
+                Along::From(Window { start, step, end }) => {
+                    let start = start.unwrap_or_else(|| self.out.i32(0, tile.span));
+                    Taken::From { start, extent: *extents.next()?, step: *step, end: *end }
+                }
+            });
+        }
+        let is_usual = |index: ExprId| self.out.ty(index) == Ty::Scalar(Scalar::I32);
+        let fits = along.iter().all(|taken| match *taken {
+            Taken::At(index) => is_usual(index),
+            Taken::From { start, end, .. } => is_usual(start) && end.is_none_or(is_usual),
+        });
+        fits.then_some(Copied { to, from: part.memory, along, transposed, rounded })
     }
 
     /// Loads an element of a part; with `guarded`, its index may be beyond the array along axes of which all is taken, too.

@@ -4,10 +4,9 @@
 //! instructions of tensor cores give. Idea: products are exact in `f64`, and so are sums of numbers that were cut to a common grid; the
 //! grid is so many bits below the largest exponent. The numbers of terms and bits are those of a model ([`Cores`]).
 
-use super::instance::Sums;
 use super::unit::Body;
 use crate::base::source::Span;
-use crate::ir::def::{BinOp, ExprId, ExprKind, Scalar, Ty};
+use crate::ir::def::{BinOp, ExprId, ExprKind, Scalar, Sums, Ty};
 use crate::lang::cores::Cores;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
@@ -70,6 +69,14 @@ impl Format {
             Format::Cut(fields, cores) => cores.group(fields.bits.size()),
             // It does not matter.
             Format::Rounded | Format::Exact => GROUP,
+        }
+    }
+
+    /// Returns how it adds.
+    pub fn sums(self) -> Sums {
+        match self {
+            Format::Cut(_, cores) => Sums::Cut(cores),
+            Format::Rounded | Format::Exact => Sums::Rounded,
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::base::source::Span;
 use crate::check::tiles::is_tf32;
 use crate::check::typed::{Expr, ExprKind, FnRef, SmolStr, Type};
 use crate::ir::def::{
-    self, Axis, BinOp, ExprId, Extent, Factors, Hint, Id3, Layout, Place, Scalar, Space, StmtKind, Ty,
+    self, Axis, BinOp, ExprId, Extent, Factors, Hint, Id3, Layout, Place, Scalar, Space, StmtKind, Together, Ty,
 };
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BarrierKind, BinaryOp, MathFn};
@@ -321,7 +321,8 @@ impl Body<'_, '_> {
     fn kept(&mut self, tile: &Tile) -> Fallible<Part> {
         let kept = self.memory_for(&tile.shape, tile.scalar, tile.span);
         self.barrier_here(tile.span);
-        self.own_elements(&tile.shape, tile.span, &mut |this, at| {
+        let together = self.copied(tile, kept.memory).map(|copied| Together::Copy(Box::new(copied)));
+        self.own_elements_of(&tile.shape, together, tile.span, &mut |this, at| {
             let value = this.tile_element(tile, at)?;
             this.put(&kept, at, value, tile.span)
         })?;
@@ -426,7 +427,8 @@ impl Body<'_, '_> {
         let size = format.group();
         let guarded = k % size != 0;
         self.barrier_here(span);
-        let factors = Factors { sum: target.memory, left: a.memory, right: b.memory };
+        let factors =
+            Together::Product(Factors { sum: target.memory, left: a.memory, right: b.memory, sums: format.sums() });
         self.own_elements_of(shape, Some(factors), span, &mut |this, at| {
             let first = this.get(target, at, acc.scalar, false, span);
             let sum = this.out.local("sum", Ty::Scalar(acc.scalar), span);
@@ -558,11 +560,11 @@ impl Body<'_, '_> {
         self.own_elements_of(shape, None, span, fill)
     }
 
-    /// The same; what is done with the elements may be to add a product.
+    /// The same, where it is known what is done with the elements.
     fn own_elements_of(
         &mut self,
         shape: &[u32],
-        product: Option<Factors>,
+        together: Option<Together>,
         span: Span,
         fill: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
     ) -> Fallible<()> {
@@ -586,7 +588,7 @@ impl Body<'_, '_> {
         let shape = shape.to_vec();
         let number = self.out.local("number", I32, span);
         let bounds = Bounds { start, end, step, inclusive: false };
-        self.counted_product(number, bounds, (ast::Unroll::Auto, product), span, |this| {
+        self.counted_together(number, bounds, (ast::Unroll::Auto, together), span, |this| {
             let position = this.out.read(number, span);
             let at = this.indices_of(position, &shape, span);
             fill(this, &at)

@@ -23,9 +23,10 @@ pub(crate) use simplify::is_held;
 use std::sync::Arc;
 
 use crate::base::stop;
-use crate::ir::def::{Module, Product, TileAxis, TileFactor, TilePart, TileStep, Tiles};
+use crate::ir::def::{Module, Product, StmtKind, TileAxis, TileFactor, TilePart, TileStep, Tiles, Together};
 use crate::ir::text::print;
 use crate::ir::verify::{Verified, checked, violations};
+use crate::ir::visit::each_stmt_mut;
 use crate::ir::{Checks, Prepared};
 
 /// Runs the standard pipeline. An error is a bug in Clk: it names the pass and contains the IR.
@@ -138,6 +139,13 @@ fn through(module: &Module, passes: &[pipeline::Pass], after: &str) -> Result<Mo
     let mut module = valid(module.clone(), after)?.into_module();
     // Another kernel is made of it.
     (module.kernel.product, module.kernel.tiles) = (None, None);
+    for (_, function) in module.functions.iter_mut() {
+        each_stmt_mut(&mut function.body, &mut |stmt| {
+            if let StmtKind::For { together, .. } = &mut stmt.kind {
+                together.take_if(|together| matches!(together, Together::Copy(_)));
+            }
+        });
+    }
     for pass in passes {
         stop::poll();
         (pass.run)(&mut module);

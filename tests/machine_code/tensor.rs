@@ -4,7 +4,7 @@
 //! are cut to so many bits below the largest exponent, added, and cut to an `f32`.
 
 use clk_lang::device::Control;
-use clk_lang::device::sim::Jit;
+use clk_lang::device::sim::{Isa, Jit};
 use clk_lang::lang::cores::Cores;
 use clk_lang::lower::Sums;
 
@@ -210,6 +210,93 @@ fn tf32_rounds_to_the_nearest_on_host_and_devices() {
         for jit in [Jit::Off, Jit::Always] {
             let found = run(&text, isa, jit, Control::default());
             assert!(found.is_empty(), "({isa}, {jit}):\n{found}");
+        }
+    }
+}
+
+/// Returns an expression of a factor with so many rows and columns, for arrays `{name}`, `{name}t` (transposed) and `{name}z` (three axes).
+/// Starts are before and behind the edge, and some ends are inside.
+fn factor(random: &mut Random, name: &str, [rows, columns]: [usize; 2], rounded: &str) -> String {
+    let mut start = || format!("p + {}", random.below(9)).replace("p + 0", "p");
+    let (i, j) = (start(), start());
+    let range = |start: &str, count: usize| format!("{start}..{start} + {count}");
+    let (r, c) = (range(&i, rows), range(&j, columns));
+    let part = match random.below(7) {
+        0 => return format!("transpose({rounded}({name}t[{c}, {r}]))"),
+        1 => return format!("{rounded}(transpose({name}t[{c}, {r}]))"),
+        2 => format!("{name}[{i}..min({i} + {rows}, {}), {c}]", random.below(40)),
+        3 => format!("{name}[{i}..{i} + {} step 3, {c}]", 3 * rows),
+        4 => format!("{name}z[{}, {r}, {c}]", random.below(3)),
+        5 if rows.is_multiple_of(2) => {
+            let half = range(&i, rows / 2);
+            return format!("{rounded}(reshape({name}z[{}, {half}, {c}], {rows}, {columns}))", range(&j, 2));
+        }
+        _ => format!("{name}[{r}, {c}]"),
+    };
+    format!("{rounded}({part})")
+}
+
+/// Without vectors each thread adds up its own elements, as the text of tiles is lowered; with them, a block does so at once.
+#[test]
+fn products_of_tiles_of_all_sizes_have_the_bits_of_their_threads() {
+    let mut random = Random(23);
+    for case in 0..24 {
+        let (format, name, rounded, behind, _) = FORMATS[case % 3];
+        let [rows, columns, terms] = [23, 37, 60].map(|most| 1 + random.below(most));
+        let (a, b) =
+            (factor(&mut random, "a", [rows, terms], rounded), factor(&mut random, "b", [terms, columns], rounded));
+        let raw = if behind > 0 { "u32" } else { "u16" };
+        let mut numbers = |count: usize, format: Format, behind: u32| -> String {
+            let kind = [1, 1, 2, 0][random.below(4)];
+            let of = |random: &mut Random| {
+                let kind = if random.below(40) == 0 { 3 } else { kind };
+                bits(random, kind, format) << behind | if behind > 0 { random.next() as u32 & 0x3ff } else { 0 }
+            };
+            (0..count).map(|_| format!("{}{raw}, ", of(&mut random))).collect()
+        };
+        let mut text = String::new();
+        for array in ["a", "at", "b", "bt"] {
+            text +=
+                &format!("let {array} = bitcast({name}, reshape([{}], 37, 41))\n", numbers(37 * 41, format, behind));
+        }
+        for array in ["az", "bz"] {
+            text += &format!(
+                "let {array} = bitcast({name}, reshape([{}], 3, 19, 23))\n",
+                numbers(3 * 19 * 23, format, behind)
+            );
+        }
+        let sums: String =
+            (0..rows * columns).map(|at| format!("{}u32, ", bits(&mut random, at % 4, (23, 8)))).collect();
+        let matrices: String = ["a", "at", "b", "bt"].map(|array| format!("{array}: [{name}; P, Q], ")).concat();
+        let block = [32, 96, 100, 128][random.below(4)];
+        text = format!(
+            "kernel k({matrices}az: [{name}; X, Y, Z], bz: [{name}; X, Y, Z], c: [f32; R, C], out d: [f32; 3, R, C]) grid(3) block({block}) {{\n    \
+             let p = 7 * block_idx.x - 5\n    shared acc: [f32; {rows}, {columns}]\n    acc = c[0..{rows}, 0..{columns}]\n    \
+             acc = mma(acc, {a}, {b})\n    acc = mma(acc, {a}, {b})\n    \
+             d[block_idx.x, 0..{rows}, 0..{columns}] = acc\n}}\n{text}\
+             let c = bitcast(f32, reshape([{sums}], {rows}, {columns}))\n\
+             let d = reshape(bitcast(u32, k(a, at, b, bt, az, bz, c)), -1)\nfor i in 0..len(d) {{ print(\"{{d[i]:x}}\") }}\n"
+        );
+        for sums in [Sums::Cut(Cores::Sm90), Sums::Cut(Cores::Sm80), Sums::Rounded] {
+            let with = |isa: Isa, jit: Jit, workers: usize| {
+                let found = run_adding(sums, &text, isa, jit, Control { workers, ..Control::default() }).0;
+                if sums != Sums::Rounded {
+                    return found;
+                }
+                // Which of several NaNs a sum of `f32` is, is not said.
+                let bits = |line: &str| u32::from_str_radix(line.trim_start_matches("0x"), 16).expect("bits");
+                let is_nan = |line: &str| f32::from_bits(bits(line)).is_nan();
+                found.lines().map(|line| format!("{}\n", if is_nan(line) { "nan" } else { line })).collect()
+            };
+            let expected = with(Isa::Base, Jit::Off, 1);
+            assert!(expected.lines().count() == 3 * rows * columns, "{text}\n{expected}");
+            for isa in sets() {
+                for (jit, workers) in [(Jit::Off, 1), (Jit::Always, 2), (Jit::Forced, 7)] {
+                    let found = with(isa, jit, workers);
+                    let other = found.lines().zip(expected.lines()).enumerate().find(|(_, (x, y))| x != y);
+                    assert!(found == expected, "{sums:?} ({isa}, {jit}, {workers} workers), {other:?}:\n{text}");
+                }
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! lanes and has stride 0; a **lane** register holds one value per lane. Ops read operands chunk by chunk through the stride, so
 //! that one loop serves both; an op with a uniform destination runs for one chunk only.
 //!
-//! What ops may rely on is the contract of code, rules C1 to C11 of [`verify`](super::verify).
+//! What ops may rely on is the contract of code, rules C1 to C13 of [`verify`](super::verify).
 
 use crate::base::source::Span;
 use crate::ir::Checks;
@@ -16,6 +16,7 @@ use super::lanes::slow::SlowDef;
 use super::note::Note;
 pub(crate) use super::reg::{AXES, MaskId, NONE, Reg};
 use super::strip::StripDef;
+use super::tiles::{CopyDef, ProductDef};
 use crate::lang::ops::{AtomicOp, WarpOp};
 
 /// The storage of a register.
@@ -267,6 +268,10 @@ pub(crate) struct Code {
     pub warps: Vec<WarpDef>,
     pub loops: Vec<ForDef>,
     pub strips: Vec<StripDef>,
+    /// Products of tiles that one op adds.
+    pub products: Vec<ProductDef>,
+    /// Copies to tiles that one op makes.
+    pub copies: Vec<CopyDef>,
     /// Lists of masks, for lanes that leave several regions at once.
     pub lists: Vec<Vec<MaskId>>,
     /// The rank, for `Form::Threads`.

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! Ops work on raw pointers into areas that the group owns (registers, shared and local memory) and into the launch's buffers.
-//! What they rely on are the rules of compiled code, C1 to C11 (see [`verify`](super::verify)), and what holds of each group that
+//! What they rely on are the rules of compiled code, C1 to C13 (see [`verify`](super::verify)), and what holds of each group that
 //! runs: a [`frame`](super::frame) establishes it, and ops keep it. Comments on `unsafe` blocks name both.
 //! - **G1 registers**: the slot of each register gives initialized memory of the frame, which no other register, memory or
 //!   reference overlaps: a chunk of a uniform register, all chunks of a column of another one. The slot of one that views memory may

@@ -12,7 +12,7 @@
 //!
 //! # Safety
 //! Compiled code runs without looking at register numbers, table entries and jump targets: ops trust the compiler, and machine code
-//! trusts LaneIR. What they trust in is written down as rules, and checked in builds with debug assertions: rules C1 to C11 of
+//! trusts LaneIR. What they trust in is written down as rules, and checked in builds with debug assertions: rules C1 to C13 of
 //! compiled code by [`verify`], rules R1 to R10 of LaneIR by [`lane::verify`]. What holds of each group that runs are rules G1 to G6
 //! of [`group`]. Each `unsafe` block says on which of them it rests. Indices that kernels compute are checked whenever they run.
 
@@ -37,6 +37,7 @@ mod code;
 mod compare;
 mod compile;
 mod control;
+mod copy;
 mod dot;
 mod enter;
 mod events;
@@ -66,6 +67,7 @@ mod shared;
 mod store;
 mod strip;
 mod tier;
+mod tiles;
 mod tree;
 mod verify;
 mod version;

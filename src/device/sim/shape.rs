@@ -75,6 +75,8 @@ pub(crate) enum Word {
     /// The number of a scalar type, as is `c`, which is that of the register `a`.
     Types,
     Region,
+    Product,
+    Copy,
     /// The bytes of shared arrays.
     Shared,
 }

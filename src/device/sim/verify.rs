@@ -25,6 +25,10 @@
 //! - **C10 launch**: what the launch and the block set are uniform registers of the value's size, which no op writes.
 //! - **C11 regions**: the registers and memories that a region's LaneIR names are the code's, and as large as it says; the region
 //!   itself is valid.
+//! - **C12 products**: the matrices of a product of tiles are shared arrays with its extents and types, and the sum is none of the factors.
+//!   There is code for it.
+//! - **C13 copies**: what a copy fills is a shared array with as many elements as it takes, of the same size, and another one than it takes
+//!   them from. It takes something along each axis of that, which is not local; where, uniform registers of 4 bytes say.
 //!
 //! What they take from the compiler: that the mask that is current at an op has no lanes other than those for which its operands
 //! were computed. (A register that views memory is readable there in the chunks of the mask that it was loaded for.)
@@ -138,6 +142,8 @@ impl Verifier<'_> {
             }
             Word::Region if number == u32::MAX => Ok(()),
             Word::Region => in_table("region", number, self.code.regions.len()),
+            Word::Product => in_table("product", number, self.code.products.len()),
+            Word::Copy => self.copy(number),
             Word::Shared if number as usize <= shared::room(&self.code.memories) => Ok(()),
             Word::Shared => Err(format!("C9 memories: {number} bytes are cleared, more than there are")),
         }

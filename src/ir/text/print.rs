@@ -232,6 +232,34 @@ impl Printer<'_> {
         }
     }
 
+    /// Returns what a loop is, as the text behind its head.
+    fn together(&self, together: &Together) -> String {
+        let of = |memory: MemId| memory_ref(self.function, memory);
+        match together {
+            Together::Product(p) => {
+                let sums = match p.sums {
+                    usual if usual == Sums::default() => String::new(),
+                    Sums::Cut(cores) => format!(" {cores}"),
+                    Sums::Rounded => " rounded".into(),
+                };
+                format!(" adds {} = {} * {}{sums}", of(p.sum), of(p.left), of(p.right))
+            }
+            Together::Copy(copy) => {
+                let taken = |taken: &Taken| match taken {
+                    Taken::At(index) => format!("at {}", self.operand(*index)),
+                    Taken::From { start, extent, step, end } => {
+                        let end = end.map_or_else(String::new, |end| format!(" below {}", self.operand(end)));
+                        format!("{extent} from {} step {step}{end}", self.operand(*start))
+                    }
+                };
+                let along: Vec<String> = copy.along.iter().map(taken).collect();
+                let transposed = if copy.transposed { " transposed" } else { "" };
+                let rounded = if copy.rounded { " rounded" } else { "" };
+                format!(" copies {} = {}[{}]{transposed}{rounded}", of(copy.to), of(copy.from), along.join(", "))
+            }
+        }
+    }
+
     fn operands(&self, ids: &[ExprId]) -> String {
         ids.iter().map(|&id| self.operand(id)).collect::<Vec<_>>().join(", ")
     }
@@ -303,10 +331,9 @@ impl Printer<'_> {
                 }
                 self.line("}");
             }
-            StmtKind::For { label, local, start, end, step, inclusive, unroll, product, body } => {
+            StmtKind::For { label, local, start, end, step, inclusive, unroll, together, body } => {
                 let dots = if *inclusive { "..=" } else { ".." };
-                let of = |memory: MemId| memory_ref(self.function, memory);
-                let adds = product.map(|p| format!(" adds {} = {} * {}", of(p.sum), of(p.left), of(p.right)));
+                let together = together.as_ref().map_or_else(String::new, |together| self.together(together));
                 self.line(&format!(
                     "for '{} {} = {} {dots} {} step {}{}{}{span} {{",
                     label.0,
@@ -315,7 +342,7 @@ impl Printer<'_> {
                     self.operand(*end),
                     self.operand(*step),
                     unroll_text(*unroll),
-                    adds.unwrap_or_default()
+                    together
                 ));
                 self.nested(body);
                 self.line("}");

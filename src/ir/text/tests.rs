@@ -24,6 +24,7 @@ fn everything() {
     shared @sum: f32[2, 3]
     shared @left: f16[2, 4]
     shared @right: f16[4, 3]
+    shared @part: f16[9, 9, 9]
     local @"private array": f16[8]
     var $i.0: i32
     var $i.1: i32
@@ -48,8 +49,11 @@ fn everything() {
     for '1 $i.1 = 9i32 ..= 0i32 step -1i32 nounroll {
         break '1
     }
-    for '4 $i.1 = 0i32 .. 4i32 step 1i32 adds @sum = @left * @right {
+    for '4 $i.1 = 0i32 .. 4i32 step 1i32 adds @sum = @left * @right rounded {
         break '4
+    }
+    for '5 $i.1 = 0i32 .. 4i32 step 1i32 copies @left = @part[4 from %5 step 2 below 3i32, at %5, 2 from 0i32 step 1] transposed {
+        break '5
     }
     loop '2 unroll {
         %12: bool = barrier_any %7

@@ -151,7 +151,7 @@ impl Checker<'_> {
     }
 
     fn for_(&mut self, kind: &StmtKind) {
-        let StmtKind::For { label, local, start, end, step, product, body, .. } = kind else { return };
+        let StmtKind::For { label, local, start, end, step, together, body, .. } = kind else { return };
         let ty = self.function.locals.get(*local).map(|l| l.ty);
         match ty {
             Some(ty) => {
@@ -162,8 +162,21 @@ impl Checker<'_> {
             }
             None => self.report(format!("local {local:?} does not exist")),
         }
-        let fits = product.is_none_or(|product| product.extents(self.function).is_some());
-        self.require(fits, || "the factors of a for do not fit its sum".to_string());
+        match together {
+            Some(Together::Product(product)) => {
+                let fits = product.extents(self.function).is_some();
+                self.require(fits, || "the factors of a for do not fit its sum".to_string());
+            }
+            Some(Together::Copy(copy)) => {
+                self.require(copy.fits(self.function), || "a for does not fit what it copies".to_string());
+                kind.operands(|id| {
+                    if ![start, end, step].contains(&&id) {
+                        self.operand_of(id, typing::I32, "a place of what a for copies");
+                    }
+                });
+            }
+            None => {}
+        }
         let again = self.counters.get(local).is_some_and(|&n| n > 0);
         self.require(!again, || "the body of a for writes its local".to_string());
         *self.counters.entry(*local).or_default() += 1;

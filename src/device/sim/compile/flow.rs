@@ -142,7 +142,11 @@ impl<'a> Compiler<'a> {
                     mask: NONE,
                     span,
                 };
+                let at_once = self.at_once(stmt);
                 self.for_(*label, *local, *start, def, body, stmt.span);
+                if let Some(jump) = at_once {
+                    self.patch(jump);
+                }
             }
             StmtKind::Loop { label, body, .. } => self.loop_(*label, body, stmt.span),
             StmtKind::Block { label, body } => {

@@ -33,6 +33,7 @@ mod region;
 mod segment;
 pub(crate) mod state;
 mod strip;
+mod tiles;
 mod tree;
 mod uses;
 mod value;
@@ -132,6 +133,8 @@ impl<'a> Compiler<'a> {
             warps: vec![],
             loops: vec![],
             strips: vec![],
+            products: vec![],
+            copies: vec![],
             lists: vec![],
             straight: true,
             may_view: false,
@@ -276,6 +279,8 @@ impl<'a> Compiler<'a> {
             warps: self.warps,
             loops: self.loops,
             strips: self.strips,
+            products: self.products,
+            copies: self.copies,
             lists: self.lists,
             threads,
             cooperative: self.kernel.cooperative,

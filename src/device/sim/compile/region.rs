@@ -86,7 +86,9 @@ impl<'a> Compiler<'a> {
         let refused = |memory: MemId| self.guards.memories.get(memory.index()) == Some(&Guard::Refused);
         // Where threads wait for one another, checks want to know who left.
         let parts = |label: Label| self.is_observed() && self.meets && self.a.parts(label);
-        let support = Support { f: self.f, barriers: together, waits: &waits, refused: &refused, parts: &parts };
+        let tiles = |stmt: &Stmt| self.is_of_tiles(stmt);
+        let support =
+            Support { f: self.f, barriers: together, waits: &waits, tiles: &tiles, refused: &refused, parts: &parts };
         // Of accesses to these memories the checker hears when they happen, of others before the region runs.
         let mut told = vec![];
         let mut count = block[start..].iter().take_while(|stmt| support.statement(stmt)).count();

@@ -14,6 +14,7 @@ use crate::device::sim::lanes::fused::{Link, Maskable};
 use crate::device::sim::lanes::slow::SlowDef;
 use crate::device::sim::note::Note;
 use crate::device::sim::strip::{Code as Act, StripDef};
+use crate::device::sim::tiles::{CopyDef, ProductDef};
 use crate::ir::Checks;
 use crate::ir::def::*;
 use crate::ir::variance::{Number, Variances};
@@ -253,6 +254,8 @@ pub struct Compiler<'a> {
     pub(super) warps: Vec<WarpDef>,
     pub(super) loops: Vec<ForDef>,
     pub(super) strips: Vec<StripDef>,
+    pub(super) products: Vec<ProductDef>,
+    pub(super) copies: Vec<CopyDef>,
     pub(super) lists: Vec<Vec<MaskId>>,
     pub(super) straight: bool,
     pub(super) may_view: bool,

@@ -68,7 +68,7 @@ fn checks(f: &Function) -> Guards {
 
 fn guarded(f: &Function, guards: Guards) -> Option<Region> {
     let no = |_| false;
-    let support = Support { f, barriers: false, waits: &|_| false, refused: &no, parts: &|_| false };
+    let support = Support { f, barriers: false, waits: &|_| false, tiles: &|_| false, refused: &no, parts: &|_| false };
     assert!(f.body.iter().all(|stmt| support.statement(stmt)), "a region may contain it");
     let variances = analyze(f);
     let (values, registers) = registers(f);

@@ -24,8 +24,52 @@ pub(crate) struct Place<T> {
     pub start: *mut T,
     /// Elements from one row to the next.
     pub stride: usize,
+    pub before: Before,
+}
+
+/// What a tile is to do with what is at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
     /// Nothing has been stored there yet.
-    pub fresh: bool,
+    Nothing,
+    /// The sums are added to it.
+    Sum,
+    /// The terms are added to it, one after the other.
+    Chain,
+}
+
+/// The most elements of a tile.
+const MOST: usize = 14 * 32;
+
+/// Computes a tile that is not wholly within the result, and stores what is.
+///
+/// # Safety
+/// So many rows and columns are readable and writable.
+pub(super) unsafe fn partial<T: Number>(
+    tile: impl FnOnce(Place<T>),
+    to: Place<T>,
+    (rows, columns): (usize, usize),
+    stride: usize,
+) {
+    let mut sums = [T::ZERO; MOST];
+    let before = match to.before {
+        Before::Chain => {
+            for (r, row) in sums.chunks_mut(stride).take(rows).enumerate() {
+                // SAFETY: as the caller says.
+                unsafe { std::ptr::copy_nonoverlapping(to.start.add(r * to.stride), row.as_mut_ptr(), columns) };
+            }
+            Before::Chain
+        }
+        Before::Nothing | Before::Sum => Before::Nothing,
+    };
+    tile(Place { start: sums.as_mut_ptr(), stride, before });
+    for (r, row) in sums.chunks(stride).take(rows).enumerate() {
+        for (c, &sum) in row[..columns].iter().enumerate() {
+            // SAFETY: as the caller says.
+            let place = unsafe { &mut *to.start.add(r * to.stride + c) };
+            *place = if to.before == Before::Sum { place.plus(sum) } else { sum };
+        }
+    }
 }
 
 /// The tiles of an instruction set: by half their rows, less one, and of one and two vectors.
@@ -138,7 +182,7 @@ macro_rules! tiles {
         mod $name {
             use std::arch::x86_64::*;
 
-            use crate::device::sim::product::micro::{Place, ROW, Tile, Tiles};
+            use crate::device::sim::product::micro::{Before, Place, ROW, Tile, Tiles};
 
             pub const TILES: Tiles<$number> = Tiles {
                 lanes: $lanes,
@@ -153,6 +197,14 @@ macro_rules! tiles {
                 to: Place<$number>,
             ) {
                 let mut sums = [[$zero(); V]; R];
+                if to.before == Before::Chain {
+                    each_row!(r < R: {
+                        for v in 0..V {
+                            // SAFETY: within the tile.
+                            sums[r][v] = unsafe { $load(to.start.add(r * to.stride + v * $lanes)) };
+                        }
+                    });
+                }
                 for k in 0..inner {
                     // SAFETY: `inner` groups of `V` vectors lie at `b`, and as many elements in each row at `a`.
                     unsafe {
@@ -174,9 +226,13 @@ macro_rules! tiles {
                         // SAFETY: within the tile, which is writable.
                         unsafe {
                             let place = to.start.add(r * to.stride + v * $lanes);
-                            // From 0, so that a zero is positive.
-                            let before = if to.fresh { $zero() } else { $load(place) };
-                            $store(place, $add(before, sums[r][v]));
+                            let sum = match to.before {
+                                // From 0, so that a zero is positive.
+                                Before::Nothing => $add($zero(), sums[r][v]),
+                                Before::Sum => $add($load(place), sums[r][v]),
+                                Before::Chain => sums[r][v],
+                            };
+                            $store(place, sum);
                         }
                     }
                 });

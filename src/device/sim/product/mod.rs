@@ -18,12 +18,24 @@ use super::isa::Isa;
 use super::{each, sched};
 use crate::base::aligned::AlignedBytes;
 use crate::base::stop;
+use crate::ir::def::Sums;
+use crate::lang::scalar::Scalar;
 
+#[cfg(target_arch = "x86_64")]
+mod chain;
+#[cfg(target_arch = "x86_64")]
+mod cut;
+mod desk;
+mod held;
 mod micro;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod widen;
 
-use micro::{CELL, Place, ROW, Tiles};
+pub(crate) use desk::with_desk;
+pub(crate) use held::Held;
+use micro::{Before, CELL, Place, ROW, Tiles, partial};
 pub(crate) use micro::{Number, RUN};
 
 /// From so many strips on, panels are packed once for all.
@@ -61,6 +73,33 @@ impl<T> Factor<'_, T> {
             if last < 0 { least += last } else { most += last }
         }
         least >= 0 && most < self.elements.len() as i128
+    }
+}
+
+impl Held {
+    /// Adds the product; returns false, with nothing done, if there is no memory for packing.
+    ///
+    /// # Safety
+    /// It is covered. The factors are readable, and the sum, which is apart from them and aligned, is writable.
+    pub unsafe fn add(&self, isa: Isa, sum: *mut f32, left: *const u8, right: *const u8) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as the caller says; what is covered has instructions for vectors.
+        let done = unsafe {
+            match (self.sums, self.scalar) {
+                (Sums::Rounded, Scalar::F16) => chain::add::<widen::Half>(self, isa, sum, left, right),
+                (Sums::Rounded, Scalar::Bf16) => chain::add::<widen::Brain>(self, isa, sum, left, right),
+                (Sums::Rounded, _) => chain::add::<widen::Single>(self, isa, sum, left, right),
+                (Sums::Cut(_), Scalar::F16) => cut::add::<widen::Half, 16>(self, sum, left, right),
+                (Sums::Cut(_), Scalar::Bf16) => cut::add::<widen::Brain, 16>(self, sum, left, right),
+                (Sums::Cut(_), _) => cut::add::<widen::Single, 8>(self, sum, left, right),
+            }
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let done: Option<()> = {
+            let _ = (isa, sum, left, right);
+            None
+        };
+        done.is_some()
     }
 }
 
@@ -222,7 +261,9 @@ impl<'a, T: Number> Work<'a, T> {
                 let count = self.rows_of(number);
                 let place = (matrix * self.sizes.rows + number * height) * self.sizes.columns + first;
                 // SAFETY: the rows and columns are within the result, where no other part writes.
-                let to = Place { start: unsafe { target.0.add(place) }, stride: self.sizes.columns, fresh: run == 0 };
+                let start = unsafe { target.0.add(place) };
+                let before = if run == 0 { Before::Nothing } else { Before::Sum };
+                let to = Place { start, stride: self.sizes.columns, before };
                 let tile = self.tiles.tiles[count.div_ceil(2) - 1][vectors - 1];
                 let (a, b) = (rows.as_ptr(), strip.as_ptr());
                 match count.is_multiple_of(2) && width == vectors * lanes {
@@ -259,30 +300,6 @@ unsafe fn start<T>(factor: &Factor<'_, T>, index: [usize; 3]) -> *const T {
     let at = index.iter().zip(factor.strides).map(|(&n, stride)| n as isize * stride).sum::<isize>();
     // SAFETY: as the caller says.
     unsafe { factor.elements.as_ptr().offset(factor.offset as isize + at) }
-}
-
-/// The most elements of a tile.
-const MOST: usize = 14 * 32;
-
-/// Computes a tile that is not wholly within the result, and stores what is.
-///
-/// # Safety
-/// So many rows and columns are writable.
-unsafe fn partial<T: Number>(
-    tile: impl FnOnce(Place<T>),
-    to: Place<T>,
-    (rows, columns): (usize, usize),
-    stride: usize,
-) {
-    let mut sums = [T::ZERO; MOST];
-    tile(Place { start: sums.as_mut_ptr(), stride, fresh: true });
-    for (r, row) in sums.chunks(stride).take(rows).enumerate() {
-        for (c, &sum) in row[..columns].iter().enumerate() {
-            // SAFETY: as the caller says.
-            let place = unsafe { &mut *to.start.add(r * to.stride + c) };
-            *place = if to.fresh { sum } else { place.plus(sum) };
-        }
-    }
 }
 
 /// Elements that are moved at once.

@@ -1,5 +1,7 @@
 use super::*;
 
+mod held;
+
 /// The product by its definition: runs of terms, each a chain of `fma` from 0.
 fn expected(a: &Factor<'_, f32>, b: &Factor<'_, f32>, sizes: Sizes) -> Vec<f32> {
     let at = |factor: &Factor<'_, f32>, index: [usize; 3]| {

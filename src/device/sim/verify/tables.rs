@@ -4,12 +4,15 @@ use rustc_hash::FxHashSet;
 
 use super::base::{Verdict, Verifier, in_table, width};
 use crate::device::sim::code::*;
+use crate::device::sim::copy::MOST_AXES;
 use crate::device::sim::group::Op;
 use crate::device::sim::lane::{self, Input, each_inst};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::layout::{element_columns, known};
+use crate::device::sim::product::Held;
 use crate::device::sim::shape::{Indices, Kind, Loop, Width, Write};
 use crate::device::sim::strip::{Code as Act, Micro, PLACES, Place, SCRATCH, StripDef};
+use crate::device::sim::tiles::{ProductDef, TakenDef};
 use crate::ir::def::{Extent, Id3};
 use crate::lang::ops::WarpOp;
 use crate::lang::scalar::Scalar;
@@ -27,6 +30,9 @@ pub(super) fn code(verifier: &mut Verifier<'_>) -> Verdict {
     }
     if code.watched.len() != code.memories.len() {
         return Err("C4 tables: not every memory is among those that are watched".into());
+    }
+    for product in &code.products {
+        self::product(code, product)?;
     }
     for &site in code.watched.iter().flatten().flat_map(|watched| &watched.sites) {
         in_table("note", site, code.notes.len())?;
@@ -92,6 +98,69 @@ fn memory(verifier: &mut Verifier<'_>, memory: &MemoryDef) -> Verdict {
         MemoryKind::Local | MemoryKind::Constant if !fixed => Err("C9 memories: an extent that is not known".into()),
         MemoryKind::Constant if memory.constants.len() != bytes() => Err("C9 memories: constants are missing".into()),
         _ => Ok(()),
+    }
+}
+
+fn product(code: &Code, product: &ProductDef) -> Verdict {
+    let Held { rows, columns, inner, scalar, .. } = product.held;
+    let matrices = [
+        (product.sum, [rows, columns], Scalar::F32),
+        (product.left, [rows, inner], scalar),
+        (product.right, [inner, columns], scalar),
+    ];
+    for (number, extents, scalar) in matrices {
+        in_table("memory", number, code.memories.len())?;
+        let def = &code.memories[number as usize];
+        let fits = def.extents.iter().all(|extent| matches!(extent, Extent::Known(_)))
+            && known(def).iter().map(|&n| n as usize).eq(extents)
+            && def.layout.size == scalar.size();
+        if def.kind != MemoryKind::Shared || !fits {
+            return Err(format!("C12 products: {} is no such matrix", def.name));
+        }
+    }
+    let apart = product.sum != product.left && product.sum != product.right;
+    match apart && product.held.is_covered(product.isa) {
+        true => Ok(()),
+        false => Err("C12 products: there is no code for it".into()),
+    }
+}
+
+impl Verifier<'_> {
+    /// Checks a copy to a tile, whose registers an op reads.
+    pub(super) fn copy(&mut self, number: u32) -> Verdict {
+        in_table("copy", number, self.code.copies.len())?;
+        let code = self.code;
+        let copy = &code.copies[number as usize];
+        for memory in [copy.to, copy.from] {
+            in_table("memory", memory, code.memories.len())?;
+        }
+        let (to, from) = (&code.memories[copy.to as usize], &code.memories[copy.from as usize]);
+        let fixed = to.extents.iter().all(|extent| matches!(extent, Extent::Known(_)));
+        let extents: Vec<usize> = known(to).iter().map(|&n| n as usize).collect();
+        let fits = to.kind == MemoryKind::Shared
+            && from.kind != MemoryKind::Local
+            && fixed
+            && extents.iter().product::<usize>() == copy.count()
+            && to.layout.size == copy.size
+            && from.layout.size == copy.size
+            && copy.to != copy.from
+            && copy.along.len() == from.extents.len()
+            && copy.along.len() <= MOST_AXES
+            && copy.transposed.is_none_or(|transposed| extents == transposed)
+            && (!copy.rounded || copy.size == 4);
+        for taken in &copy.along {
+            match *taken {
+                TakenDef::At(index) => self.uniform(index, Width::Four)?,
+                TakenDef::From { step, .. } if step < 1 => return Err("C13 copies: a step that is none".into()),
+                TakenDef::From { start, end, .. } => {
+                    self.uniform(start, Width::Four)?;
+                    if end != NONE {
+                        self.uniform(end, Width::Four)?;
+                    }
+                }
+            }
+        }
+        if fits { Ok(()) } else { Err(format!("C13 copies: {} is not filled so", to.name)) }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::text::lex::Token;
 use crate::lang::builtin::{Builtin, find};
+use crate::lang::cores::Cores;
 
 impl Parser {
     /// Parses statements up to and including the closing brace.
@@ -85,17 +86,60 @@ impl Parser {
         self.expect_word("step")?;
         let step = self.operand(scope)?;
         let unroll = self.unroll()?;
-        let mut product = None;
+        let together = self.together(scope)?;
+        let (span, body) = self.body(scope)?;
+        Ok((span, StmtKind::For { label, local, start, end, step, inclusive, unroll, together, body }))
+    }
+
+    /// Parses how `mma` adds: `rounded`, the name of tensor cores, or nothing for the usual ones.
+    fn sums(&mut self) -> Sums {
+        if self.eat_word("rounded") {
+            return Sums::Rounded;
+        }
+        let named = Cores::ALL.into_iter().find(|cores| self.eat_word(cores.name()));
+        named.map_or_else(Sums::default, Sums::Cut)
+    }
+
+    /// Parses what a loop is, if that is said: `adds @c = @a * @b`, `copies @b = @a[at %1, 32 from %2 step 1]`.
+    fn together(&mut self, scope: &mut Reading) -> Parsed<Option<Together>> {
         if self.eat_word("adds") {
             let sum = self.memory(scope)?;
             self.expect("=")?;
             let left = self.memory(scope)?;
             self.expect("*")?;
             let right = self.memory(scope)?;
-            product = Some(Factors { sum, left, right });
+            let sums = self.sums();
+            return Ok(Some(Together::Product(Factors { sum, left, right, sums })));
         }
-        let (span, body) = self.body(scope)?;
-        Ok((span, StmtKind::For { label, local, start, end, step, inclusive, unroll, product, body }))
+        if !self.eat_word("copies") {
+            return Ok(None);
+        }
+        let to = self.memory(scope)?;
+        self.expect("=")?;
+        let from = self.memory(scope)?;
+        self.expect("[")?;
+        let mut along = vec![];
+        while !self.eat("]") {
+            if !along.is_empty() {
+                self.expect(",")?;
+            }
+            along.push(self.taken(scope)?);
+        }
+        let (transposed, rounded) = (self.eat_word("transposed"), self.eat_word("rounded"));
+        Ok(Some(Together::Copy(Box::new(Copied { to, from, along, transposed, rounded }))))
+    }
+
+    fn taken(&mut self, scope: &mut Reading) -> Parsed<Taken> {
+        if self.eat_word("at") {
+            return Ok(Taken::At(self.operand(scope)?));
+        }
+        let extent = self.u32()?;
+        self.expect_word("from")?;
+        let start = self.operand(scope)?;
+        self.expect_word("step")?;
+        let step = self.u32()?;
+        let end = if self.eat_word("below") { Some(self.operand(scope)?) } else { None };
+        Ok(Taken::From { start, extent, step, end })
     }
 
     /// Parses `%1: f32 = …`: a `Let` or a statement with results.

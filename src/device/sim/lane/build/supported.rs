@@ -12,6 +12,8 @@ pub(crate) struct Support<'a> {
     pub f: &'a Function,
     /// Whether this loop may wait for other threads, so that they have to go on meanwhile.
     pub waits: &'a dyn Fn(&Stmt) -> bool,
+    /// Whether an op of the interpreter does this loop at once.
+    pub tiles: &'a dyn Fn(&Stmt) -> bool,
     /// Whether checks keep regions from accessing a memory.
     pub refused: &'a dyn Fn(MemId) -> bool,
     /// Regions may have barriers of the block.
@@ -36,7 +38,7 @@ impl Support<'_> {
                 StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => self.place(place),
                 StmtKind::For { label, .. } | StmtKind::Loop { label, .. } => {
                     labels.insert(*label);
-                    !(self.waits)(stmt) && !(self.parts)(*label)
+                    !(self.waits)(stmt) && !(self.tiles)(stmt) && !(self.parts)(*label)
                 }
                 StmtKind::Block { label, .. } => {
                     labels.insert(*label);
