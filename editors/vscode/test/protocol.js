@@ -86,7 +86,8 @@ async function session() {
   await ask('evaluate', { expression: 'x[t] + 1', frameId });
   await ask('evaluate', { expression: 'x', frameId });
   await ask('evaluate', { expression: 'x +', frameId });
-  for (const command of ['stepOut', 'next', 'stepBack', 'continue', 'continue', 'reverseContinue', 'continue', 'continue']) {
+  // Back to the breakpoint, on to the write and the fault, back to the write, and to the fault again.
+  for (const command of ['stepOut', 'next', 'stepBack', 'continue', 'continue', 'reverseContinue', 'continue']) {
     stop = stopped();
     await ask(command, { threadId });
     threadId = (await stop).body.threadId;

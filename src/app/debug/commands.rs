@@ -201,7 +201,7 @@ fn moved(name: &str, rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, St
 }
 
 /// Removes a breakpoint that is meant for one stop.
-fn forget_once(debug: &mut Debug<'_, '_>) {
+pub(crate) fn forget_once(debug: &mut Debug<'_, '_>) {
     if let Arrival::Stop(Stop::Point(id)) = debug.arrival {
         debug.settings.points.retain(|point| point.id != id || !point.once);
     }

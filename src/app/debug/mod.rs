@@ -60,6 +60,11 @@ fn in_terminal(
     as_wanted: impl FnOnce(Terminal) -> Terminal,
     given: Vec<String>,
 ) -> u8 {
+    if context.limits.checks().any() {
+        let note =
+            "note: `--check` and `--trap-nan` do nothing in the debugger; `break nan` stops where NaN is computed";
+        context.console.error_line(note);
+    }
     let console = Arc::new(Mutex::new(std::mem::replace(&mut context.console, Console::new(Look::default()))));
     let terminal = as_wanted(Terminal::new(console.clone(), context.interrupt.clone(), given));
     let code = runs(compiled, &args, context, Box::new(terminal), &mut Shared(console.clone()), &mut |found| {

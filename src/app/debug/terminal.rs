@@ -161,6 +161,7 @@ impl Front for Terminal {
         if matches!(debug.arrival, Arrival::End) {
             return Wish::GoOn;
         }
+        commands::forget_once(debug);
         self.say(&commands::arrived(debug));
         loop {
             self.interrupt.clear();
