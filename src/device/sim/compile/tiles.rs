@@ -59,7 +59,7 @@ impl<'a> Compiler<'a> {
 
     /// Returns whether ops may stand for loops: nobody looks at single threads.
     fn does_at_once(&self) -> bool {
-        self.isa != Isa::Base && !self.checks.any() && !self.waits
+        self.isa != Isa::Base && !self.checks.any() && !self.waits && self.counted.is_none()
     }
 
     fn product_of(&self, stmt: &Stmt) -> Option<ProductDef> {

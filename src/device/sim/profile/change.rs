@@ -25,7 +25,7 @@ pub(crate) fn changes(kernel: &Prepared, profile: &Profile) -> Vec<Change> {
         let conflicts = crowded.map(|access| access.cost.passes - access.cost.least).sum::<u64>() > 0;
         let elements = |f: &Module| f.kernel.tiles.is_none() && f.kernel.product.is_none();
         if let (true, true, [_, .., Extent::Known(last)]) = (conflicts, elements(module), &memory.extents[..])
-            && !has_products(&body.body, id)
+            && !is_whole(&body.body, id)
         {
             found.push(Change::Pad(id.index(), *last));
         }
@@ -33,12 +33,15 @@ pub(crate) fn changes(kernel: &Prepared, profile: &Profile) -> Vec<Change> {
     found
 }
 
-/// Returns whether a loop adds up products of such an array, whose extents it knows.
-fn has_products(block: &Block, memory: MemId) -> bool {
+/// Returns whether a loop does something with all of such an array, whose extents it knows.
+fn is_whole(block: &Block, memory: MemId) -> bool {
     let mut found = false;
     crate::ir::visit::each_stmt(block, &mut |stmt| {
-        if let StmtKind::For { product: Some(of), .. } = &stmt.kind {
-            found |= [of.sum, of.left, of.right].contains(&memory);
+        if let StmtKind::For { together: Some(together), .. } = &stmt.kind {
+            found |= match together {
+                Together::Product(of) => [of.sum, of.left, of.right].contains(&memory),
+                Together::Copy(of) => [of.to, of.from].contains(&memory),
+            };
         }
     });
     found
