@@ -166,6 +166,8 @@ impl<'m> Timeline<'m> {
     /// Keeps a copy of the present, and drops others that are too close together for their distance.
     fn keep(&mut self) {
         let now = self.now.step;
+        // All threads of the block may run before the next copy.
+        self.taken += self.now.block.threads.iter().map(|thread| thread.size()).sum::<u64>();
         self.kept.insert(now, self.now.clone());
         self.thin(now);
         if self.taken > self.most {
