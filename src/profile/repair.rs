@@ -52,7 +52,8 @@ pub(super) fn pad(sources: &Sources, place: Span, array: &str, last: u32) -> Opt
     let TypeKind::Array { dims, .. } = &ty.kind else { return None };
     let extent = dims.last()?;
     let written = sources.slice(extent.span);
-    let new = if written.parse::<u32>() == Ok(last) { (u64::from(last) + 1).to_string() } else { format!("{written} + 1") };
+    let new =
+        if written.parse::<u32>() == Ok(last) { (u64::from(last) + 1).to_string() } else { format!("{written} + 1") };
     let text = sources.slice(ty.span);
     let at = (extent.span.start - ty.span.start) as usize;
     let shown = format!("{}{new}{}", text.get(..at)?, text.get(at + written.len()..)?);
