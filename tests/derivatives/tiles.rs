@@ -1,7 +1,7 @@
 //! Derivatives of kernels of tiles: those of `mma` against those of products of arrays, and against differences in `f64`.
 
 use clk_lang::compile::{NoFiles, Session, default_instance};
-use clk_lang::ir::def::StmtKind;
+use clk_lang::ir::def::{StmtKind, Together};
 use clk_lang::ir::visit::each_stmt;
 use clk_lang::lower;
 
@@ -177,7 +177,7 @@ fn a_product_of_a_product_is_two_products() {
     let module = lower::lower(&session.program, &instance).expect("lowered");
     let mut products = 0;
     each_stmt(&module.functions[module.kernel.body].body, &mut |stmt| {
-        products += usize::from(matches!(stmt.kind, StmtKind::For { product: Some(_), .. }));
+        products += usize::from(matches!(stmt.kind, StmtKind::For { together: Some(Together::Product(_)), .. }));
     });
     assert_eq!(products, 2);
 }

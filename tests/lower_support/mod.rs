@@ -240,6 +240,7 @@ pub fn kernel(
         geometry,
         assumes: vec![],
         expects: vec![],
+        tunes: vec![],
         body: Some(Arc::new(Body { locals: locals.arena, root })),
         span: span(10),
         name_span: span(10),
