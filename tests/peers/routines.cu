@@ -80,48 +80,48 @@ int main(int count, char **words) {
     unsigned char *marks = array<unsigned char>(many);
     each<<<2048, 256>>>(bits, ints, many, Small());
     each<<<2048, 256>>>(bits, marks, many, Bit());
-    auto positive = [&] { bytes = room, CHECK(cub::DeviceSelect::If(work, bytes, ints, out, number, (int)many, Positive())); };
-    auto marked = [&] { bytes = room, CHECK(cub::DeviceSelect::Flagged(work, bytes, ints, marks, out, number, (int)many)); };
+    auto positive = [&] { bytes = room; CHECK(cub::DeviceSelect::If(work, bytes, ints, out, number, (int)many, Positive())); };
+    auto marked = [&] { bytes = room; CHECK(cub::DeviceSelect::Flagged(work, bytes, ints, marks, out, number, (int)many)); };
     auto fetch = [&] { CHECK(cudaMemcpy(&found, number, 4, cudaMemcpyDeviceToHost)); };
     row("select on gpu", on_gpu(positive));
     row("select", on_host([&] { positive(), fetch(); }));
     row("select by mask on gpu", on_gpu(marked));
     row("select by mask", on_host([&] { marked(), fetch(); }));
-    row("scan i32", on_gpu([&] { bytes = room, CHECK(cub::DeviceScan::InclusiveSum(work, bytes, ints, out, (int)many)); }));
+    row("scan i32", on_gpu([&] { bytes = room; CHECK(cub::DeviceScan::InclusiveSum(work, bytes, ints, out, (int)many)); }));
 #elif PART == 2
     float *x = array<float>(many), *out = array<float>(many), total;
     int *bins = array<int>(100), *starts = array<int>(1000001);
     each<<<2048, 256>>>(bits, x, many, Unit());
-    auto sum = [&] { bytes = room, CHECK(cub::DeviceReduce::Sum(work, bytes, x, out, (int)many)); };
-    auto most = [&] { bytes = room, CHECK(cub::DeviceReduce::Max(work, bytes, x, out, (int)many)); };
+    auto sum = [&] { bytes = room; CHECK(cub::DeviceReduce::Sum(work, bytes, x, out, (int)many)); };
+    auto most = [&] { bytes = room; CHECK(cub::DeviceReduce::Max(work, bytes, x, out, (int)many)); };
     auto fetch = [&] { CHECK(cudaMemcpy(&total, out, 4, cudaMemcpyDeviceToHost)); };
     row("total f32 on gpu", on_gpu(sum));
     row("total f32", on_host([&] { sum(), fetch(); }));
     row("maximum f32 on gpu", on_gpu(most));
     row("maximum f32", on_host([&] { most(), fetch(); }));
-    row("scan f32", on_gpu([&] { bytes = room, CHECK(cub::DeviceScan::InclusiveSum(work, bytes, x, out, (int)many)); }));
+    row("scan f32", on_gpu([&] { bytes = room; CHECK(cub::DeviceScan::InclusiveSum(work, bytes, x, out, (int)many)); }));
     row("histogram f32", on_gpu([&] {
-        bytes = room, CHECK(cub::DeviceHistogram::HistogramEven(work, bytes, x, bins, 101, 0.0f, 1.0f, (int)many));
+        bytes = room; CHECK(cub::DeviceHistogram::HistogramEven(work, bytes, x, bins, 101, 0.0f, 1.0f, (int)many));
     }));
     if (many >= 27000000) {
         std::vector<int> ends(1000001);
         for (int i = 0; i <= 1000000; i++) ends[i] = 27 * i;
         cudaMemcpy(starts, ends.data(), ends.size() * 4, cudaMemcpyHostToDevice);
         row("segments stencil", on_gpu([&] {
-            bytes = room, CHECK(cub::DeviceSegmentedReduce::Sum(work, bytes, x, out, 1000000, starts, starts + 1));
+            bytes = room; CHECK(cub::DeviceSegmentedReduce::Sum(work, bytes, x, out, 1000000, starts, starts + 1));
         }));
     }
 #elif PART == 3
     unsigned *keys = array<unsigned>(some);
     float *x = array<float>(some), *to = array<float>(some);
     each<<<2048, 256>>>(bits, x, some, Unit());
-    row("sort u32", on_gpu([&] { bytes = room, CHECK(cub::DeviceRadixSort::SortKeys(work, bytes, bits, keys, (int)some)); }));
-    row("sort f32", on_gpu([&] { bytes = room, CHECK(cub::DeviceRadixSort::SortKeys(work, bytes, x, to, (int)some)); }));
+    row("sort u32", on_gpu([&] { bytes = room; CHECK(cub::DeviceRadixSort::SortKeys(work, bytes, bits, keys, (int)some)); }));
+    row("sort f32", on_gpu([&] { bytes = room; CHECK(cub::DeviceRadixSort::SortKeys(work, bytes, x, to, (int)some)); }));
 #elif PART == 4
     unsigned *keys = array<unsigned>(some), *values = array<unsigned>(some), *moved = array<unsigned>(some);
     fill<<<2048, 256>>>(values, some, 7);
     row("pairs u32", on_gpu([&] {
-        bytes = room, CHECK(cub::DeviceRadixSort::SortPairs(work, bytes, bits, keys, values, moved, (int)some));
+        bytes = room; CHECK(cub::DeviceRadixSort::SortPairs(work, bytes, bits, keys, values, moved, (int)some));
     }));
 #endif
     CHECK(cudaDeviceSynchronize());

@@ -75,8 +75,8 @@ const BLOCKS: Extents = Extents::Grid { grid: [5, 3, 2], block: [32, 1, 1] };
 fn a_program_of_tiles_is_launched_with_the_blocks_of_the_kernel_and_a_warpgroup_for_64_rows() {
     let (gpu, kernel, fake) = gpu(program(), 1 << 24, |call| {
         assert_eq!((call.shape.grid, call.shape.block), ([5, 3, 2], [384, 1, 1]));
-        // Both factors are copied once: 128 and 32 rows of 128 bytes; alignment and a barrier.
-        assert_eq!(call.shape.shared, 1024 + (128 + 32) * 128 + 8);
+        // Both factors are copied once: 128 and 32 rows of 128 bytes; alignment, and barriers for what is copied and what is turned.
+        assert_eq!(call.shape.shared, 1024 + (128 + 32) * 128 + 16);
         assert_eq!(call.find(KernelArgument::Extent { param: 2, axis: 0 }), 129);
     });
     let mut storages = storages(SHAPES);
