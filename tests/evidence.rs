@@ -60,8 +60,7 @@ fn races(program: &str) -> Vec<(String, Vec<u64>, Vec<String>)> {
             return None;
         }
         let labels = report["labels"].as_array()?;
-        let accesses =
-            labels.iter().filter(|label| !label["text"].as_str().is_some_and(|text| text == "launched here"));
+        let accesses = labels.iter().filter(|label| label["text"].as_str() != Some("launched here"));
         let mut lines: Vec<u64> = accesses.filter_map(|label| label["line"].as_u64()).collect();
         lines.sort_unstable();
         let notes = report["notes"].as_array()?.iter().filter_map(|note| Some(note.as_str()?.to_string())).collect();

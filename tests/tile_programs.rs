@@ -291,7 +291,7 @@ const OF_MORE_AXES: [(&str, &[Shaped], [u32; 3]); 5] = [
 ];
 
 /// Programs with factors of tf32: along the terms and across them, and computed ones.
-const ROUNDED: [(&str, &[(&[u32], Scalar)], [u32; 3]); 2] = [
+const ROUNDED: [(&str, &[Shaped], [u32; 3]); 2] = [
     (
         "kernel tiled(q: [f32; B, N, 32], k: [f32; B, N, 32], v: [f32; B, N, 24], out o: [f32; B, N, 24]) grid(ceil_div(N, 64), B) block(32) {
     let (i, z) = (64 * block_idx.x, block_idx.y)

@@ -285,9 +285,9 @@ fn what_nothing_launches_is_not_measured() {
 
 #[test]
 fn choices_of_imported_kernels_are_beside_their_source() {
-    let folder = folder(&format!(
-        "import \"./lib.clk\" as lib\nbench \"t\" {{ lib.transpose(zeros(20, 20)) }}\nlib.transpose(zeros(20, 20));"
-    ));
+    let folder = folder(
+        "import \"./lib.clk\" as lib\nbench \"t\" { lib.transpose(zeros(20, 20)) }\nlib.transpose(zeros(20, 20));",
+    );
     fs::write(folder.path().join("lib.clk"), TRANSPOSE).expect("written");
     let ran = on_sim(folder.path(), &["tune", "k.clk"]);
     assert_eq!(ran.code, 0, "{}", ran.err);

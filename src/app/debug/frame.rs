@@ -49,7 +49,8 @@ pub(crate) fn held<'a>(name: &Name, frame: &'a Frame<'_>) -> Option<Held<'a>> {
         let fits = |span: Span, space: Space| {
             span == name.span || !exactly && matches!(space, Space::Global { .. } | Space::Param { .. })
         };
-        let found = memories.filter(|(_, m)| m.name == name.name && fits(m.span, m.space)).map(|(id, _)| id).last()?;
+        let found =
+            memories.filter(|(_, m)| m.name == name.name && fits(m.span, m.space)).map(|(id, _)| id).next_back()?;
         frame.arrays.get(found.index())
     };
     of_name(true).or_else(|| of_name(false)).map(Held::Array)
