@@ -1,8 +1,8 @@
 //! Evaluates a module where a thread is: with its indices and its arrays, and with no effect on anything.
 
-use super::event::{Access, At, Kind, Observer};
+use super::event::{Access, At, Kind};
 use super::state::{Block, State};
-use super::thread::{Parameter, Phase, Thread, World};
+use super::thread::{Observer, Parameter, Phase, Thread, World};
 use crate::device::fault::FaultKind;
 use crate::ir::def::Module;
 

@@ -1,10 +1,9 @@
-//! What an observer of a run sees.
+//! What an observer of a run sees of memory, and when.
 
 use super::memory::{Array, Store};
-use super::thread::Thread;
 use super::value::Val;
 use crate::base::source::Span;
-use crate::ir::def::{Expr, Stmt, Ty};
+use crate::ir::def::Ty;
 
 /// A step of a launch: its number, and who takes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,19 +52,3 @@ impl Access<'_, '_> {
         self.offset < offset + size && offset < self.offset + self.ty.size()
     }
 }
-
-/// Called during a run. All methods default to nothing.
-pub trait Observer {
-    /// A thread is about to execute a statement.
-    fn statement(&mut self, _at: At, _thread: &Thread<'_>, _stmt: &Stmt) {}
-
-    /// A statement has evaluated an expression.
-    fn value(&mut self, _at: At, _expr: &Expr, _span: Span, _val: Val) {}
-
-    fn access(&mut self, _at: At, _access: &Access<'_, '_>) {}
-}
-
-/// Observes nothing.
-pub struct Nobody;
-
-impl Observer for Nobody {}

@@ -32,10 +32,10 @@ use crate::device::{Arg, Extents};
 use crate::ir::def::Module;
 
 pub use ask::{NoAnswer, ask};
-pub use event::{Access, At, Kind, Nobody, Observer};
+pub use event::{Access, At, Kind};
 pub use memory::{Array, Bytes, Store};
 pub use state::{Block, Launch, State};
-pub use thread::{Frame, Ids, Parameter, Phase, Thread, Wait};
+pub use thread::{Frame, Ids, Nobody, Observer, Parameter, Phase, Thread, Wait};
 pub use value::Val;
 
 /// The statements per thread after which [`launch`] ends it with a fault.

@@ -4,11 +4,11 @@
 //! Input: a launch as a line of time, and an element. Output: the nodes of a tree, one level at a time. Idea: values are read off the state
 //! in front of the statement that used them, and that statement is found by going backwards, so nothing is recorded.
 
-use super::event::{Access, At, Observer};
+use super::event::{Access, At};
 use super::memory::Store;
 use super::order::element;
 use super::state::State;
-use super::thread::{Ids, Thread, World};
+use super::thread::{Ids, Observer, Thread, World};
 use super::timeline::{Interrupted, Seeker, Timeline};
 use super::value::Val;
 use crate::base::source::Span;

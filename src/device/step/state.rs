@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::event::{At, Observer};
+use super::event::At;
 use super::meet::{meet_block, meet_warp, waits_at};
 use super::memory::{Bytes, Shared};
-use super::thread::{Ids, Parameter, Phase, Stop, Thread, World};
+use super::thread::{Ids, Observer, Parameter, Phase, Stop, Thread, World};
 use super::value::Val;
 use crate::base::source::Span;
 use crate::device::fault::{DeviceError, Fault, FaultKind};

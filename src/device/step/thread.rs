@@ -1,15 +1,31 @@
 //! A thread with an explicit stack of calls and open blocks, so that it can stop before any statement.
 
-use super::event::{Access, At, Kind, Observer};
+use super::event::{Access, At, Kind};
 use super::memory::{Array, Bytes, Shared, Store};
 use super::value::Val;
 use crate::base::arena::Id;
 use crate::base::source::Span;
 use crate::device::fault::FaultKind;
 use crate::ir::def::{
-    ExprId, Extent, Function, Label, LocalId, MemId, Memory, Module, Part, Space, Stmt, StmtKind, Ty,
+    Expr, ExprId, Extent, Function, Label, LocalId, MemId, Memory, Module, Part, Space, Stmt, StmtKind, Ty,
 };
 use crate::lang::scalar::{Value, dynamic, format};
+
+/// Called during a run. All methods default to nothing.
+pub trait Observer {
+    /// A thread is about to execute a statement.
+    fn statement(&mut self, _at: At, _thread: &Thread<'_>, _stmt: &Stmt) {}
+
+    /// A statement has evaluated an expression.
+    fn value(&mut self, _at: At, _expr: &Expr, _span: Span, _val: Val) {}
+
+    fn access(&mut self, _at: At, _access: &Access<'_, '_>) {}
+}
+
+/// Observes nothing.
+pub struct Nobody;
+
+impl Observer for Nobody {}
 
 /// The position of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

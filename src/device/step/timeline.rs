@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::event::{Nobody, Observer};
 use super::state::{Launch, State};
+use super::thread::{Nobody, Observer};
 use crate::device::Arg;
 use crate::device::fault::DeviceError;
 
