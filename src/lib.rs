@@ -45,18 +45,18 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 pub mod app;
-pub mod base;
-pub mod check;
-pub mod compile;
-pub mod derive;
-pub mod device;
-pub mod fmt;
-pub mod host;
-pub mod ide;
-pub mod ir;
-pub mod lang;
-pub mod lower;
-pub mod pass;
-pub mod profile;
-pub mod prove;
-pub mod syntax;
+pub use clk_lang_base::base;
+pub use clk_lang_check::check;
+pub use clk_lang_compile::compile;
+pub use clk_lang_derive::derive;
+pub use clk_lang_device::device;
+pub use clk_lang_fmt::fmt;
+pub use clk_lang_host::host;
+pub use clk_lang_ide::ide;
+pub use clk_lang_ir::ir;
+pub use clk_lang_lang::lang;
+pub use clk_lang_lower::lower;
+pub use clk_lang_pass::pass;
+pub use clk_lang_profile::profile;
+pub use clk_lang_prove::prove;
+pub use clk_lang_syntax::syntax;

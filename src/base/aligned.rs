@@ -104,7 +104,7 @@ unsafe fn ask_for_large_pages(start: NonNull<u8>, len: usize) {
 unsafe fn ask_for_large_pages(_start: NonNull<u8>, _len: usize) {}
 
 /// A buffer of fixed size at an address that is a multiple of [`ALIGN`].
-pub(crate) struct AlignedBytes {
+pub struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
 }
@@ -116,7 +116,7 @@ unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
     /// Returns whether so many bytes can be allocated.
-    pub(crate) fn fit(len: usize) -> bool {
+    pub fn fit(len: usize) -> bool {
         len < LARGE || has_room(len)
     }
 

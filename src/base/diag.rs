@@ -3,7 +3,7 @@
 use crate::base::source::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Severity {
+pub enum Severity {
     Error,
     Warning,
     Note,
@@ -38,7 +38,7 @@ pub struct Fix {
 pub struct Diagnostic {
     /// A stable code from `lang::codes`: `E0123`, `W0004`.
     pub code: &'static str,
-    pub(crate) severity: Severity,
+    pub severity: Severity,
     /// The message, one sentence without a period.
     pub title: String,
     pub labels: Vec<Label>,
@@ -61,7 +61,7 @@ pub struct Misspelt {
 }
 
 impl Diagnostic {
-    pub(crate) fn new(severity: Severity, code: &'static str, title: impl Into<String>) -> Self {
+    pub fn new(severity: Severity, code: &'static str, title: impl Into<String>) -> Self {
         let title = title.into();
         Diagnostic { code, severity, title, labels: vec![], notes: vec![], help: vec![], fixes: vec![], misspelt: None }
     }
@@ -81,7 +81,7 @@ impl Diagnostic {
     }
 
     /// Adds a secondary label, which explains why.
-    pub(crate) fn because(mut self, span: Span, text: impl Into<String>) -> Self {
+    pub fn because(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label { span, text: text.into(), primary: false });
         self
     }
@@ -107,7 +107,7 @@ impl Diagnostic {
         self.fix_all(title, vec![(span, text.into())], applicability)
     }
 
-    pub(crate) fn fix_all(
+    pub fn fix_all(
         mut self,
         title: impl Into<String>,
         edits: Vec<(Span, String)>,
@@ -128,7 +128,7 @@ impl Diagnostic {
 }
 
 /// Returns the message about errors that are not shown.
-pub(crate) fn and_more(count: usize) -> Option<String> {
+pub fn and_more(count: usize) -> Option<String> {
     match count {
         0 => None,
         1 => Some("one more error is not shown".into()),

@@ -11,12 +11,12 @@ pub(crate) fn is_obeyed(c: char) -> bool {
 }
 
 /// Escapes a name, including line ends.
-pub(crate) fn name(text: &str) -> Cow<'_, str> {
+pub fn name(text: &str) -> Cow<'_, str> {
     spelled(text, is_obeyed)
 }
 
 /// Escapes a text of several lines; line ends and tabs are kept.
-pub(crate) fn lines(text: &str) -> Cow<'_, str> {
+pub fn lines(text: &str) -> Cow<'_, str> {
     spelled(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
 }
 
@@ -40,7 +40,7 @@ fn spelled(text: &str, is_wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// Escapes a JSON text without changing its meaning: JSON itself escapes only the first 32 characters.
-pub(crate) fn json(text: String) -> String {
+pub fn json(text: String) -> String {
     let is_wrong = |c: char| c != '\n' && is_obeyed(c);
     if !text.contains(is_wrong) {
         return text;

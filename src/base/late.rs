@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_millis(4);
 type Make<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// A value that is computed once, by a background thread if one can be started; readers wait for it.
-pub(crate) struct Late<T> {
+pub struct Late<T> {
     value: Arc<OnceLock<T>>,
     make: Arc<Mutex<Option<Make<T>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use super::stop;
 
 /// Payload of the unwinding after a failed allocation.
-pub(crate) struct Lacking {
+pub struct Lacking {
     /// The requested size in bytes.
     pub wanted: u64,
 }
@@ -29,13 +29,13 @@ type Available = fn() -> Option<u64>;
 static AVAILABLE: OnceLock<Available> = OnceLock::new();
 
 /// Sets the query of available memory. Without one, only the allocator can refuse.
-pub(crate) fn ask(available: Available) {
+pub fn ask(available: Available) {
     // Only the first call has an effect.
     let _ = AVAILABLE.set(available);
 }
 
 /// Whether this many bytes are available, as far as is known.
-pub(crate) fn has(bytes: usize) -> bool {
+pub fn has(bytes: usize) -> bool {
     let available = || AVAILABLE.get().and_then(|ask| ask());
     bytes < MUCH || available().is_none_or(|most| bytes as u64 <= most.saturating_sub(RESERVE))
 }
@@ -44,7 +44,7 @@ pub(crate) fn has(bytes: usize) -> bool {
 ///
 /// # Unwinds
 /// with [`Lacking`].
-pub(crate) fn lacking(bytes: usize) -> ! {
+pub fn lacking(bytes: usize) -> ! {
     resume_unwind(Box::new(Lacking { wanted: bytes as u64 }))
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn lacking(bytes: usize) -> ! {
 ///
 /// # Unwinds
 /// with [`Lacking`] if there is not enough memory.
-pub(crate) fn vec<T>(capacity: usize) -> Vec<T> {
+pub fn vec<T>(capacity: usize) -> Vec<T> {
     let bytes = capacity.saturating_mul(size_of::<T>());
     let mut items = Vec::new();
     if !has(bytes) || items.try_reserve_exact(capacity).is_err() {
@@ -65,7 +65,7 @@ pub(crate) fn vec<T>(capacity: usize) -> Vec<T> {
 ///
 /// # Unwinds
 /// like [`vec()`].
-pub(crate) fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
+pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
     let bytes = count.saturating_mul(size_of::<T>());
     let layout = Layout::array::<T>(count).ok().filter(|layout| has(layout.size()));
     let Some(layout) = layout else { lacking(bytes) };
@@ -85,7 +85,7 @@ pub(crate) fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
 ///
 /// # Unwinds
 /// like [`vec()`].
-pub(crate) fn collect<T>(most: usize, from: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn collect<T>(most: usize, from: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut items = vec(most);
     items.extend(stop::polled(from).take(most));
     items
@@ -105,7 +105,7 @@ pub fn copy<T: Copy>(from: &[T]) -> Vec<T> {
 ///
 /// # Unwinds
 /// like [`vec()`].
-pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) {
+pub fn reserve<T>(items: &mut Vec<T>, more: usize) {
     let bytes = more.saturating_mul(size_of::<T>());
     if more > items.capacity() - items.len() && (!has(bytes) || items.try_reserve(more).is_err()) {
         lacking(bytes);
@@ -116,7 +116,7 @@ pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) {
 ///
 /// # Unwinds
 /// like [`vec()`].
-pub(crate) fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
+pub fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
     reserve(items, from.len());
     for part in from.chunks((stop::MOVED / size_of::<T>().max(1)).max(1)) {
         stop::poll();
@@ -129,7 +129,7 @@ pub(crate) fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
 /// # Unwinds
 /// like [`vec()`].
 #[derive(Debug, Default)]
-pub(crate) struct Sink(pub Vec<u8>);
+pub struct Sink(pub Vec<u8>);
 
 impl io::Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

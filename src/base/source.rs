@@ -63,7 +63,7 @@ impl Sources {
         id
     }
 
-    pub(crate) fn get(&self, file: FileId) -> Option<&Source> {
+    pub fn get(&self, file: FileId) -> Option<&Source> {
         self.files.get(file.0 as usize)
     }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub type Flag = Arc<AtomicBool>;
 
 /// Payload of the unwinding after a stop request.
-pub(crate) struct Stopped;
+pub struct Stopped;
 
 /// Number of elements processed between two polls; short enough for any operation per element.
 pub const PART: usize = 1 << 16;
@@ -26,7 +26,7 @@ thread_local! {
 static HEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Unwinds if this thread's work was asked to stop.
-pub(crate) fn poll() {
+pub fn poll() {
     let asked = FLAG.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)));
     // Code that runs during another unwinding is cleanup.
     if asked && !std::thread::panicking() {
@@ -36,26 +36,26 @@ pub(crate) fn poll() {
 }
 
 /// Records that the stop request was noticed.
-pub(crate) fn heed() {
+pub fn heed() {
     HEEDED.store(true, Ordering::SeqCst);
 }
 
-pub(crate) fn is_heeded() -> bool {
+pub fn is_heeded() -> bool {
     HEEDED.load(Ordering::SeqCst)
 }
 
 /// Resets the record before the next run.
-pub(crate) fn forget() {
+pub fn forget() {
     HEEDED.store(false, Ordering::SeqCst);
 }
 
 /// Returns this thread's flag, for helper threads.
-pub(crate) fn flag() -> Option<Flag> {
+pub fn flag() -> Option<Flag> {
     FLAG.with_borrow(Clone::clone)
 }
 
 /// Runs work with this flag as the thread's.
-pub(crate) fn watched<T>(flag: Option<Flag>, work: impl FnOnce() -> T) -> T {
+pub fn watched<T>(flag: Option<Flag>, work: impl FnOnce() -> T) -> T {
     struct Outer(Option<Flag>);
     impl Drop for Outer {
         fn drop(&mut self) {
@@ -81,7 +81,7 @@ pub(crate) fn until_stopped<T>(flag: &Flag, work: impl FnOnce() -> T) -> Result<
 
 /// Counts processed elements and polls at intervals.
 #[derive(Debug, Default)]
-pub(crate) struct Ticks(Cell<usize>);
+pub struct Ticks(Cell<usize>);
 
 impl Ticks {
     /// Records `count` processed elements.
@@ -102,13 +102,13 @@ impl Ticks {
 }
 
 /// Iterates over the items, polling at intervals.
-pub(crate) fn polled<I: IntoIterator>(items: I) -> impl Iterator<Item = I::Item> {
+pub fn polled<I: IntoIterator>(items: I) -> impl Iterator<Item = I::Item> {
     let ticks = Ticks::default();
     items.into_iter().inspect(move |_| ticks.pass(1))
 }
 
 /// Splits items into parts, each with its start index, and polls before each: for loops that are to be vectorized.
-pub(crate) fn parts<T>(items: &[T]) -> impl Iterator<Item = (usize, &[T])> {
+pub fn parts<T>(items: &[T]) -> impl Iterator<Item = (usize, &[T])> {
     items.chunks(PART).enumerate().map(|(number, part)| {
         poll();
         (number * PART, part)
@@ -116,7 +116,7 @@ pub(crate) fn parts<T>(items: &[T]) -> impl Iterator<Item = (usize, &[T])> {
 }
 
 /// As [`parts`], with mutable access.
-pub(crate) fn parts_mut<T>(items: &mut [T]) -> impl Iterator<Item = (usize, &mut [T])> {
+pub fn parts_mut<T>(items: &mut [T]) -> impl Iterator<Item = (usize, &mut [T])> {
     items.chunks_mut(PART).enumerate().map(|(number, part)| {
         poll();
         (number * PART, part)
@@ -130,7 +130,7 @@ pub const MOVED: usize = 16 << 20;
 ///
 /// # Panics
 /// if the lengths differ, like [`slice::copy_from_slice`].
-pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
+pub fn copy(to: &mut [u8], from: &[u8]) {
     if to.len() <= MOVED {
         return to.copy_from_slice(from);
     }

@@ -5,7 +5,7 @@ use smol_str::SmolStr;
 use crate::syntax::ast;
 
 /// Returns the name under which an `import` binds a module.
-pub(crate) fn module_alias(import: &ast::Import) -> Option<SmolStr> {
+pub fn module_alias(import: &ast::Import) -> Option<SmolStr> {
     match (&import.what, &import.source) {
         (ast::ImportWhat::Module { alias: Some(alias) }, _) => Some(alias.text.clone()),
         (ast::ImportWhat::Module { alias: None }, ast::ImportSource::Path(path)) => path.last().map(|n| n.text.clone()),

@@ -10,14 +10,14 @@ use crate::check::walk::root;
 use crate::lang::builtin::Builtin;
 
 /// Searches an expression and its subexpressions.
-pub(crate) fn of_expr(program: &Program, e: &Expr, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
+pub fn of_expr(program: &Program, e: &Expr, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
     let mut found = None;
     walk::expr(e, &mut |inner| found = found.or_else(|| by_expr(program, inner, is)));
     found
 }
 
 /// Searches a block and everything nested in it.
-pub(crate) fn of_block(program: &Program, block: &Block, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
+pub fn of_block(program: &Program, block: &Block, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
     let mut found = assigned(block, is);
     walk::exprs(block, &mut |inner| found = found.or_else(|| by_expr(program, inner, is)));
     found

@@ -10,7 +10,7 @@ use crate::lang::promise;
 use crate::lang::scalar::{Scalar, Value};
 
 /// A value for each constant of a `tune` clause, in its order.
-pub(crate) type Choice = Vec<Value>;
+pub type Choice = Vec<Value>;
 
 /// How many combinations of values a clause may have.
 pub(crate) const MOST: usize = 512;
@@ -21,7 +21,7 @@ pub(crate) fn count(tunes: &[Tunable]) -> usize {
 }
 
 /// Returns the combinations that no condition of compile-time constants alone excludes; the last constant varies fastest.
-pub(crate) fn admissible(program: &Program, kernel: &Kernel) -> Vec<Choice> {
+pub fn admissible(program: &Program, kernel: &Kernel) -> Vec<Choice> {
     meeting(program, &kernel.tunes, &kernel.assumes)
 }
 
@@ -109,7 +109,7 @@ fn holds(program: &Program, e: &Expr, given: &dyn std::ops::Fn(u32) -> Option<Va
 }
 
 /// Writes a value as in a program, without a suffix.
-pub(crate) fn text(value: Value) -> String {
+pub fn text(value: Value) -> String {
     match value.as_integer() {
         Some(integer) if value.ty != Scalar::Bool => integer.to_string(),
         _ => value.is_true().to_string(),

@@ -43,7 +43,7 @@ impl Expected {
         [("bank_ways", Expected::BankWays), ("sectors", Expected::Sectors), ("max_ulp", Expected::MaxUlp)];
 
     /// Returns it as it is written.
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         match self {
             Expected::BankWays(most) => format!("bank_ways <= {most}"),
             Expected::Sectors(most) => format!("sectors <= {most}"),

@@ -326,7 +326,7 @@ impl Cx<'_> {
 
 impl Derive {
     /// Returns the call of the function that is differentiated in the end.
-    pub(crate) fn call(&self) -> &Expr {
+    pub fn call(&self) -> &Expr {
         match &self.of.kind {
             ExprKind::Derive(inner) => inner.call(),
             _ => &self.of,

@@ -13,7 +13,7 @@ const FIRST: u32 = 1 << 31;
 
 /// The set of types that a variable may become, and its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Any plain data: the kind of a type parameter without a bound.
     Any,
     /// An integer literal: any numeric type, `i32` by default.
@@ -83,7 +83,7 @@ enum Slot {
 
 /// The type variables of one body, and the bounds of the type parameters in scope.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Vars {
+pub struct Vars {
     slots: Vec<Slot>,
     bounds: Vec<Bound>,
 }

@@ -9,7 +9,7 @@ use crate::lang::scalar::decimal::Decimal;
 use crate::lang::scalar::{Scalar, Value, exact, format};
 
 #[derive(Clone, Copy)]
-pub(crate) enum Literal {
+pub enum Literal {
     Int(i128),
     Float(Decimal),
 }

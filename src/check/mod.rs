@@ -18,8 +18,8 @@ mod bodies;
 mod builtin_call;
 mod builtins;
 mod call;
-pub(crate) mod changes;
-pub(crate) mod choices;
+pub mod changes;
+pub mod choices;
 mod clauses;
 mod contracts;
 mod cx;
@@ -37,31 +37,31 @@ mod items;
 mod launch;
 pub(crate) mod lend;
 mod lints;
-pub(crate) mod literal;
+pub mod literal;
 mod make;
 mod meant;
 mod ops;
-pub(crate) mod parts;
-pub(crate) mod passed;
+pub mod parts;
+pub mod passed;
 mod report;
-pub(crate) mod show;
+pub mod show;
 mod sigs;
-pub(crate) mod solve;
+pub mod solve;
 mod stated;
 mod stmt;
 mod suggest;
 mod text;
-pub(crate) mod tiles;
+pub mod tiles;
 mod tunes;
 pub mod typed;
 mod types;
-pub(crate) mod walk;
-pub(crate) mod widen;
+pub mod walk;
+pub mod widen;
 mod world;
 
-pub(crate) use alias::module_alias;
+pub use alias::module_alias;
 pub use dump::dump;
-pub(crate) use report::{Imports, UNREPORTED};
+pub use report::{Imports, UNREPORTED};
 pub use walk::exprs;
 
 /// Checks a file (or a REPL entry) and adds its items to the existing module `module`; a name defined again replaces the old
@@ -102,6 +102,6 @@ fn suggest_names(program: &Program, module: &typed::Module, found: &mut [Diagnos
 }
 
 /// Formats a type the way diagnostics do, for tools that show types.
-pub(crate) fn show_type(program: &Program, sig: Option<&typed::Signature>, ty: &typed::Type) -> String {
+pub fn show_type(program: &Program, sig: Option<&typed::Signature>, ty: &typed::Type) -> String {
     show::Show { program, sig, vars: None }.ty(ty)
 }

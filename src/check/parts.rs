@@ -12,7 +12,7 @@ use crate::check::typed::*;
 pub(crate) const MAX_PARTS: u32 = 4096;
 
 /// Whether a type has more parts than [`MAX_PARTS`].
-pub(crate) fn too_many(program: &Program, ty: &Type) -> bool {
+pub fn too_many(program: &Program, ty: &Type) -> bool {
     let mut room = MAX_PARTS;
     !count(program, ty, &mut room)
 }
@@ -58,7 +58,7 @@ pub(crate) fn no_element(ty: &str, span: Span) -> Diagnostic {
 }
 
 /// Builds the diagnostic for a type with too many parts.
-pub(crate) fn refusal(what: &str, span: Span) -> Diagnostic {
+pub fn refusal(what: &str, span: Span) -> Diagnostic {
     Diagnostic::error("E0329", format!("{what} has more than {MAX_PARTS} parts"))
         .at(span, "each part is a value of its own")
         .help("keep many values of one kind in an array")

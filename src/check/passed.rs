@@ -69,7 +69,7 @@ impl Space<'_> {
 }
 
 /// The message for a function applied element by element to arrays, whose other arguments a launch passes by value.
-pub(crate) fn too_much_for_map(
+pub fn too_much_for_map(
     program: &Program,
     name: &str,
     span: Span,
@@ -91,7 +91,7 @@ pub(crate) fn too_much_for_map(
 }
 
 /// The message for a kernel to which a launch would pass too much.
-pub(crate) fn too_much(program: &Program, kernel: &Kernel, given: Given<'_>) -> Option<Diagnostic> {
+pub fn too_much(program: &Program, kernel: &Kernel, given: Given<'_>) -> Option<Diagnostic> {
     let mut space = Space { program, given, used: 0 };
     let mut sizes = Vec::with_capacity(kernel.sig.params.len());
     for param in &kernel.sig.params {

@@ -11,10 +11,10 @@ pub(crate) const MAX_ERRORS: usize = 20;
 const MAX_WARNINGS: usize = 50;
 
 /// Code of the diagnostic for an erroneous tree node that no other diagnostic explains.
-pub(crate) const UNREPORTED: &str = "E0999";
+pub const UNREPORTED: &str = "E0999";
 
 /// Modules that a file's imports resolve to, by `Import::span`. A missing entry has already been reported by the caller.
-pub(crate) type Imports = HashMap<Span, ModuleId>;
+pub type Imports = HashMap<Span, ModuleId>;
 
 /// Sorts diagnostics by source position, removes duplicates, and truncates to the maximum counts.
 pub fn tidy(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {

@@ -5,7 +5,7 @@ use crate::check::typed::{Access, Bound, Dim, Generic, GenericKind, Program, Sig
 
 /// The context that resolves the names in a type.
 #[derive(Clone, Copy)]
-pub(crate) struct Show<'a> {
+pub struct Show<'a> {
     pub program: &'a Program,
     pub sig: Option<&'a Signature>,
     pub vars: Option<&'a Vars>,

@@ -11,7 +11,7 @@ use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::syntax::ast;
 
 /// Returns the open dimension that an expression is linear in, if it is the only one there.
-pub(crate) fn unknown(e: &Expr, open: &dyn Fn(u32) -> bool) -> Option<u32> {
+pub fn unknown(e: &Expr, open: &dyn Fn(u32) -> bool) -> Option<u32> {
     let mut dim = None;
     let mut several = false;
     walk::expr(e, &mut |e| match e.kind {
@@ -40,7 +40,7 @@ fn degree(e: &Expr, dim: u32) -> Option<u32> {
 
 /// Returns where a linear function that is `at_0` at 0 and `at_1` at 1 has this value; none if that is not a whole number of at
 /// least 0.
-pub(crate) fn solution(value: i64, at_0: i64, at_1: i64) -> Option<i64> {
+pub fn solution(value: i64, at_0: i64, at_1: i64) -> Option<i64> {
     let (rest, slope) = (value.checked_sub(at_0)?, at_1.checked_sub(at_0)?);
     let found = rest.checked_div(slope)?;
     (rest.checked_rem(slope)? == 0 && found >= 0).then_some(found)
@@ -60,7 +60,7 @@ pub(crate) fn names<'e>(e: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Name)) 
 }
 
 /// The dimensions of a signature that are no array's extents.
-pub(crate) struct Order {
+pub struct Order {
     /// Those that dimension expressions determine, in an order in which they can be solved for, each with the parameter, axis and
     /// index of the expression.
     pub solved: Vec<(u32, (usize, usize, usize))>,
@@ -69,7 +69,7 @@ pub(crate) struct Order {
 }
 
 /// Returns how the dimensions of a signature follow from the extents of its arrays.
-pub(crate) fn order(sig: &Signature) -> Order {
+pub fn order(sig: &Signature) -> Order {
     let dims = || {
         sig.params.iter().enumerate().flat_map(|(p, param)| {
             let dims = if let Type::Array(array) = &param.ty { &array.dims[..] } else { &[] };

@@ -16,7 +16,7 @@ use crate::lang::scalar::Scalar;
 use crate::syntax::ast;
 
 /// Whether the text says that a tile's elements are rounded to those that tensor cores multiply as `tf32`.
-pub(crate) fn is_tf32(tile: &Expr) -> bool {
+pub fn is_tf32(tile: &Expr) -> bool {
     match &tile.kind {
         ExprKind::Builtin { builtin: Builtin::Math(MathFn::Tf32), .. } => true,
         ExprKind::Builtin { builtin: Builtin::Transpose | Builtin::Reshape, args, .. } => {

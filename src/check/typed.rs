@@ -27,9 +27,9 @@ pub use crate::syntax::ast::{Access, Format, Unroll};
 
 pub type FnId = Id<Fn>;
 pub type KernelId = Id<Kernel>;
-pub(crate) type StructId = Id<Struct>;
-pub(crate) type ConstId = Id<Const>;
-pub(crate) type GlobalId = Id<Global>;
+pub type StructId = Id<Struct>;
+pub type ConstId = Id<Const>;
+pub type GlobalId = Id<Global>;
 pub type LocalId = Id<Local>;
 pub type ModuleId = Id<Module>;
 
@@ -45,7 +45,7 @@ pub struct Program {
     pub kernels: Shared<Arena<Kernel>>,
     pub globals: Arena<Global>,
     pub tests: Arena<Section>,
-    pub(crate) benches: Arena<Section>,
+    pub benches: Arena<Section>,
     /// Chunks of script statements, one per file or REPL entry, imported modules first.
     pub chunks: Vec<Arc<Chunk>>,
     /// Looks up the standard library module that defines a name; used in diagnostics about unresolved names.
@@ -493,13 +493,13 @@ pub enum ArrayInit {
 pub struct Declared {
     /// A `Dim::Local(i)` in it refers to `extents[i]`.
     pub ty: Type,
-    pub(crate) extents: Vec<Extent>,
+    pub extents: Vec<Extent>,
     pub span: Span,
 }
 
 /// An extent in a type annotation that is not a known number.
 #[derive(Clone, Debug)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// An expression.
     Is(Expr),
     /// A name that is otherwise undefined: the value determines it, and it is the same on every axis where it occurs.
@@ -735,7 +735,7 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub kernel: KernelId,
-    pub(crate) generics: Vec<GenericArg>,
+    pub generics: Vec<GenericArg>,
     /// One per parameter. None: an `out` argument that the launch allocates and returns.
     pub args: Vec<Option<Expr>>,
     /// Dimensions given by name: position in `dims` and value.
@@ -744,5 +744,5 @@ pub struct Launch {
     pub grid: Option<Expr>,
     pub block: Option<Expr>,
     /// The compile-time constants that the launch leaves to their defaults, by position in `generics`.
-    pub(crate) left_off: Vec<u32>,
+    pub left_off: Vec<u32>,
 }

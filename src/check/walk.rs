@@ -102,7 +102,7 @@ pub fn exprs(b: &Block, visit: &mut dyn FnMut(&Expr)) {
     }
 }
 
-pub(crate) fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
+pub fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
     visit(e);
     let opt = |e: &Option<Box<Expr>>, visit: &mut dyn FnMut(&Expr)| {
         if let Some(e) = e {

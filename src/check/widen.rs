@@ -13,7 +13,7 @@ use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Scalar;
 
 /// What a function and all that it calls compute with.
-pub(crate) struct Survey {
+pub struct Survey {
     /// The float type of the fewest digits.
     pub narrowest: Scalar,
     /// What has no counterpart in `f64`, and where it is.
@@ -23,12 +23,12 @@ pub(crate) struct Survey {
 }
 
 /// Returns a float type's twin; other types stay.
-pub(crate) fn scalar(ty: Scalar) -> Scalar {
+pub fn scalar(ty: Scalar) -> Scalar {
     if ty.is_float() { Scalar::F64 } else { ty }
 }
 
 /// Returns a type's twin.
-pub(crate) fn ty(ty: &Type) -> Type {
+pub fn ty(ty: &Type) -> Type {
     match ty {
         Type::Scalar(s) => Type::Scalar(scalar(*s)),
         Type::Vector(s, lanes) => Type::Vector(scalar(*s), *lanes),
@@ -45,7 +45,7 @@ pub(crate) fn ty(ty: &Type) -> Type {
 }
 
 /// Returns the twin of a program.
-pub(crate) fn program(program: &Program) -> Program {
+pub fn program(program: &Program) -> Program {
     let mut twin = program.clone();
     for (_, of) in twin.structs.iter_mut() {
         of.fields.iter_mut().for_each(|field| field.ty = ty(&field.ty));
@@ -73,7 +73,7 @@ pub(crate) fn program(program: &Program) -> Program {
 }
 
 /// Returns the twin of a derivative that is taken.
-pub(crate) fn derive(derive: &Derive) -> Derive {
+pub fn derive(derive: &Derive) -> Derive {
     let mut twin = derive.clone();
     expr(&mut twin.of);
     twin
@@ -273,14 +273,14 @@ fn generics(given: &mut [GenericArg]) {
 }
 
 /// Looks at everything that an expression reaches.
-pub(crate) fn survey(program: &Program, of: &Expr) -> Survey {
+pub fn survey(program: &Program, of: &Expr) -> Survey {
     let mut walker = Walker::new(program);
     walk::expr(of, &mut |e| walker.look(e, false));
     walker.finish()
 }
 
 /// Looks at everything that a kernel reaches.
-pub(crate) fn survey_kernel(program: &Program, id: KernelId) -> Survey {
+pub fn survey_kernel(program: &Program, id: KernelId) -> Survey {
     let mut walker = Walker::new(program);
     walker.enter(program.kernels.get(id).and_then(|kernel| kernel.body.clone()), true);
     walker.finish()

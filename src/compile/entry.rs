@@ -44,7 +44,7 @@ impl Definitions {
     }
 
     /// Returns the names of the definitions set aside, with the reasons.
-    pub(crate) fn set_aside(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn set_aside(&self) -> impl Iterator<Item = (&str, &str)> {
         self.aside.iter().map(|(name, (_, why))| (name.as_str(), why.as_str()))
     }
 

@@ -53,7 +53,7 @@ impl Session {
 
 /// Calls `f` with the launches of some modules, and whether they stand in a function with compile-time parameters: they may depend
 /// on those.
-pub(crate) fn each_launch(program: &Program, of: &dyn Fn(ModuleId) -> bool, f: &mut dyn FnMut(&Launch, Span, bool)) {
+pub fn each_launch(program: &Program, of: &dyn Fn(ModuleId) -> bool, f: &mut dyn FnMut(&Launch, Span, bool)) {
     let mut launches = |block: &Block, generic: bool| {
         exprs(block, &mut |e| {
             if let ExprKind::Launch(launch) = &e.kind {
@@ -90,7 +90,7 @@ fn launched(program: &Program, launch: &Launch) -> Option<Instance> {
     Some(Instance::new(launch.kernel, arguments))
 }
 
-pub(crate) fn is_concrete(ty: &Type) -> bool {
+pub fn is_concrete(ty: &Type) -> bool {
     match ty {
         Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) => true,
         Type::Tuple(parts) => parts.iter().all(is_concrete),

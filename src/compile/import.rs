@@ -12,7 +12,7 @@ use crate::syntax::{self, ast};
 
 impl Session {
     /// Forgets imported files, so that they are read again at their next import.
-    pub(crate) fn forget_files(&mut self) {
+    pub fn forget_files(&mut self) {
         self.modules.known.retain(|key, _| matches!(key, Key::Library(_)));
     }
 }

@@ -18,19 +18,19 @@ pub static MODULES: &[(&str, &str)] = &[
 ];
 
 /// Returns the text of `std.<name>`.
-pub(crate) fn text(name: &str) -> Option<&'static str> {
+pub fn text(name: &str) -> Option<&'static str> {
     MODULES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
 /// A public name of a module: a definition documented with an example, or a documented struct.
-pub(crate) struct Member {
+pub struct Member {
     pub name: &'static str,
     /// The documentation before the example.
     pub about: String,
 }
 
 /// Returns the public names of a module, in textual order.
-pub(crate) fn members(module: &str) -> Vec<Member> {
+pub fn members(module: &str) -> Vec<Member> {
     let mut members = Vec::new();
     let mut doc: Vec<&str> = Vec::new();
     for line in text(module).unwrap_or("").lines() {
@@ -55,12 +55,12 @@ pub(crate) fn members(module: &str) -> Vec<Member> {
 }
 
 /// Returns the summary of a module: the first line of its documentation.
-pub(crate) fn about(module: &str) -> &'static str {
+pub fn about(module: &str) -> &'static str {
     text(module).and_then(|text| text.lines().next()).and_then(|line| line.strip_prefix("///")).unwrap_or("").trim()
 }
 
 /// Returns the modules that have a public name.
-pub(crate) fn homes(name: &str) -> Vec<&'static str> {
+pub fn homes(name: &str) -> Vec<&'static str> {
     let has = |module: &&str| members(module).iter().any(|member| member.name == name);
     MODULES.iter().map(|(module, _)| *module).filter(has).collect()
 }

@@ -18,11 +18,11 @@ mod examine;
 mod import;
 pub mod library;
 mod session;
-pub(crate) mod sizes;
-pub(crate) mod trial;
+pub mod sizes;
+pub mod trial;
 
 pub use entry::Entered;
-pub(crate) use examine::{each_launch, is_concrete};
+pub use examine::{each_launch, is_concrete};
 pub use session::{Definitions, Files, Modules, NoFiles, Outcome, Session};
 
 impl Session {
@@ -42,7 +42,7 @@ impl Session {
 
     /// As [`Session::add`], but after errors keeps what could be compiled in the program, which must then not be run: for tools
     /// that display it. Also returns the syntax tree.
-    pub(crate) fn read(&mut self, name: &str, text: &str, files: &dyn Files) -> (ast::File, Outcome) {
+    pub fn read(&mut self, name: &str, text: &str, files: &dyn Files) -> (ast::File, Outcome) {
         let first = self.program.chunks.len();
         let file = self.sources.add(name, text);
         let (tree, mut diagnostics) = syntax::parse(file, text);
@@ -123,7 +123,7 @@ pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance>
 }
 
 /// Compiles a kernel for a device, with these checks.
-pub(crate) fn kernel(program: &Program, instance: &Instance, checks: Checks) -> Result<Prepared, Vec<Diagnostic>> {
+pub fn kernel(program: &Program, instance: &Instance, checks: Checks) -> Result<Prepared, Vec<Diagnostic>> {
     let kernel = program.kernels.get(instance.kernel);
     let place = kernel.map_or_else(Default::default, |kernel| kernel.name_span);
     let mut prepared = ready(lower_for(program, instance, checks)?, checks, place)?;
@@ -132,7 +132,7 @@ pub(crate) fn kernel(program: &Program, instance: &Instance, checks: Checks) -> 
 }
 
 /// Compiles a kernel for a device that shows what it does: see [`Device::shows_names`](crate::device::Device::shows_names).
-pub(crate) fn named(program: &Program, instance: &Instance) -> Result<Prepared, Vec<Diagnostic>> {
+pub fn named(program: &Program, instance: &Instance) -> Result<Prepared, Vec<Diagnostic>> {
     let place = program.kernels.get(instance.kernel).map_or_else(Default::default, |kernel| kernel.name_span);
     pass::unchanged(lower_named(program, instance)?).map_err(|broken| broke(broken, place))
 }
@@ -145,13 +145,13 @@ fn declared(program: &Program, instance: &Instance, module: &ir::def::Module) ->
 }
 
 /// Returns the launches of a kernel that its signature describes, for its derivative; none if they cannot be written down.
-pub(crate) fn launches(program: &Program, instance: &Instance, module: &ir::def::Module) -> Option<Launches> {
+pub fn launches(program: &Program, instance: &Instance, module: &ir::def::Module) -> Option<Launches> {
     declared(program, instance, module).map(|given| Launches::new(module, given))
 }
 
 /// Compiles a function applied to all elements of arrays for a device: see [`lower_map`]. `place` is the location of the
 /// application.
-pub(crate) fn map(
+pub fn map(
     program: &Program,
     function: &Function,
     params: &[(Type, bool)],

@@ -15,7 +15,7 @@ use crate::lang::scalar::Scalar;
 use crate::lower::{self, Argument, Constants, Instance};
 
 /// What the sizes of a launch are.
-pub(crate) enum Sizes<'a> {
+pub enum Sizes<'a> {
     /// Any, up to a largest dimension, which is also the largest number of elements of an array if it is not [`LARGEST`].
     Any(i128),
     /// These dimensions, by number, and these scalar parameters, by their position in the launch.
@@ -23,7 +23,7 @@ pub(crate) enum Sizes<'a> {
 }
 
 /// A launch of a kernel.
-pub(crate) struct Launch {
+pub struct Launch {
     pub given: Given,
     /// By number.
     pub dims: Vec<Linear>,
@@ -41,10 +41,10 @@ struct Scope<'a> {
     locals: FxHashMap<LocalId, Linear>,
 }
 
-pub(crate) const LARGEST: i128 = i32::MAX as i128;
+pub const LARGEST: i128 = i32::MAX as i128;
 
 /// Writes down a launch; an error says what cannot be.
-pub(crate) fn launch(
+pub fn launch(
     program: &Program,
     kernel: &typed::Kernel,
     instance: &Instance,
@@ -420,7 +420,7 @@ impl Scope<'_> {
 }
 
 /// Returns the number of launch parameters that a parameter by value takes.
-pub(crate) fn leaves(program: &Program, arguments: &[Argument], ty: &Type) -> Result<u32, String> {
+pub fn leaves(program: &Program, arguments: &[Argument], ty: &Type) -> Result<u32, String> {
     let ty = match ty {
         Type::Param(i) => match arguments.get(*i as usize) {
             Some(Argument::Type(ty)) => ty,

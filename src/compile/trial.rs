@@ -11,7 +11,7 @@ use crate::lang::scalar::Value;
 use crate::lower::Instance;
 
 /// An argument, in the order of the kernel's parameters on a device.
-pub(crate) enum Argument<'a> {
+pub enum Argument<'a> {
     /// A scalar, or the lanes of a vector.
     Value(Vec<Value>),
     Array {
@@ -22,7 +22,7 @@ pub(crate) enum Argument<'a> {
 }
 
 /// A launch that is about to happen. Whoever tries it has copies of the arrays written.
-pub(crate) struct Trial<'a> {
+pub struct Trial<'a> {
     pub instance: Instance,
     pub extents: Extents,
     pub args: Vec<Argument<'a>>,
@@ -32,7 +32,7 @@ pub(crate) struct Trial<'a> {
     pub span: Span,
 }
 
-pub(crate) trait Trials: Send + Sync {
+pub trait Trials: Send + Sync {
     /// Returns whether launches of a kernel are to be tried.
     fn wants(&self, program: &Program, kernel: KernelId, declared: bool) -> bool;
 
@@ -41,7 +41,7 @@ pub(crate) trait Trials: Send + Sync {
 }
 
 /// A launch in which a checked run has found a race. The arrays that it writes hold anything by now.
-pub(crate) struct Raced<'a> {
+pub struct Raced<'a> {
     pub trial: Trial<'a>,
     /// The dimensions, by number.
     pub dims: Vec<i128>,
@@ -49,7 +49,7 @@ pub(crate) struct Raced<'a> {
 }
 
 /// The text of a launch, and what stands where in it.
-pub(crate) struct Written<'a> {
+pub struct Written<'a> {
     pub text: &'a str,
     /// The arguments, by parameter of the signature.
     pub args: Vec<Option<Range<usize>>>,
@@ -59,7 +59,7 @@ pub(crate) struct Written<'a> {
     pub geometry: Option<[Range<usize>; 2]>,
 }
 
-pub(crate) trait Evidence: Send + Sync {
+pub trait Evidence: Send + Sync {
     /// Returns what else is known of a race, a note each.
     fn of_race(&self, program: &Program, raced: &Raced<'_>, fault: &Fault) -> Vec<String>;
 }

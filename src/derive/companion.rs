@@ -21,7 +21,7 @@ pub(super) fn active_values<'a>(
 }
 
 /// Returns the type of an adjoint in a kernel: sums of many parts need the digits of `f32` at least.
-pub(crate) fn adjoint_scalar(scalar: Scalar) -> Scalar {
+pub fn adjoint_scalar(scalar: Scalar) -> Scalar {
     if matches!(scalar, Scalar::F16 | Scalar::Bf16) { Scalar::F32 } else { scalar }
 }
 

@@ -25,7 +25,7 @@ pub struct Launches {
 
 impl Launches {
     /// Returns the launches that are written down.
-    pub(crate) fn new(module: &Module, given: Given) -> Launches {
+    pub fn new(module: &Module, given: Given) -> Launches {
         Launches { given: Some(completed(given, module)), private: FxHashSet::default() }
     }
 
@@ -46,12 +46,12 @@ impl Launches {
     }
 
     /// Returns what is known of them all, if anything is.
-    pub(crate) fn given(&self) -> Option<&Given> {
+    pub fn given(&self) -> Option<&Given> {
         self.given.as_ref()
     }
 
     /// Returns the launches of a derivative, of which these are the parameters.
-    pub(crate) fn of_derivative(&self, module: &Module, params: &[Role]) -> Launches {
+    pub fn of_derivative(&self, module: &Module, params: &[Role]) -> Launches {
         let like = |role: &Role| match *role {
             Role::Primal(param) | Role::Tangent(param) | Role::Adjoint(param) => Some(param as u32),
             Role::Extent(_) | Role::Sums(_) | Role::Tape(_) | Role::Counts => None,

@@ -62,7 +62,7 @@ mod text;
 mod totals;
 mod warp;
 
-pub(crate) use companion::adjoint_scalar;
+pub use companion::adjoint_scalar;
 pub use def::{Counting, Derived, Gather, Recorder, Role, Totals};
 pub use launches::Launches;
 pub use lost::Lost;

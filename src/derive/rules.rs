@@ -15,35 +15,38 @@ pub(super) trait Maker {
     fn here(&mut self, id: ExprId) -> ExprId;
 }
 
-impl<M: Maker> Terms for M {
+/// A [`Maker`] as what makes the terms of the table's rules.
+struct Made<'a, M>(&'a mut M);
+
+impl<M: Maker> Terms for Made<'_, M> {
     type Value = ExprId;
     type Error = Infallible;
 
     fn number(&mut self, like: &ExprId, number: f64) -> Result<ExprId, Infallible> {
-        let ty = self.builder().ty(*like);
-        Ok(constant(self.builder(), ty, number))
+        let ty = self.0.builder().ty(*like);
+        Ok(constant(self.0.builder(), ty, number))
     }
 
     fn unary(&mut self, op: UnaryOp, value: &ExprId) -> Result<ExprId, Infallible> {
-        let value = self.here(*value);
-        Ok(self.builder().unary(op, value))
+        let value = self.0.here(*value);
+        Ok(self.0.builder().unary(op, value))
     }
 
     fn binary(&mut self, op: BinaryOp, left: &ExprId, right: &ExprId) -> Result<ExprId, Infallible> {
-        let (left, right) = (self.here(*left), self.here(*right));
+        let (left, right) = (self.0.here(*left), self.0.here(*right));
         // All but products of matrices, of which there are none among the rules.
         let op = BinOp::strict(op).unwrap_or(BinOp::Mul);
-        Ok(self.builder().binary(op, left, right))
+        Ok(self.0.builder().binary(op, left, right))
     }
 
     fn math(&mut self, function: MathFn, args: &[ExprId]) -> Result<ExprId, Infallible> {
-        let args: Vec<ExprId> = args.iter().map(|&arg| self.here(arg)).collect();
-        Ok(self.builder().math(function, &args))
+        let args: Vec<ExprId> = args.iter().map(|&arg| self.0.here(arg)).collect();
+        Ok(self.0.builder().math(function, &args))
     }
 
     fn select(&mut self, cond: &ExprId, then: &ExprId, other: &ExprId) -> Result<ExprId, Infallible> {
-        let (cond, then, other) = (self.here(*cond), self.here(*then), self.here(*other));
-        Ok(self.builder().select(cond, then, other))
+        let (cond, then, other) = (self.0.here(*cond), self.0.here(*then), self.0.here(*other));
+        Ok(self.0.builder().select(cond, then, other))
     }
 }
 
@@ -72,9 +75,9 @@ pub(super) fn times_partial<M: Maker>(
 ) -> Result<Option<ExprId>, Lost> {
     let found = match &f.exprs[id].kind {
         ExprKind::Binary { op, left, right } => {
-            derivative::of_binary(maker, op.operator(), (left, right), &id, operand)
+            derivative::of_binary(&mut Made(maker), op.operator(), (left, right), &id, operand)
         }
-        ExprKind::Math { function, args } => derivative::of_math(maker, *function, args, &id, operand),
+        ExprKind::Math { function, args } => derivative::of_math(&mut Made(maker), *function, args, &id, operand),
         _ => Ok(None),
     };
     let Ok(found) = found;

@@ -8,7 +8,7 @@ use crate::device::fault::{
 use crate::lang::scalar::Value;
 
 /// Returns the diagnostic of a fault. The host adds where the kernel was launched.
-pub(crate) fn fault_diagnostic(fault: &Fault) -> Diagnostic {
+pub fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     if let FaultKind::Device(error @ DeviceError::Lost(_)) = &fault.kind {
         return device_diagnostic(error, fault.span);
     }
@@ -31,7 +31,7 @@ pub(crate) fn fault_diagnostic(fault: &Fault) -> Diagnostic {
 }
 
 /// Returns what happened, without the place.
-pub(crate) fn fault_text(kind: &FaultKind) -> String {
+pub fn fault_text(kind: &FaultKind) -> String {
     headline(&kind.clone().of_launch(Span::default()), "the thread").1
 }
 
@@ -41,7 +41,7 @@ fn thread_text(fault: &Fault) -> String {
 }
 
 /// As [`thread_text`], of a thread of a launch.
-pub(crate) fn who_text(index: Option<&[u32]>, thread: [u32; 3], block: [u32; 3]) -> String {
+pub fn who_text(index: Option<&[u32]>, thread: [u32; 3], block: [u32; 3]) -> String {
     match index {
         Some([one]) => format!("the thread of index {one}"),
         Some(index) => format!("the thread of index {}", tuple(index)),
@@ -401,7 +401,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
 }
 
 /// Returns the diagnostic of a device's failure outside of any launch.
-pub(crate) fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
+pub fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
     if let DeviceError::Earlier(earlier) = error {
         return fault_diagnostic(&earlier.fault).because(earlier.launched, "launched here");
     }

@@ -147,7 +147,7 @@ impl Fault {
 
 impl FaultKind {
     /// Returns the fault of a launch as a whole, not of a thread; `span` is the kernel's.
-    pub(crate) fn of_launch(self, span: Span) -> Box<Fault> {
+    pub fn of_launch(self, span: Span) -> Box<Fault> {
         Box::new(Fault {
             kind: self,
             span,
@@ -163,7 +163,7 @@ impl FaultKind {
 
 /// A thread of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Who {
+pub struct Who {
     pub block: [u32; 3],
     pub thread: [u32; 3],
     /// `Form::Threads`: the index tuple instead of block and thread.
@@ -203,7 +203,7 @@ pub enum Among {
 
 /// The kind of a thread's memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub enum Deed {
     Reads,
     Writes,
     /// An atomic read-modify-write.
@@ -236,11 +236,11 @@ pub struct Race {
     pub place: String,
     /// In shared memory; else in global memory.
     pub shared: bool,
-    pub(crate) deed: Deed,
+    pub deed: Deed,
     /// The value that the thread writes or reads, where known.
     pub value: Option<Value>,
-    pub(crate) other: Who,
-    pub(crate) other_deed: Deed,
+    pub other: Who,
+    pub other_deed: Deed,
     pub other_value: Option<Value>,
     pub other_span: Span,
     /// Both threads are in the same block, in the same warp.
@@ -315,7 +315,7 @@ pub struct Loss {
 
 /// The result of running a launch again with its arrays as the lost process left them.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// It faults.
     Fault(Box<Fault>),
     /// It was still running, at this location, after this many seconds.
@@ -359,7 +359,7 @@ impl fmt::Display for DeviceError {
 }
 
 /// Formats a number of bytes: `1.5 GiB`.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     let (scale, unit) = match bytes {
         b if b >= 1 << 30 => ((1u64 << 30) as f64, "GiB"),
         b if b >= 1 << 20 => ((1u64 << 20) as f64, "MiB"),

@@ -13,14 +13,14 @@ mod diagnose;
 mod extents;
 mod fault;
 pub mod ordered;
-pub(crate) mod profile;
+pub mod profile;
 pub mod sim;
 pub mod step;
-pub(crate) mod storage;
+pub mod storage;
 
-pub(crate) use diagnose::{device_diagnostic, fault_diagnostic, fault_text, who_text};
+pub use diagnose::{device_diagnostic, fault_diagnostic, fault_text, who_text};
 pub use extents::Extents;
-pub(crate) use fault::{Among, Crowd, Deed, LockStep, Loss, Race, Verdict, Who, size};
+pub use fault::{Among, Crowd, Deed, LockStep, Loss, Race, Verdict, Who, size};
 pub use fault::{DeviceError, Earlier, Fault, FaultKind, Output};
 use storage::Storage;
 
@@ -199,7 +199,7 @@ pub trait Moment {
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
-pub(crate) type Mark = Box<dyn Moment>;
+pub type Mark = Box<dyn Moment>;
 
 /// Statistics of a device: counts, bytes and seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -11,7 +11,7 @@ use crate::base::source::Span;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Deed {
+pub enum Deed {
     Load,
     Store,
     Atomic,
@@ -19,7 +19,7 @@ pub(crate) enum Deed {
 
 /// The costs of an access, summed over the warps that made it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
+pub struct Cost {
     /// Instructions of warps. A vector that takes more than one is counted so often.
     pub requests: u64,
     /// Threads that took part.
@@ -61,7 +61,7 @@ impl Cost {
 
 /// An access in the source.
 #[derive(Clone, Debug)]
-pub(crate) struct Access {
+pub struct Access {
     pub span: Span,
     pub array: String,
     /// The number of the array among those of the kernel.
@@ -77,7 +77,7 @@ pub(crate) struct Access {
 
 /// Operations of one thread, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Work {
+pub struct Work {
     /// Operations on floats; a fused multiply-add is two.
     pub f64: u64,
     pub f32: u64,
@@ -108,7 +108,7 @@ impl Work {
 
 /// The condition of a branch or a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Branch {
+pub struct Branch {
     pub span: Span,
     pub is_loop: bool,
     /// The loop has a counter.
@@ -119,7 +119,7 @@ pub(crate) struct Branch {
 
 /// Statements that are executed one after the other, by the same threads.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Segment {
+pub struct Segment {
     /// What a thread does, by place.
     pub work: Vec<(Span, Work)>,
     /// Where it begins a branch, or the body of a loop.
@@ -135,7 +135,7 @@ pub(crate) struct Segment {
 
 /// An array of a launch.
 #[derive(Clone, Debug)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     pub name: String,
     /// Its size in bytes.
     pub bytes: u64,
@@ -146,7 +146,7 @@ pub(crate) struct Traffic {
 
 /// A change of a kernel that leaves its results as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     /// Two indices of `threads` are exchanged, by their positions.
     Swap(u8, u8),
     /// The last extent of a shared array grows by one: the number of the array, and the extent that it had.
@@ -155,7 +155,7 @@ pub(crate) enum Change {
 
 /// What a change would do, from a run of the same launch.
 #[derive(Clone, Debug)]
-pub(crate) struct Trial {
+pub struct Trial {
     pub change: Change,
     /// Sectors of global memory and passes of shared memory, of all accesses.
     pub before: (u64, u64),
@@ -167,7 +167,7 @@ pub(crate) struct Trial {
 
 /// A loop that adds up products of the elements of a row and a column, one result a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Product {
+pub struct Product {
     pub span: Span,
     /// The factors, as a script writes them.
     pub left: String,
@@ -176,7 +176,7 @@ pub(crate) struct Product {
 
 /// The launches of a kernel with the same extents.
 #[derive(Clone, Debug)]
-pub(crate) struct Profile {
+pub struct Profile {
     pub kernel: String,
     pub span: Span,
     pub extents: Extents,
@@ -238,7 +238,7 @@ pub struct Counting {
 
 impl Counting {
     /// Counts about so many groups of threads of each launch, or all.
-    pub(crate) fn of(blocks: Option<u64>) -> Counting {
+    pub fn of(blocks: Option<u64>) -> Counting {
         Counting { blocks, ..Counting::default() }
     }
 
@@ -256,7 +256,7 @@ impl Counting {
     }
 
     /// Returns what has been counted, in the order of the first launches.
-    pub(crate) fn take(&self) -> Vec<Profile> {
+    pub fn take(&self) -> Vec<Profile> {
         std::mem::take(&mut *self.lock())
     }
 

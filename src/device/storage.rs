@@ -12,7 +12,7 @@ use super::fault::DeviceError;
 use crate::base::aligned::AlignedBytes;
 
 /// Bytes in a device's memory. Several storages may share them; a writer makes a copy first if they are shared.
-pub(crate) trait Remote: Send + Sync {
+pub trait Remote: Send + Sync {
     /// Copies bytes from `offset` on to the host, after all pending operations that change them.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError>;
 
@@ -70,7 +70,7 @@ const POKED: (usize, usize) = (8, 64);
 
 impl Storage {
     /// Drops the bytes from `len` on of what only a device has, where they keep their memory.
-    pub(crate) fn cut(&mut self, len: usize) {
+    pub fn cut(&mut self, len: usize) {
         debug_assert!(self.host.get().is_none() && len <= self.len, "a part of what is on a device");
         self.len = len;
     }
@@ -81,7 +81,7 @@ impl Storage {
     }
 
     /// As [`Storage::zeros`], for a kernel that writes every element: where memory is used again, the bytes are not cleared first.
-    pub(crate) fn unset(len: usize) -> Storage {
+    pub fn unset(len: usize) -> Storage {
         Storage { len, unset: true, ..Storage::default() }
     }
 
@@ -90,7 +90,7 @@ impl Storage {
         self.unset
     }
 
-    pub(crate) fn of_bytes(bytes: AlignedBytes) -> Storage {
+    pub fn of_bytes(bytes: AlignedBytes) -> Storage {
         Storage { len: bytes.len(), host: OnceLock::from(bytes), ..Storage::default() }
     }
 
@@ -138,7 +138,7 @@ impl Storage {
 
     /// Returns the bytes for writing if no device has a copy of them.
     #[inline]
-    pub(crate) fn own_mut(&mut self) -> Option<&mut [u8]> {
+    pub fn own_mut(&mut self) -> Option<&mut [u8]> {
         let remote = self.remote.get_mut().unwrap_or_else(PoisonError::into_inner);
         if remote.is_some() { None } else { self.host.get_mut().map(|bytes| &mut bytes[..]) }
     }
@@ -160,14 +160,14 @@ impl Storage {
 
     /// Returns how often single elements have been written on a device; `None` if the bytes are not there alone, or if that has
     /// happened so often that the whole should be copied to the host.
-    pub(crate) fn pokes(&self) -> Option<usize> {
+    pub fn pokes(&self) -> Option<usize> {
         let is_far = self.host.get().is_none() && self.remote().is_some();
         let most = (self.len / PEEK).clamp(POKED.0, POKED.1);
         Some(self.poked.load(Ordering::Relaxed)).filter(|&poked| is_far && poked < most)
     }
 
     /// Notes how often single elements have been written on a device; 0 when a kernel uses the bytes there.
-    pub(crate) fn set_pokes(&self, poked: usize) {
+    pub fn set_pokes(&self, poked: usize) {
         self.poked.store(poked, Ordering::Relaxed);
     }
 
@@ -177,7 +177,7 @@ impl Storage {
     }
 
     /// Returns the copy on a device, for that device to use and to set.
-    pub(crate) fn remote(&self) -> MutexGuard<'_, RemoteCopy> {
+    pub fn remote(&self) -> MutexGuard<'_, RemoteCopy> {
         self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -190,7 +190,7 @@ impl Storage {
 
     /// Returns a copy of the bytes: a copy on a device is shared until one of both is written, bytes on the host are copied.
     /// `None` if there is not enough memory.
-    pub(crate) fn duplicate(&self) -> Option<Storage> {
+    pub fn duplicate(&self) -> Option<Storage> {
         let remote = self.remote().clone();
         if remote.is_some() {
             return Some(Storage { len: self.len, remote: Mutex::new(remote), ..Storage::default() });

@@ -8,6 +8,6 @@ pub mod interp;
 pub mod ops;
 pub mod picture;
 pub mod problem;
-pub(crate) mod tuned;
+pub mod tuned;
 pub mod unwind;
 pub mod value;

@@ -33,7 +33,7 @@ pub(crate) enum Elsewhere {
 }
 
 /// Result of an operation on values.
-pub(crate) type Outcome<T> = Result<T, Problem>;
+pub type Outcome<T> = Result<T, Problem>;
 
 /// Returns the error for an allocation that failed.
 pub(crate) fn no_room(bytes: u64) -> Problem {
@@ -63,7 +63,7 @@ impl Problem {
     }
 
     /// Returns the failure of a device, if that is what it is.
-    pub(crate) fn device(&self) -> Option<&DeviceError> {
+    pub fn device(&self) -> Option<&DeviceError> {
         match self.elsewhere.as_deref() {
             Some(Elsewhere::Device(error)) => Some(error),
             _ => None,
@@ -88,7 +88,7 @@ impl Problem {
     }
 
     /// Returns the diagnostic where no location is known.
-    pub(crate) fn anywhere(self) -> Diagnostic {
+    pub fn anywhere(self) -> Diagnostic {
         let mut diagnostic = self.at(Span::default());
         // The kernel of a failed launch has a location of its own.
         diagnostic.labels.retain(|label| label.span != Span::default());

@@ -211,7 +211,7 @@ pub(super) fn builtin(entry: &Entry) -> Description {
 }
 
 /// Returns the documentation of a word independent of any program (a builtin, a type or a keyword), as Markdown.
-pub(crate) fn documentation(name: &str) -> Option<String> {
+pub fn documentation(name: &str) -> Option<String> {
     if let Some(entry) = builtin::find(name) {
         return Some(builtin(entry).markdown());
     }
@@ -228,7 +228,7 @@ pub(crate) fn documentation(name: &str) -> Option<String> {
 }
 
 /// Returns the documentation of a keyword.
-pub(crate) fn keyword(word: &str) -> Option<&'static str> {
+pub fn keyword(word: &str) -> Option<&'static str> {
     let known = KEYWORDS.iter().any(|(k, _)| *k == word) || CONTEXTUAL.contains(&word);
     known.then_some(match word {
         "kernel" => {

@@ -26,14 +26,14 @@ use crate::compile::{Files, Session};
 use crate::syntax::ast;
 
 pub use complete::{Completion, CompletionKind};
-pub(crate) use describe::{documentation, keyword};
-pub(crate) use highlight::Highlight;
+pub use describe::{documentation, keyword};
+pub use highlight::Highlight;
 pub use highlight::{Class, highlight};
 pub use hints::LensKind;
-pub(crate) use hints::{Hint, Lens};
+pub use hints::{Hint, Lens};
 pub(crate) use names::{DefKind, Meaning};
 pub use outline::SymbolKind;
-pub(crate) use outline::{Fold, Symbol};
+pub use outline::{Fold, Symbol};
 
 /// A location: the text's [`crate::base::source::Source::name`] and a byte range in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Analysis {
     before: Session,
     pub file: FileId,
     pub text: String,
-    pub(crate) tree: ast::File,
+    pub tree: ast::File,
     pub diagnostics: Vec<Diagnostic>,
     types: OnceCell<types::Types>,
     names: OnceCell<names::Names>,

@@ -26,14 +26,14 @@ impl Analysis {
     }
 
     /// As [`Analysis::references`], for a definition in another text: its file's name and range there.
-    pub(crate) fn references_to(&self, file: &str, range: &Range<usize>) -> Vec<(Range<usize>, bool)> {
+    pub fn references_to(&self, file: &str, range: &Range<usize>) -> Vec<(Range<usize>, bool)> {
         self.same(|meaning| {
             self.defined(meaning).is_some_and(|s| s.range() == *range && self.session.sources.name(s.file) == file)
         })
     }
 
     /// Whether other files can refer to the definition at an offset.
-    pub(crate) fn is_shared(&self, offset: usize) -> bool {
+    pub fn is_shared(&self, offset: usize) -> bool {
         match self.names().at(offset as u32).map(|(_, meaning)| meaning) {
             Some(Meaning::Def(index)) => self.names().defs.get(index).is_some_and(|def| {
                 !matches!(
@@ -58,7 +58,7 @@ impl Analysis {
     }
 
     /// Returns the range of the name at an offset if it can be renamed, else the reason why not.
-    pub(crate) fn renamable(&self, offset: usize) -> Result<Range<usize>, String> {
+    pub fn renamable(&self, offset: usize) -> Result<Range<usize>, String> {
         let (span, meaning) = self.names().at(offset as u32).ok_or("there is no name here")?;
         let name = slice(&self.text, span.range());
         if matches!(meaning, Meaning::Builtin(_) | Meaning::Type) {

@@ -84,7 +84,7 @@ impl FunctionBuilder {
     }
 
     /// Continues a kernel's body: its declarations and expressions stay, and its statements are to be made anew.
-    pub(crate) fn over(kernel: &Kernel, body: &Function) -> Self {
+    pub fn over(kernel: &Kernel, body: &Function) -> Self {
         let mut labels = 0;
         each_stmt(&body.body, &mut |stmt| {
             if let Some(label) = stmt.kind.label() {
@@ -103,7 +103,7 @@ impl FunctionBuilder {
     }
 
     /// Sets the span of the whole function.
-    pub(crate) fn function_span(&mut self, span: Span) {
+    pub fn function_span(&mut self, span: Span) {
         self.function.span = span;
     }
 
@@ -213,7 +213,7 @@ impl FunctionBuilder {
     }
 
     /// Returns a free expression; equal ones share an id.
-    pub(crate) fn free(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+    pub fn free(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         let expr = Expr { kind, ty };
         if let Some(&id) = self.free.get(&expr) {
             return id;
@@ -224,7 +224,7 @@ impl FunctionBuilder {
     }
 
     /// Returns an expression of this kind and type; evaluated here unless it is free.
-    pub(crate) fn expr(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+    pub fn expr(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         if kind.is_free() {
             return self.free(kind, ty);
         }
@@ -440,7 +440,7 @@ impl FunctionBuilder {
     // Nested blocks
 
     /// Returns the statements of the innermost open block so far.
-    pub(crate) fn open_block(&self) -> &[Stmt] {
+    pub fn open_block(&self) -> &[Stmt] {
         self.open.last().map_or(&[], Vec::as_slice)
     }
 

@@ -7,7 +7,7 @@ use crate::base::source::{FileId, Span};
 
 /// A call whose body was inlined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub struct Call {
     /// The file of the called function.
     pub file: FileId,
     /// The span of the call, which may itself be in an inlined body.
@@ -24,7 +24,7 @@ fn call_of(span: Span) -> Option<usize> {
 
 /// Translates a span of a called function when its body is inlined for call number `call`; the callee's own calls are renumbered
 /// from `first` on.
-pub(crate) fn inlined(span: Span, callee: FileId, call: usize, first: usize) -> Span {
+pub fn inlined(span: Span, callee: FileId, call: usize, first: usize) -> Span {
     let name = |number: usize| Span { file: FileId(INLINED | number as u32), ..span };
     match call_of(span) {
         Some(inner) => name(first + inner),
@@ -34,7 +34,7 @@ pub(crate) fn inlined(span: Span, callee: FileId, call: usize, first: usize) -> 
 }
 
 /// Returns the original location of a span and the calls that led there, innermost first.
-pub(crate) fn resolve(calls: &[Call], mut span: Span) -> (Span, Vec<Span>) {
+pub fn resolve(calls: &[Call], mut span: Span) -> (Span, Vec<Span>) {
     let mut found: Option<Span> = None;
     let mut trace = vec![];
     while let Some(call) = call_of(span).and_then(|number| calls.get(number)) {

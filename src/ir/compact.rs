@@ -10,7 +10,7 @@ use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
 
 /// Renumbers the expressions of every function. Ids that are out of range remain so, for the verifier to find.
-pub(crate) fn compact(module: &mut Module) {
+pub fn compact(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         compact_function(function);
     }

@@ -15,7 +15,7 @@ use crate::base::source::Span;
 use crate::ir::calls::Call;
 use crate::lang::cores::Cores;
 use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
-pub(crate) use crate::lang::scalar::Scalar;
+pub use crate::lang::scalar::Scalar;
 
 pub type ExprId = Id<Expr>;
 pub type LocalId = Id<Local>;
@@ -181,7 +181,7 @@ pub struct Copied {
 
 impl Copied {
     /// Returns whether there are as many elements as `to` has, of the same type, and as many axes as `from` has.
-    pub(crate) fn fits(&self, f: &Function) -> bool {
+    pub fn fits(&self, f: &Function) -> bool {
         let (Some(to), Some(from)) = (f.memories.get(self.to), f.memories.get(self.from)) else { return false };
         let taken = self.along.iter().map(|taken| match taken {
             Taken::At(_) => 1,
@@ -243,7 +243,7 @@ impl Sums {
 
 impl Factors {
     /// Returns the rows and columns of the sum, and what is summed over.
-    pub(crate) fn extents(&self, f: &Function) -> Option<[u32; 3]> {
+    pub fn extents(&self, f: &Function) -> Option<[u32; 3]> {
         let of = |memory: MemId| match f.memories.get(memory)?.extents[..] {
             [Extent::Known(rows), Extent::Known(columns)] => Some((rows, columns)),
             _ => None,
@@ -393,7 +393,7 @@ pub struct Function {
     pub body: Block,
     pub span: Span,
     /// The calls that were inlined, in runs with checks.
-    pub(crate) calls: Vec<Call>,
+    pub calls: Vec<Call>,
 }
 
 /// A mutable variable of one thread, or a parameter copied into one.
@@ -420,7 +420,7 @@ pub struct Memory {
 
 impl Memory {
     /// Returns the number of elements, if its extents are known.
-    pub(crate) fn known_len(&self) -> Option<u64> {
+    pub fn known_len(&self) -> Option<u64> {
         self.extents.iter().try_fold(1_u64, |all, extent| match extent {
             Extent::Known(n) => Some(all.saturating_mul(u64::from(*n))),
             Extent::Dynamic(_) | Extent::Launch => None,
@@ -572,7 +572,7 @@ pub enum ExprKind {
 
 impl ExprKind {
     /// Returns whether it is constant during a thread's life, so that it is usable anywhere without a `Let`.
-    pub(crate) fn is_free(&self) -> bool {
+    pub fn is_free(&self) -> bool {
         use ExprKind::*;
         matches!(self, Const(_) | Param(_) | Id(..) | Index(_) | LaneIdx | WarpIdx | Extent(..))
     }
@@ -607,7 +607,7 @@ impl BinOp {
     }
 
     /// Returns the DeviceIR operator, if there is one.
-    pub(crate) fn strict(op: BinaryOp) -> Option<BinOp> {
+    pub fn strict(op: BinaryOp) -> Option<BinOp> {
         Some(match op {
             BinaryOp::Add => BinOp::Add,
             BinaryOp::Sub => BinOp::Sub,

@@ -13,7 +13,7 @@ use crate::lang::ops::UnaryOp;
 
 /// The counters that can end a loop.
 #[derive(Default)]
-pub(crate) struct Ends {
+pub struct Ends {
     /// Locals that end the loop by themselves.
     pub alone: Vec<LocalId>,
     /// Locals that end it only together with other conditions.
@@ -23,7 +23,7 @@ pub(crate) struct Ends {
 /// The deepest nesting of expressions that is searched.
 const DEEP: u32 = 16;
 
-pub(crate) fn ends(f: &Function, label: Label, body: &Block) -> Ends {
+pub fn ends(f: &Function, label: Label, body: &Block) -> Ends {
     let mut search =
         Search { f, body, inner: FxHashSet::default(), writes: FxHashMap::default(), found: Ends::default() };
     each_stmt(body, &mut |stmt| match &stmt.kind {

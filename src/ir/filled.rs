@@ -17,7 +17,7 @@ type Ranges = Vec<(LocalId, (i64, i64))>;
 const MOST: u64 = 1 << 16;
 
 /// Returns by memory whether it is a local array without reads of what has not been written.
-pub(crate) fn filled(f: &Function) -> Vec<bool> {
+pub fn filled(f: &Function) -> Vec<bool> {
     let mut declared: FxHashMap<MemId, u32> = FxHashMap::default();
     each_stmt(&f.body, &mut |stmt| {
         if let StmtKind::Declare(memory) = stmt.kind {

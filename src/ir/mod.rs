@@ -1,24 +1,24 @@
 //! Layer 2: DeviceIR, the one form that every device runs.
 pub mod build;
-pub(crate) mod calls;
-pub(crate) mod compact;
+pub mod calls;
+pub mod compact;
 pub mod def;
-pub(crate) mod ends;
-pub(crate) mod filled;
-pub(crate) mod footprint;
-pub(crate) mod owner;
-pub(crate) mod ranges;
+pub mod ends;
+pub mod filled;
+pub mod footprint;
+pub mod owner;
+pub mod ranges;
 pub mod text;
 pub mod typing;
-pub(crate) mod unseen;
-pub(crate) mod variance;
+pub mod unseen;
+pub mod variance;
 pub mod verify;
 pub mod visit;
-pub(crate) mod warps;
+pub mod warps;
 
-pub(crate) use footprint::apart::Apart;
-pub(crate) use footprint::inside::{Declared, MOST_ELEMENTS};
-pub(crate) use footprint::whole::Numbers;
+pub use footprint::apart::Apart;
+pub use footprint::inside::{Declared, MOST_ELEMENTS};
+pub use footprint::whole::Numbers;
 
 /// The input of a device: a verified kernel with all calls inlined, and the checks that it was prepared for.
 pub struct Prepared {
@@ -31,7 +31,7 @@ pub struct Prepared {
     /// It was not changed since it was lowered: it calls functions, and each variable of the source is a local.
     pub named: bool,
     /// What holds of launches of a kernel with a signature.
-    pub(crate) declared: Option<Declared>,
+    pub declared: Option<Declared>,
 }
 
 impl Prepared {

@@ -15,7 +15,7 @@ use crate::ir::visit::each_stmt;
 
 /// Proof that the threads of a launch access different elements, as far as indices give one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub struct Owner {
     /// The axes along which indices identify threads ([`Owner::thread`]) and blocks ([`Owner::block`]). For a `threads` kernel,
     /// an axis is the position of an index.
     pub axes: u8,
@@ -68,7 +68,7 @@ struct Search<'a> {
 }
 
 /// Returns the ownership by memory; the default where nothing is known.
-pub(crate) fn owners(f: &Function) -> Vec<Owner> {
+pub fn owners(f: &Function) -> Vec<Owner> {
     let mut loops = Loops::default();
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {
         StmtKind::For { local, start, step, .. } => {

@@ -32,7 +32,7 @@ fn need(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-pub(crate) fn unary(op: UnaryOp, value: Ty) -> Result<Ty, String> {
+pub fn unary(op: UnaryOp, value: Ty) -> Result<Ty, String> {
     let s = value.scalar();
     let fits = match op {
         UnaryOp::Neg => s.is_num(),
@@ -42,7 +42,7 @@ pub(crate) fn unary(op: UnaryOp, value: Ty) -> Result<Ty, String> {
     Ok(value)
 }
 
-pub(crate) fn binary(op: BinOp, left: Ty, right: Ty) -> Result<Ty, String> {
+pub fn binary(op: BinOp, left: Ty, right: Ty) -> Result<Ty, String> {
     use BinOp::*;
     let s = left.scalar();
     let describe = || format!("{op:?} of {} and {}", name(left), name(right));
@@ -71,7 +71,7 @@ fn family_takes(family: Family, s: Scalar) -> bool {
     }
 }
 
-pub(crate) fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
+pub fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
     let &Row { name: called, arity, family, .. } = function.row();
     need(args.len() == arity, || format!("{called} takes {arity} arguments, not {}", args.len()))?;
     let Some(&first) = args.first() else { return Err(format!("{called} without arguments")) };
@@ -81,7 +81,7 @@ pub(crate) fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
     Ok(if family == Family::Tests { first.with_scalar(Scalar::Bool) } else { first })
 }
 
-pub(crate) fn select(cond: Ty, then: Ty, other: Ty) -> Result<Ty, String> {
+pub fn select(cond: Ty, then: Ty, other: Ty) -> Result<Ty, String> {
     let lanes = cond.lanes() == 1 || cond.lanes() == then.lanes();
     need(cond.scalar() == Scalar::Bool && lanes && then == other, || {
         format!("select by {} of {} and {}", name(cond), name(then), name(other))
@@ -113,7 +113,7 @@ pub(crate) fn compose(parts: &[Ty]) -> Result<Ty, String> {
     }
 }
 
-pub(crate) fn extract(value: Ty, lane: u8) -> Result<Ty, String> {
+pub fn extract(value: Ty, lane: u8) -> Result<Ty, String> {
     match value {
         Ty::Vector(s, n) if lane < n => Ok(Ty::Scalar(s)),
         _ => Err(format!("extract of lane {lane} of {}", name(value))),
@@ -132,7 +132,7 @@ pub(crate) fn leaf(layout: &Layout, leaf: u32, component: Option<u8>) -> Result<
 }
 
 /// Returns the type of a memory location; its indices are not checked.
-pub(crate) fn place(function: &Function, place: &Place) -> Result<Ty, String> {
+pub fn place(function: &Function, place: &Place) -> Result<Ty, String> {
     match function.memories.get(place.memory) {
         Some(memory) => leaf(&memory.layout, place.leaf, place.component),
         None => Err(format!("memory {:?} does not exist", place.memory)),
@@ -153,7 +153,7 @@ pub(crate) fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
 }
 
 /// Returns the operand type and the result type of a barrier.
-pub(crate) fn barrier(kind: BarrierKind) -> (Option<Ty>, Option<Ty>) {
+pub fn barrier(kind: BarrierKind) -> (Option<Ty>, Option<Ty>) {
     use BarrierKind::*;
     match kind {
         Block | Warp | Grid => (None, None),
@@ -168,7 +168,7 @@ pub fn warp_has_lane(op: WarpOp) -> bool {
     matches!(op, Shuffle | ShuffleUp | ShuffleDown | ShuffleXor)
 }
 
-pub(crate) fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
+pub fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
     use WarpOp::*;
     let s = value.scalar();
     let scalar = value.lanes() == 1;

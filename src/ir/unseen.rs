@@ -20,12 +20,12 @@ use crate::lang::ops::BarrierKind;
 
 /// Why launches of one block, or of blocks of one warp, cannot show all hazards of a kernel, as text for notes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unseen {
+pub struct Unseen {
     pub blocks: Option<String>,
     pub warps: Option<String>,
 }
 
-pub(crate) fn unseen(f: &Function, kernel: &Kernel) -> Unseen {
+pub fn unseen(f: &Function, kernel: &Kernel) -> Unseen {
     if kernel.form != Form::Grid {
         return Unseen::default();
     }

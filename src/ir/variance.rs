@@ -19,7 +19,7 @@ use crate::lang::scalar::Scalar;
 
 /// How a value varies between the threads of a block that reach it together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Variance {
+pub enum Variance {
     Uniform,
     /// `i32` or `u32`, modulo 2^32: a uniform base plus uniform multiples of the thread's coordinates (or of the `threads` indices).
     Affine,
@@ -27,10 +27,10 @@ pub(crate) enum Variance {
 }
 
 /// The number of a statement in pre-order (an outer statement before the statements inside of it).
-pub(crate) type Number = u32;
+pub type Number = u32;
 
 /// The variance of a function's values, and where its threads diverge.
-pub(crate) struct Variances {
+pub struct Variances {
     pub exprs: Side<Expr, Variance>,
     /// The join over all writes, including control dependence.
     pub locals: Side<Local, Variance>,
@@ -47,12 +47,12 @@ pub(crate) struct Variances {
 
 impl Variances {
     /// Returns whether lanes leave the loop, or skip the rest of an iteration, while others go on.
-    pub(crate) fn parts(&self, label: Label) -> bool {
+    pub fn parts(&self, label: Label) -> bool {
         self.leaky.contains(&label) || self.continue_leaky.contains(&label)
     }
 
     /// Returns whether the local may be read before it is written (conservative).
-    pub(crate) fn starts_unwritten(&self, local: LocalId) -> bool {
+    pub fn starts_unwritten(&self, local: LocalId) -> bool {
         !self.homes[local.index()].set_first
     }
 }
@@ -83,7 +83,7 @@ struct Walk<'a> {
 }
 
 /// Analyzes a function without calls.
-pub(crate) fn analyze(f: &Function) -> Variances {
+pub fn analyze(f: &Function) -> Variances {
     let a = Variances {
         exprs: Side::filled(&f.exprs, Variance::Uniform),
         locals: Side::filled(&f.locals, Variance::Uniform),
@@ -249,7 +249,7 @@ impl Walk<'_> {
     }
 }
 
-pub(crate) fn is_word(ty: Ty) -> bool {
+pub fn is_word(ty: Ty) -> bool {
     matches!(ty, Ty::Scalar(Scalar::I32 | Scalar::U32))
 }
 

@@ -55,7 +55,7 @@ impl std::ops::Deref for Verified {
 }
 
 impl Verified {
-    pub(crate) fn into_module(self) -> Module {
+    pub fn into_module(self) -> Module {
         self.0
     }
 }
@@ -66,7 +66,7 @@ pub fn verify(module: Module) -> Result<Verified, Vec<Violation>> {
 }
 
 /// Checks a module, and returns it if it is invalid.
-pub(crate) fn checked(module: Module) -> Result<Verified, (Box<Module>, Vec<Violation>)> {
+pub fn checked(module: Module) -> Result<Verified, (Box<Module>, Vec<Violation>)> {
     let violations = violations(&module);
     if violations.is_empty() { Ok(Verified(module)) } else { Err((Box::new(module), violations)) }
 }

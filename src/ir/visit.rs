@@ -119,12 +119,12 @@ impl ExprKind {
         expr_operands!(self, f, iter);
     }
 
-    pub(crate) fn operands_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
+    pub fn operands_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
         expr_operands!(self, f, iter_mut);
     }
 
     /// Returns the memory that it refers to.
-    pub(crate) fn memory_mut(&mut self) -> Option<&mut MemId> {
+    pub fn memory_mut(&mut self) -> Option<&mut MemId> {
         match self {
             ExprKind::Extent(memory, _) => Some(memory),
             ExprKind::Load { place, .. } => Some(&mut place.memory),
@@ -133,7 +133,7 @@ impl ExprKind {
     }
 
     /// Returns whether it depends on its operands alone, so that equal operands give equal values anywhere in a thread.
-    pub(crate) fn is_pure(&self) -> bool {
+    pub fn is_pure(&self) -> bool {
         !matches!(self, ExprKind::Read(_) | ExprKind::Load { .. } | ExprKind::Result)
     }
 }
@@ -141,22 +141,22 @@ impl ExprKind {
 impl StmtKind {
     /// Calls `f` with each expression that the statement itself uses (not its blocks, not its results, not the expression of a
     /// `Let`).
-    pub(crate) fn operands(&self, mut f: impl FnMut(ExprId)) {
+    pub fn operands(&self, mut f: impl FnMut(ExprId)) {
         let mut f = |id: &ExprId| f(*id);
         stmt_operands!(self, f, iter);
     }
 
-    pub(crate) fn operands_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
+    pub fn operands_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
         stmt_operands!(self, f, iter_mut);
     }
 
     /// Calls `f` with each `ExprKind::Result` that the statement defines.
-    pub(crate) fn results(&self, mut f: impl FnMut(ExprId)) {
+    pub fn results(&self, mut f: impl FnMut(ExprId)) {
         let mut f = |id: &ExprId| f(*id);
         stmt_results!(self, f, iter);
     }
 
-    pub(crate) fn results_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
+    pub fn results_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
         stmt_results!(self, f, iter_mut);
     }
 
@@ -172,7 +172,7 @@ impl StmtKind {
         first.into_iter().chain(second)
     }
 
-    pub(crate) fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+    pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
         let (first, second) = match self {
             StmtKind::If { then, other, .. } => (Some(then), Some(other)),
             StmtKind::For { body, .. } | StmtKind::Loop { body, .. } | StmtKind::Block { body, .. } => {
@@ -184,7 +184,7 @@ impl StmtKind {
     }
 
     /// Calls `f` with each memory that the statement itself refers to.
-    pub(crate) fn memories_mut(&mut self, mut f: impl FnMut(&mut MemId)) {
+    pub fn memories_mut(&mut self, mut f: impl FnMut(&mut MemId)) {
         match self {
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => f(&mut place.memory),
             StmtKind::Call { memories, .. } => memories.iter_mut().for_each(f),
@@ -200,7 +200,7 @@ impl StmtKind {
     }
 
     /// Returns the local that a `Write` or a `For` sets.
-    pub(crate) fn local_mut(&mut self) -> Option<&mut LocalId> {
+    pub fn local_mut(&mut self) -> Option<&mut LocalId> {
         match self {
             StmtKind::Write { local, .. } | StmtKind::For { local, .. } => Some(local),
             _ => None,
@@ -208,7 +208,7 @@ impl StmtKind {
     }
 
     /// Returns the label it defines.
-    pub(crate) fn label(&self) -> Option<Label> {
+    pub fn label(&self) -> Option<Label> {
         match self {
             StmtKind::For { label, .. } | StmtKind::Loop { label, .. } | StmtKind::Block { label, .. } => Some(*label),
             _ => None,
@@ -232,7 +232,7 @@ pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
 }
 
 /// The same, but loops that add products are one statement.
-pub(crate) fn each_deed<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
+pub fn each_deed<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     for stmt in block {
         f(stmt);
         if !matches!(stmt.kind, StmtKind::For { together: Some(Together::Product(_)), .. }) {
@@ -241,7 +241,7 @@ pub(crate) fn each_deed<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     }
 }
 
-pub(crate) fn each_stmt_mut(block: &mut Block, f: &mut impl FnMut(&mut Stmt)) {
+pub fn each_stmt_mut(block: &mut Block, f: &mut impl FnMut(&mut Stmt)) {
     for stmt in block {
         f(stmt);
         for inner in stmt.kind.blocks_mut() {
@@ -251,7 +251,7 @@ pub(crate) fn each_stmt_mut(block: &mut Block, f: &mut impl FnMut(&mut Stmt)) {
 }
 
 /// Returns whether what an atomic operation leaves, or gives, depends on which threads were there before.
-pub(crate) fn shows_order(f: &Function, stmt: &StmtKind) -> bool {
+pub fn shows_order(f: &Function, stmt: &StmtKind) -> bool {
     let StmtKind::Atomic { op, place, result, .. } = stmt else { return false };
     let is_float = f.memories[place.memory].layout.leaves[place.leaf as usize].ty.scalar().is_float();
     is_float || matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange) || result.is_some()

@@ -10,13 +10,13 @@ use crate::ir::visit::each_stmt;
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
 /// Bytes of a sector, and of a word of a bank.
-pub(crate) const SECTOR: i128 = 32;
+pub const SECTOR: i128 = 32;
 const WORD: i128 = 4;
 const BANKS: i128 = 32;
 
 /// Where the element of a lane is: addresses of one `origin` have known distances, those of two are far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub struct Spot {
     pub lane: usize,
     pub origin: u32,
     /// In bytes.
@@ -25,7 +25,7 @@ pub(crate) struct Spot {
 
 /// Returns how many adjacent indices of a `threads` kernel form a warp, along the last axis and the one before. Squares diverge less where
 /// the number of iterations depends on the index.
-pub(crate) fn tile(module: &Module) -> [u32; 2] {
+pub fn tile(module: &Module) -> [u32; 2] {
     let Form::Threads { rank: 2 } = module.kernel.form else { return [32, 1] };
     let mut open = false;
     if let Some(body) = module.functions.get(module.kernel.body) {
@@ -36,7 +36,7 @@ pub(crate) fn tile(module: &Module) -> [u32; 2] {
 
 /// Returns the accesses that one of these elements takes: the bytes from the element on where each begins, and its size. A vector of 2 or 4
 /// is one, up to 16 bytes.
-pub(crate) fn pieces(ty: Ty, component: Option<u8>) -> Vec<(i128, i128)> {
+pub fn pieces(ty: Ty, component: Option<u8>) -> Vec<(i128, i128)> {
     let (size, lanes) = (ty.scalar().size() as i128, i128::from(ty.lanes()));
     if let Some(component) = component {
         return vec![(i128::from(component) * size, size)];
@@ -47,7 +47,7 @@ pub(crate) fn pieces(ty: Ty, component: Option<u8>) -> Vec<(i128, i128)> {
 
 /// Returns the passes of shared memory that the worst part of a warp takes, and the bank that takes the most; the lanes of `spots` ascend. Atomic
 /// operations on one word take a pass each.
-pub(crate) fn passes(spots: &[Spot], size: i128, atomic: bool) -> (u32, i128) {
+pub fn passes(spots: &[Spot], size: i128, atomic: bool) -> (u32, i128) {
     let mut worst = (0, 0);
     for group in parts(spots, size) {
         let busiest = busiest(group, size, atomic);
@@ -60,7 +60,7 @@ pub(crate) fn passes(spots: &[Spot], size: i128, atomic: bool) -> (u32, i128) {
 
 /// Returns the passes of shared memory that all parts of a warp take together, and how many parts there are, which is the least that they
 /// could take.
-pub(crate) fn all_passes(spots: &[Spot], size: i128, atomic: bool) -> (u32, u32) {
+pub fn all_passes(spots: &[Spot], size: i128, atomic: bool) -> (u32, u32) {
     parts(spots, size).fold((0, 0), |(all, least), group| (all + busiest(group, size, atomic).0, least + 1))
 }
 
@@ -90,18 +90,18 @@ fn busiest(group: &[Spot], size: i128, atomic: bool) -> (u32, i128) {
 }
 
 /// Returns whether an element has a word of a bank.
-pub(crate) fn wants(spot: &Spot, size: i128, bank: i128) -> bool {
+pub fn wants(spot: &Spot, size: i128, bank: i128) -> bool {
     let (first, last) = (spot.at.div_euclid(WORD), (spot.at + size - 1).div_euclid(WORD));
     (first..=last).any(|word| word.rem_euclid(BANKS) == bank)
 }
 
 /// Returns the number of sectors of global memory.
-pub(crate) fn sectors(spots: &[Spot], size: i128) -> u32 {
+pub fn sectors(spots: &[Spot], size: i128) -> u32 {
     sectors_of(spots, size).len() as u32
 }
 
 /// Returns the sectors of global memory, by origin, in ascending order.
-pub(crate) fn sectors_of(spots: &[Spot], size: i128) -> Vec<(u32, i128)> {
+pub fn sectors_of(spots: &[Spot], size: i128) -> Vec<(u32, i128)> {
     let of = |spot: &Spot| {
         let spot = *spot;
         let last = (spot.at + size - 1).div_euclid(SECTOR);

@@ -106,7 +106,7 @@ pub enum Derivative {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worlds {
+pub enum Worlds {
     Both,
     Device,
     Host,
@@ -114,7 +114,7 @@ pub(crate) enum Worlds {
 
 /// The groups of builtins in the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Group {
+pub enum Group {
     Arithmetic,
     Float,
     Integer,
@@ -138,8 +138,8 @@ pub(crate) enum Group {
 pub struct Entry {
     pub builtin: Builtin,
     pub name: &'static str,
-    pub(crate) group: Group,
-    pub(crate) worlds: Worlds,
+    pub group: Group,
+    pub worlds: Worlds,
     /// Whether parameters of type `T` also accept vectors and, on the host, arrays.
     pub elementwise: bool,
     /// The text after the name; `: type` for a variable.
@@ -154,7 +154,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 impl Builtin {
-    pub(crate) fn entry(self) -> &'static Entry {
+    pub fn entry(self) -> &'static Entry {
         TABLE.iter().find(|e| e.builtin == self).expect("every builtin is in the table")
     }
 

@@ -11,7 +11,7 @@ use super::ops::{BinaryOp, MathFn, UnaryOp};
 
 /// Makes the terms of a derivative. All operands are floats of one type; those of one operation may differ in shape, if they
 /// broadcast.
-pub(crate) trait Terms {
+pub trait Terms {
     type Value: Clone;
     type Error;
 
@@ -31,7 +31,7 @@ pub(crate) trait Terms {
 
 /// What the derivative of an operand is multiplied by to be a part of the derivative of the result.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Partial<V> {
+pub enum Partial<V> {
     Zero,
     One,
     MinusOne,
@@ -42,7 +42,7 @@ type Found<T> = Result<Option<Partial<<T as Terms>::Value>>, <T as Terms>::Error
 type Made<T> = Result<<T as Terms>::Value, <T as Terms>::Error>;
 
 /// Returns the partial derivative of an operator by its left (0) or right (1) operand; none if it has no derivative.
-pub(crate) fn of_binary<T: Terms>(
+pub fn of_binary<T: Terms>(
     terms: &mut T,
     op: BinaryOp,
     (left, right): (&T::Value, &T::Value),
@@ -73,12 +73,12 @@ pub(crate) fn of_binary<T: Terms>(
 }
 
 /// Returns whether a function is constant but for jumps.
-pub(crate) fn is_step(function: MathFn) -> bool {
+pub fn is_step(function: MathFn) -> bool {
     matches!(function, MathFn::Floor | MathFn::Ceil | MathFn::Round | MathFn::Trunc | MathFn::Sign)
 }
 
 /// Returns the partial derivative of a function by one of its arguments; none if it has no derivative, or none that Clk computes.
-pub(crate) fn of_math<T: Terms>(
+pub fn of_math<T: Terms>(
     terms: &mut T,
     function: MathFn,
     args: &[T::Value],

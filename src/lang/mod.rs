@@ -2,9 +2,9 @@
 pub mod builtin;
 pub mod codes;
 pub mod cores;
-pub(crate) mod derivative;
+pub mod derivative;
 pub(crate) mod functions;
 pub mod ops;
 pub mod philox;
-pub(crate) mod promise;
+pub mod promise;
 pub mod scalar;

@@ -64,11 +64,11 @@ impl BinaryOp {
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
     }
 
-    pub(crate) fn is_logical(self) -> bool {
+    pub fn is_logical(self) -> bool {
         matches!(self, BinaryOp::And | BinaryOp::Or)
     }
 
-    pub(crate) fn is_bitwise(self) -> bool {
+    pub fn is_bitwise(self) -> bool {
         use BinaryOp::*;
         matches!(self, BitAnd | BitOr | BitXor | Shl | Shr)
     }
@@ -111,9 +111,9 @@ pub struct Row {
     /// The text after the name, in the language's own syntax.
     pub(crate) signature: &'static str,
     /// In simple operations: 1, 6 (about a division) or 100 (many).
-    pub(crate) cost: usize,
+    pub cost: usize,
     /// CUDA's name of a function of `double`, or its names of functions of 32 and 64 bits; empty where there are none.
-    pub(crate) cuda: &'static [&'static str],
+    pub cuda: &'static [&'static str],
     pub(crate) doc: &'static str,
 }
 
@@ -165,7 +165,7 @@ impl MathFn {
 
     /// Whether the result is correctly rounded (or not rounded) on every device; other functions may differ by some ULPs between
     /// devices.
-    pub(crate) fn is_exact(self) -> bool {
+    pub fn is_exact(self) -> bool {
         !matches!(self.row().family, Family::Approximations | Family::Powers)
     }
 }

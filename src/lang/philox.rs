@@ -68,13 +68,13 @@ impl Philox {
 
     /// Returns the i-th uniform `f64` in [0, 1), of 53 bits.
     #[inline]
-    pub(crate) fn uniform_f64(self, i: u64) -> f64 {
+    pub fn uniform_f64(self, i: u64) -> f64 {
         uniform_f64(self.long(i))
     }
 
     /// Returns the i-th normally distributed `f32` with mean 0 and standard deviation 1.
     #[inline]
-    pub(crate) fn normal_f32(self, i: u64) -> f32 {
+    pub fn normal_f32(self, i: u64) -> f32 {
         let words = self.block(i / 4);
         let at = (i % 4 / 2 * 2) as usize;
         let pair = box_muller(1.0 - uniform_f32(words[at]), uniform_f32(words[at + 1]), std::f32::consts::TAU);
@@ -83,7 +83,7 @@ impl Philox {
 
     /// Returns the i-th normally distributed `f64` with mean 0 and standard deviation 1.
     #[inline]
-    pub(crate) fn normal_f64(self, i: u64) -> f64 {
+    pub fn normal_f64(self, i: u64) -> f64 {
         let pair = i / 2 * 2;
         let radius = 1.0 - self.uniform_f64(pair);
         let pair = box_muller(radius, self.uniform_f64(pair + 1), std::f64::consts::TAU);
@@ -100,7 +100,7 @@ impl Philox {
 
 /// Returns a uniform number in [0, 1) from the top 24 bits of a word.
 #[inline]
-pub(crate) fn uniform_f32(word: u32) -> f32 {
+pub fn uniform_f32(word: u32) -> f32 {
     (word >> 8) as f32 * (1.0 / 16777216.0)
 }
 

@@ -8,7 +8,7 @@ use crate::lang::scalar::{Scalar, Value};
 
 /// A promise with the values of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Promise {
+pub enum Promise {
     /// Each element compares so with a number.
     All(BinaryOp, i128),
     Ascending,
@@ -18,7 +18,7 @@ pub(crate) enum Promise {
 
 /// An element that breaks a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub enum Broken {
     /// On its own.
     Alone { index: usize, value: i128 },
     /// It is less than the one before it.
@@ -90,7 +90,7 @@ impl Elements<'_> {
 }
 
 /// Returns the first element that breaks a promise.
-pub(crate) fn broken(promise: Promise, scalar: Scalar, bytes: &[u8]) -> Option<Broken> {
+pub fn broken(promise: Promise, scalar: Scalar, bytes: &[u8]) -> Option<Broken> {
     let elements = Elements { scalar, bytes };
     match promise {
         Promise::All(op, bound) => {
@@ -114,7 +114,7 @@ pub(crate) fn broken(promise: Promise, scalar: Scalar, bytes: &[u8]) -> Option<B
 
 /// Returns whether all integers between two keep what is promised of how elements compare with numbers, of an array of so many elements;
 /// how elements compare with each other is not looked at.
-pub(crate) fn is_kept_within(promise: Promise, (least, most): (i128, i128), count: usize) -> bool {
+pub fn is_kept_within(promise: Promise, (least, most): (i128, i128), count: usize) -> bool {
     match promise {
         Promise::All(BinaryOp::Ne, bound) => bound < least || most < bound,
         Promise::All(op, bound) => compares(op, least, bound) && compares(op, most, bound),
@@ -124,7 +124,7 @@ pub(crate) fn is_kept_within(promise: Promise, (least, most): (i128, i128), coun
 }
 
 /// Whether a comparison of two integers holds.
-pub(crate) fn compares(op: BinaryOp, a: i128, b: i128) -> bool {
+pub fn compares(op: BinaryOp, a: i128, b: i128) -> bool {
     match op {
         BinaryOp::Eq => a == b,
         BinaryOp::Ne => a != b,

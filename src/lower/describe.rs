@@ -4,7 +4,7 @@ use super::instance::{Argument, Function};
 use crate::check::typed::{Generic, Program, Type};
 
 /// Formats arguments as `T = f32, N = 4, op = max`; none if there are none.
-pub(crate) fn arguments(program: &Program, generics: &[Generic], arguments: &[Argument]) -> Option<String> {
+pub fn arguments(program: &Program, generics: &[Generic], arguments: &[Argument]) -> Option<String> {
     let pairs = generics.iter().zip(arguments);
     let texts: Vec<String> =
         pairs.map(|(generic, argument)| format!("{} = {}", generic.name, describe(program, argument))).collect();

@@ -17,7 +17,7 @@ pub enum Argument {
 
 impl Argument {
     /// Returns the argument of the program's twin in `f64`.
-    pub(crate) fn widened(&self) -> Argument {
+    pub fn widened(&self) -> Argument {
         match self {
             Argument::Type(ty) => Argument::Type(widen::ty(ty)),
             Argument::Const(value) => Argument::Const(value.to_type(widen::scalar(value.ty))),

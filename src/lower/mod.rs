@@ -44,8 +44,8 @@ use crate::check::typed::{FnRef, Program, Type};
 use crate::ir::Checks;
 use crate::ir::def::{Layout, Module};
 
-pub(crate) use constant::Constants;
-pub(crate) use describe::arguments as describe;
+pub use constant::Constants;
+pub use describe::arguments as describe;
 pub(crate) use error::Fallible;
 pub use instance::{Argument, Function, Instance, Sums, hidden_params};
 
@@ -57,7 +57,7 @@ pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagn
 
 /// Lowers a kernel for a run with `checks`. Speculative evaluation is then disabled, since a check could fail in code that
 /// the program does not execute.
-pub(crate) fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Result<Module, Vec<Diagnostic>> {
+pub fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Result<Module, Vec<Diagnostic>> {
     let mut unit = unit::Unit::of_kernel(program, instance);
     unit.careful = checks.any();
     lower_unit(unit, instance)
@@ -65,7 +65,7 @@ pub(crate) fn lower_for(program: &Program, instance: &Instance, checks: Checks) 
 
 /// Lowers a kernel so that all of its variables can be looked at: each has locals with its name and the place of its definition,
 /// which are written where it is bound. What nothing reads stays as long as no pass runs.
-pub(crate) fn lower_named(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
+pub fn lower_named(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
     let mut unit = unit::Unit::of_kernel(program, instance);
     unit.named = true;
     lower_unit(unit, instance)
@@ -110,11 +110,11 @@ fn outcome(mut unit: unit::Unit<'_>, lowered: Fallible<Module>) -> Result<Module
 }
 
 /// Resolves a function reference in an item with these compile-time arguments.
-pub(crate) fn function(program: &Program, callee: &FnRef, arguments: &[Argument]) -> Fallible<Function> {
+pub fn function(program: &Program, callee: &FnRef, arguments: &[Argument]) -> Fallible<Function> {
     mono::Mono::new(program, arguments).function(callee, Span::default())
 }
 
 /// Returns the memory layout of an element of a concrete type; the host's arrays use the same layout.
-pub(crate) fn layout(program: &Program, ty: &Type) -> Fallible<Layout> {
+pub fn layout(program: &Program, ty: &Type) -> Fallible<Layout> {
     types::layout(program, ty, Span::default())
 }

@@ -219,7 +219,7 @@ impl Dead<'_> {
 }
 
 /// Returns the trip count of a `For` with constant bounds; `None` for others or if the step is zero.
-pub(crate) fn trip_count(
+pub fn trip_count(
     function: &Function,
     start: ExprId,
     end: ExprId,

@@ -9,13 +9,13 @@ use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
 
 /// Adds an expression; the caller adds its `Let`.
-pub(crate) fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
+pub fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
     let id = function.exprs.push(Expr { kind, ty });
     function.spans.push(span);
     id
 }
 
-pub(crate) fn constant(function: &mut Function, value: Value) -> ExprId {
+pub fn constant(function: &mut Function, value: Value) -> ExprId {
     push(function, ExprKind::Const(value.bits), Ty::Scalar(value.ty), Span::default())
 }
 
@@ -28,17 +28,17 @@ pub(crate) fn value_of(function: &Function, id: ExprId) -> Option<Value> {
     }
 }
 
-pub(crate) fn integer_of(function: &Function, id: ExprId) -> Option<i128> {
+pub fn integer_of(function: &Function, id: ExprId) -> Option<i128> {
     value_of(function, id).and_then(Value::as_integer)
 }
 
-pub(crate) fn let_stmt(function: &Function, id: ExprId) -> Stmt {
+pub fn let_stmt(function: &Function, id: ExprId) -> Stmt {
     Stmt { kind: StmtKind::Let(id), span: function.spans[id] }
 }
 
 /// A map of replacements: uses of one expression become uses of another.
 #[derive(Default)]
-pub(crate) struct Renames {
+pub struct Renames {
     map: FxHashMap<ExprId, ExprId>,
 }
 
@@ -71,7 +71,7 @@ impl Renames {
 }
 
 /// Renames all operands in a function's body.
-pub(crate) fn rename_all(function: &mut Function, renames: &Renames) {
+pub fn rename_all(function: &mut Function, renames: &Renames) {
     if renames.is_empty() {
         return;
     }
@@ -81,7 +81,7 @@ pub(crate) fn rename_all(function: &mut Function, renames: &Renames) {
 }
 
 /// Returns the locals that a block writes, loop counters included.
-pub(crate) fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
+pub fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
     let mut out = FxHashSet::default();
     each_stmt(block, &mut |stmt| match &stmt.kind {
         StmtKind::Write { local, .. } | StmtKind::For { local, .. } => {
@@ -108,7 +108,7 @@ pub(crate) fn breaks(block: &Block, label: Label) -> bool {
 }
 
 /// Returns whether all paths through a block leave it by a jump.
-pub(crate) fn never_completes(block: &Block) -> bool {
+pub fn never_completes(block: &Block) -> bool {
     block.last().is_some_and(|last| match &last.kind {
         StmtKind::If { then, other, .. } => never_completes(then) && never_completes(other),
         kind => kind.leaves(),

@@ -5,7 +5,7 @@
 
 mod cse;
 mod dead;
-pub(crate) mod edit;
+pub mod edit;
 mod forward;
 mod hoist;
 mod if_convert;
@@ -17,8 +17,8 @@ mod structure;
 mod tidy;
 mod unroll;
 
-pub(crate) use dead::trip_count;
-pub(crate) use simplify::is_held;
+pub use dead::trip_count;
+pub use simplify::is_held;
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
 }
 
 /// Verifies a module that is to run as it was lowered, with its calls. An error is a bug in Clk.
-pub(crate) fn unchanged(module: Module) -> Result<Prepared, String> {
+pub fn unchanged(module: Module) -> Result<Prepared, String> {
     Ok(Prepared { named: true, ..Prepared::new(valid(module, "lowering")?, Checks::default()) })
 }
 
@@ -116,22 +116,22 @@ fn prepared_steps(steps: &[TileStep]) -> Option<Vec<TileStep>> {
 }
 
 /// Inlines and simplifies a kernel whose derivative is wanted. An error is a bug in Clk.
-pub(crate) fn for_derivative(module: &Module) -> Result<Module, String> {
+pub fn for_derivative(module: &Module) -> Result<Module, String> {
     through(module, pipeline::DERIVED, "lowering")
 }
 
 /// As [`for_derivative`], of a kernel that does again what another one has done: none of its operations faults.
-pub(crate) fn repeated(module: &Module) -> Result<Module, String> {
+pub fn repeated(module: &Module) -> Result<Module, String> {
     through(module, pipeline::REPEATED, "a derivative")
 }
 
 /// Removes what is not needed of a kernel that does again what another one has done.
-pub(crate) fn needed(module: &mut Module) {
+pub fn needed(module: &mut Module) {
     dead::run_repeated(module);
 }
 
 /// Simplifies a kernel for reading. An error is a bug in Clk.
-pub(crate) fn simplified(module: &Module) -> Result<Module, String> {
+pub fn simplified(module: &Module) -> Result<Module, String> {
     through(module, pipeline::READABLE, "a derivative")
 }
 

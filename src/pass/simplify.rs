@@ -34,7 +34,7 @@ pub(crate) fn release(module: &mut Module) {
 }
 
 /// Returns whether an expression is its operand, taken as a constant.
-pub(crate) fn is_held(function: &Function, id: ExprId) -> bool {
+pub fn is_held(function: &Function, id: ExprId) -> bool {
     let Expr { kind, ty } = &function.exprs[id];
     matches!(kind, ExprKind::Bitcast(value) if function.exprs[*value].ty == *ty)
 }

@@ -13,7 +13,7 @@ use crate::device::Extents;
 use crate::device::profile::{Access, Change, Deed, Profile, Segment, Trial, Work};
 
 /// What advice is about: the counts, and what is known beside.
-pub(crate) struct Subject<'a> {
+pub struct Subject<'a> {
     pub profile: &'a Profile,
     pub sources: &'a Sources,
     pub gpu: &'a Gpu,
@@ -26,7 +26,7 @@ pub(crate) struct Subject<'a> {
 const FEW: u64 = 32;
 
 /// Returns the warnings about a kernel.
-pub(crate) fn advice(subject: &Subject<'_>) -> Vec<Diagnostic> {
+pub fn advice(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let profile = subject.profile;
     if profile.tiled {
         return vec![];

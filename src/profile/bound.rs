@@ -9,7 +9,7 @@ use crate::device::profile::{Deed, Profile, Work};
 
 /// What a launch needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resource {
+pub enum Resource {
     /// Memory of the GPU: each sector of an array once.
     Memory,
     /// The second-level cache, from which each block fetches what it reads, once.
@@ -48,7 +48,7 @@ impl Resource {
 
 /// The time of a launch, by resource, the largest first.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Bound {
+pub struct Bound {
     pub seconds: f64,
     pub parts: Vec<(Resource, f64)>,
 }
@@ -61,7 +61,7 @@ const ATOMICS: f64 = 64.0;
 pub(crate) const BLOCK: u64 = 256;
 
 /// Returns the number of blocks of a launch, and the threads of one.
-pub(crate) fn blocks(profile: &Profile) -> (u64, u64) {
+pub fn blocks(profile: &Profile) -> (u64, u64) {
     match profile.extents {
         Extents::Grid { grid, block } => {
             let all = |n: [u32; 3]| n.iter().map(|&n| u64::from(n)).product::<u64>();
@@ -81,7 +81,7 @@ fn work(profile: &Profile) -> Work {
 }
 
 /// Returns the time that one launch takes at least.
-pub(crate) fn bound(profile: &Profile, gpu: &Gpu) -> Bound {
+pub fn bound(profile: &Profile, gpu: &Gpu) -> Bound {
     let launches = profile.launches.max(1) as f64;
     // Counts of a sample stand for all.
     let scale = 1.0 / (launches * profile.sampled.filter(|part| *part > 0.0).unwrap_or(1.0));

@@ -6,7 +6,7 @@
 
 /// A GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Gpu {
+pub struct Gpu {
     /// As on the command line.
     pub name: &'static str,
     pub title: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Gpu {
 
 /// The limits of a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// The compute capability, 90 for 9.0.
     pub architecture: u32,
     /// Operations of each kind in a clock.
@@ -79,7 +79,7 @@ macro_rules! gpus {
 
 /// The GPUs that `--for` knows; the first one is the default. The clock is the highest one of the datasheet, less 2.5 % (on an H200
 /// multiply-adds reached 65.3 TFLOP/s, which is 1.93 GHz).
-pub(crate) static GPUS: &[Gpu] = gpus! {
+pub static GPUS: &[Gpu] = gpus! {
     // Name, multiprocessors, GHz, TB/s of memory, TB/s of the cache, MiB of the cache.
     "h200" "H200" HOPPER 132 1.93 4.8 6.0 50;
     "h100" "H100" HOPPER 132 1.93 3.35 6.0 50;
@@ -93,13 +93,13 @@ pub(crate) static GPUS: &[Gpu] = gpus! {
 };
 
 /// Returns the GPU of a name.
-pub(crate) fn find(name: &str) -> Option<&'static Gpu> {
+pub fn find(name: &str) -> Option<&'static Gpu> {
     GPUS.iter().find(|gpu| gpu.name.eq_ignore_ascii_case(name))
 }
 
 /// What keeps a multiprocessor from holding more threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeps {
+pub enum Keeps {
     Nothing,
     Registers,
     Shared,
@@ -111,7 +111,7 @@ pub(crate) enum Keeps {
 
 /// The threads of a kernel that a multiprocessor holds at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Occupancy {
+pub struct Occupancy {
     pub blocks: u32,
     /// Of all threads that it could hold.
     pub part: f64,
@@ -119,7 +119,7 @@ pub(crate) struct Occupancy {
 }
 
 /// Returns the occupancy; registers are 0 if they are not known.
-pub(crate) fn occupancy(limits: &Limits, threads: u32, registers: u32, shared: u64) -> Occupancy {
+pub fn occupancy(limits: &Limits, threads: u32, registers: u32, shared: u64) -> Occupancy {
     let warps = threads.div_ceil(32).max(1);
     let of_registers = match registers {
         0 => u32::MAX,

@@ -10,7 +10,7 @@ use crate::device::profile::{Access, Cost, Profile, Work};
 
 /// What a line costs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Row {
+pub struct Row {
     /// Warps that executed it, and their threads that took part.
     pub warps: u64,
     pub lanes: u64,
@@ -26,13 +26,13 @@ pub(crate) struct Row {
 }
 
 /// The rows of a kernel by file and line, from 1.
-pub(crate) type Rows = BTreeMap<(FileId, usize), Row>;
+pub type Rows = BTreeMap<(FileId, usize), Row>;
 
 /// Bytes of memory that a multiprocessor gets in a clock, about: what a sector costs beside an instruction.
 const BYTES: f64 = 16.0;
 
 /// Returns the rows of a kernel.
-pub(crate) fn rows(profile: &Profile, sources: &Sources) -> Rows {
+pub fn rows(profile: &Profile, sources: &Sources) -> Rows {
     let mut rows = Rows::new();
     let line = |span: Span| (span.file, sources.line_column(span).0);
     for Access { span, shared, cost, .. } in &profile.accesses {

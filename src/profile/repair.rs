@@ -18,7 +18,7 @@ pub(super) struct Repair {
 }
 
 /// Returns the kernel at a place, with the whole of its text.
-pub(crate) fn kernel_at(sources: &Sources, place: Span) -> Option<(Span, Kernel)> {
+pub fn kernel_at(sources: &Sources, place: Span) -> Option<(Span, Kernel)> {
     let (file, _) = syntax::parse(place.file, sources.text(place.file));
     file.items.into_iter().find_map(|Item { kind, span, .. }| match kind {
         ItemKind::Kernel(kernel) if span.contains(place.start) => Some((span, kernel)),

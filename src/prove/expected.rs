@@ -7,7 +7,7 @@ use crate::check::typed::{Expected, Kernel, KernelId, Program};
 
 /// Examines a kernel if something is expected of it. Returns an error with the report of a run for what is refuted, and a warning
 /// for what is not proved.
-pub(crate) fn unexpected(program: &Program, id: KernelId) -> Vec<Diagnostic> {
+pub fn unexpected(program: &Program, id: KernelId) -> Vec<Diagnostic> {
     let Some(kernel) = program.kernels.get(id).filter(|kernel| !kernel.expects.is_empty()) else { return vec![] };
     let report = examine(program, id);
     let mut all: Vec<Diagnostic> = vec![];

@@ -39,7 +39,7 @@ pub(super) struct Instances {
 
 /// Returns the kernels that a file answers for: its own, and those of the user's other files that it launches with compile-time
 /// arguments, which the other file does not know.
-pub(crate) fn of_file(program: &Program, file: Option<ModuleId>) -> Vec<KernelId> {
+pub fn of_file(program: &Program, file: Option<ModuleId>) -> Vec<KernelId> {
     let mut all: Vec<KernelId> = program.kernels_of(file).map(|(id, _)| id).collect();
     compile::each_launch(program, &|module| Some(module) == file, &mut |launch, _, _| {
         let Some(kernel) = program.kernels.get(launch.kernel) else { return };

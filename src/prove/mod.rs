@@ -151,9 +151,9 @@ mod report;
 mod trial;
 mod twin;
 
-pub(crate) use evidence::Witness;
+pub use evidence::Witness;
 pub use examine::examine;
-pub(crate) use expected::unexpected;
-pub(crate) use instances::of_file;
+pub use expected::unexpected;
+pub use instances::of_file;
 pub use report::{Property, Report, Verdict};
-pub(crate) use trial::Contracts;
+pub use trial::Contracts;

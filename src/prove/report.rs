@@ -163,7 +163,7 @@ impl Verdict {
 
 impl Report {
     /// Returns the line about launches that were not examined, if there are any.
-    pub(crate) fn silence(&self, position: &dyn Fn(Span) -> String) -> Option<String> {
+    pub fn silence(&self, position: &dyn Fn(Span) -> String) -> Option<String> {
         let launch = |(text, place): &(String, Span)| format!("{text} ({})", position(*place));
         let mut all: Vec<String> = self.unexamined.iter().take(MAX_NAMED).map(launch).collect();
         if self.unexamined.len() > MAX_NAMED {

@@ -27,7 +27,7 @@ use crate::lower::Instance;
 
 /// What is known of the contracts of kernels that tests launch.
 #[derive(Default)]
-pub(crate) struct Contracts {
+pub struct Contracts {
     state: Mutex<State>,
 }
 

@@ -48,29 +48,29 @@ pub struct Section {
     pub title: SmolStr,
     pub title_span: Span,
     /// `bench` only: `bytes = expr`, `flops = expr`, `items = expr`.
-    pub(crate) rates: Vec<(Name, Expr)>,
-    pub(crate) body: Block,
+    pub rates: Vec<(Name, Expr)>,
+    pub body: Block,
 }
 
 /// `const NAME: type = value`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Const {
     pub name: Name,
-    pub(crate) ty: Option<Type>,
-    pub(crate) value: Expr,
+    pub ty: Option<Type>,
+    pub value: Expr,
 }
 
 /// `struct Name { field: type, … }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Struct {
     pub name: Name,
-    pub(crate) fields: Vec<Field>,
+    pub fields: Vec<Field>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     pub name: Name,
-    pub(crate) ty: Type,
+    pub ty: Type,
     pub doc: Option<String>,
 }
 
@@ -96,10 +96,10 @@ pub enum GenericKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fn {
     pub name: Name,
-    pub(crate) generics: Vec<Generic>,
-    pub(crate) params: Vec<Param>,
-    pub(crate) result: Option<Type>,
-    pub(crate) body: Block,
+    pub generics: Vec<Generic>,
+    pub params: Vec<Param>,
+    pub result: Option<Type>,
+    pub body: Block,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +114,9 @@ pub enum Access {
 pub struct Param {
     pub access: Access,
     pub name: Name,
-    pub(crate) ty: Type,
+    pub ty: Type,
     /// The default for an omitted argument.
-    pub(crate) default: Option<Expr>,
+    pub default: Option<Expr>,
     pub span: Span,
 }
 
@@ -124,20 +124,20 @@ pub struct Param {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub name: Name,
-    pub(crate) generics: Vec<Generic>,
-    pub(crate) params: Vec<Param>,
-    pub(crate) geometry: Geometry,
-    pub(crate) assumes: Vec<Expr>,
-    pub(crate) expects: Vec<Expr>,
-    pub(crate) tunes: Vec<Tune>,
-    pub(crate) body: Block,
+    pub generics: Vec<Generic>,
+    pub params: Vec<Param>,
+    pub geometry: Geometry,
+    pub assumes: Vec<Expr>,
+    pub expects: Vec<Expr>,
+    pub tunes: Vec<Tune>,
+    pub body: Block,
 }
 
 /// `BM in [64, 128]` behind `tune`: the values that a compile-time parameter may be given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tune {
-    pub(crate) name: Name,
-    pub(crate) values: Expr,
+    pub name: Name,
+    pub values: Expr,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -152,13 +152,13 @@ pub enum Geometry {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
-    pub(crate) source: ImportSource,
+    pub source: ImportSource,
     pub span: Span,
-    pub(crate) what: ImportWhat,
+    pub what: ImportWhat,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ImportSource {
+pub enum ImportSource {
     /// `std.linalg`.
     Path(Vec<Name>),
     /// `"./shapes.clk"`.
@@ -166,7 +166,7 @@ pub(crate) enum ImportSource {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ImportWhat {
+pub enum ImportWhat {
     /// The module itself, under the last name of its path or the alias after `as`.
     Module { alias: Option<Name> },
     /// `.{a, b as c}`.
@@ -175,12 +175,12 @@ pub(crate) enum ImportWhat {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Type {
-    pub(crate) kind: TypeKind,
+    pub kind: TypeKind,
     pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum TypeKind {
+pub enum TypeKind {
     /// `f32`, `f32x4`, `Body`, `T`, `shapes.Circle`.
     Name(Vec<Name>),
     /// `[T; D0, D1]`; a dimension is an expression over constants and dimension names, or `_` (represented as the name `_`).
@@ -204,13 +204,13 @@ pub(crate) enum TypeKind {
 pub struct Block {
     pub stmts: Vec<Stmt>,
     /// The value of the block: its last statement, if that is an expression without a `;`.
-    pub(crate) tail: Option<Box<Expr>>,
+    pub tail: Option<Box<Expr>>,
     pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    pub(crate) kind: StmtKind,
+    pub kind: StmtKind,
     pub span: Span,
 }
 
@@ -289,12 +289,12 @@ pub enum Pattern {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    pub(crate) kind: ExprKind,
+    pub kind: ExprKind,
     pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ExprKind {
+pub enum ExprKind {
     /// An integer literal and its suffix. A value over `u64::MAX`, which the lexer reports, saturates.
     Int {
         value: u64,
@@ -369,14 +369,14 @@ pub(crate) enum ExprKind {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Arg {
+pub struct Arg {
     pub name: Option<Name>,
     pub value: Expr,
 }
 
 /// A segment of a string literal, with escapes resolved.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum StrPart {
+pub enum StrPart {
     Text(SmolStr),
     /// `{expr}` or `{expr:.3}`.
     Value {

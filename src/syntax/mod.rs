@@ -13,7 +13,7 @@ mod doubts;
 mod dump;
 mod incomplete;
 mod lex;
-pub(crate) mod literal;
+pub mod literal;
 mod miss;
 mod mistakes;
 mod parse;

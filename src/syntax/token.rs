@@ -303,19 +303,19 @@ impl Tok {
         KEYWORDS.iter().chain(OPERATORS).find(|(_, tok)| *tok == self).map(|(text, _)| *text)
     }
 
-    pub(crate) fn is_keyword(self) -> bool {
+    pub fn is_keyword(self) -> bool {
         (self as u8) <= (Tok::False as u8)
     }
 
     /// Whether this is `=` or a compound assignment operator.
-    pub(crate) fn is_assignment(self) -> bool {
+    pub fn is_assignment(self) -> bool {
         use Tok::*;
         matches!(self, Assign | PlusAssign | MinusAssign | StarAssign | SlashAssign | PercentAssign | StarStarAssign)
             || matches!(self, AtAssign | AndAssign | PipeAssign | CaretAssign | ShlAssign | ShrAssign)
     }
 
     /// Whether a newline after this token ends the statement.
-    pub(crate) fn can_end_line(self) -> bool {
+    pub fn can_end_line(self) -> bool {
         use Tok::*;
         matches!(
             self,
@@ -342,7 +342,7 @@ impl Tok {
     }
 
     /// Whether a line that starts with this token continues the previous one, because no statement starts with it.
-    pub(crate) fn continues_line(self) -> bool {
+    pub fn continues_line(self) -> bool {
         use Tok::*;
         matches!(
             self,

@@ -9,7 +9,7 @@ use crate::base::source::{Sources, Span};
 
 /// Returns the diagnostic as JSON, without a line end. Lines and columns count from 1, columns in characters; `start` and `end`
 /// are byte offsets in the file.
-pub(crate) fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
+pub fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
     let labels: Vec<Value> = diagnostic
         .labels
         .iter()

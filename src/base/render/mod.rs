@@ -8,7 +8,7 @@ mod excerpt;
 mod json;
 mod labels;
 mod suggest;
-pub(crate) mod wrap;
+pub mod wrap;
 
 use std::fmt::Write as _;
 
@@ -18,11 +18,11 @@ use crate::base::diag::{Diagnostic, Label, Severity};
 use crate::base::source::{FileId, Sources};
 use excerpt::Excerpts;
 
-pub(crate) use json::json;
+pub use json::json;
 
 /// Rendering options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Style {
+pub struct Style {
     pub color: bool,
     /// Whether to use ASCII characters only.
     pub ascii: bool,
@@ -40,7 +40,7 @@ impl Default for Style {
 const MAX_LABELS: usize = 12;
 
 /// Returns a diagnostic as text that ends with a newline.
-pub(crate) fn text(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
+pub fn text(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     let drawn = match diagnostic.primary() {
         Some(_) => framed(diagnostic, sources, style),
         None => bare(diagnostic, sources, style),
@@ -198,7 +198,7 @@ fn trim_lines(text: &str) -> String {
 
 /// Numbers of errors and warnings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub struct Tally {
     pub errors: usize,
     pub warnings: usize,
 }

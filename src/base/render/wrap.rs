@@ -2,7 +2,7 @@
 
 /// Wraps a text to at most `width` columns where words allow. Line ends are kept, and continuation lines repeat the indentation
 /// of their line.
-pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
+pub fn fold(text: &str, width: usize) -> Vec<String> {
     text.lines().flat_map(|line| fold_line(line, width)).collect()
 }
 

@@ -387,14 +387,14 @@ fn written<'b>(args: &'b [Arg<'_>], position: usize) -> Result<&'b [u8], DeviceE
 }
 
 /// The first element in which two arrays differ: its indices, the field of a struct, the two values.
-pub(crate) struct Difference {
+pub struct Difference {
     pub index: String,
     pub field: String,
     pub values: [String; 2],
 }
 
 /// Returns where two arrays of one shape differ.
-pub(crate) fn difference(a: &[u8], b: &[u8], shape: &[u32], layout: &Layout) -> Option<Difference> {
+pub fn difference(a: &[u8], b: &[u8], shape: &[u32], layout: &Layout) -> Option<Difference> {
     let Found { element, field, values, .. } = compare(a, b, layout, false)?;
     let index = unravel(element, shape).iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     Some(Difference { index, field, values })

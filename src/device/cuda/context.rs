@@ -403,7 +403,7 @@ fn rejected(kernel: &str, failure: Failure) -> DeviceError {
 }
 
 /// Returns, in one sentence, why there is no compiler.
-pub(crate) fn no_nvrtc(complaints: &[String]) -> String {
+pub fn no_nvrtc(complaints: &[String]) -> String {
     let tried = match complaints {
         [] => String::new(),
         [first, ..] => format!(" ({first})"),

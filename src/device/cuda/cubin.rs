@@ -2,7 +2,7 @@
 
 /// The resources of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Resources {
+pub struct Resources {
     pub kernel: String,
     /// Per thread.
     pub registers: u32,
@@ -32,7 +32,7 @@ struct Section<'a> {
 }
 
 /// Returns the resources of each kernel in a file for an architecture, in file order; nothing if the file is malformed.
-pub(crate) fn resources(file: &[u8], architecture: u32) -> Vec<Resources> {
+pub fn resources(file: &[u8], architecture: u32) -> Vec<Resources> {
     read(file, architecture).unwrap_or_default()
 }
 

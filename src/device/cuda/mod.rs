@@ -11,9 +11,9 @@
 
 mod arrays;
 mod batch;
-pub(crate) mod cache;
+pub mod cache;
 mod context;
-pub(crate) mod cubin;
+pub mod cubin;
 pub mod driver;
 mod fault;
 #[cfg(target_os = "linux")]
@@ -42,7 +42,7 @@ use crate::ir::Prepared;
 
 #[cfg(target_os = "linux")]
 pub use context::Isolation;
-pub(crate) use context::no_nvrtc;
+pub use context::no_nvrtc;
 pub use context::{Instructions, Settings};
 
 /// One GPU.

@@ -25,7 +25,7 @@ impl Isa {
     pub const ALL: &[Isa] = &[Isa::Base];
 
     /// Returns the best one that this machine supports.
-    pub(crate) fn detect() -> Isa {
+    pub fn detect() -> Isa {
         Isa::ALL.iter().rev().copied().find(|isa| isa.is_here()).unwrap_or(Isa::Base)
     }
 

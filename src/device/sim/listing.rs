@@ -8,7 +8,7 @@ use crate::base::source::Sources;
 use crate::ir::Prepared;
 
 /// Returns the LaneIR of a kernel's regions, as it is before machine code is made of it. It is the same on all machines.
-pub(crate) fn lanes_text(kernel: &Prepared, sources: &Sources) -> String {
+pub fn lanes_text(kernel: &Prepared, sources: &Sources) -> String {
     let name = &kernel.module.kernel.name;
     let Ok(Compiled { code, .. }) = compile::compile(kernel, Isa::Base, true) else {
         return format!("// kernel {name}: too large for the simulator\n");

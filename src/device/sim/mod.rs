@@ -55,7 +55,7 @@ mod local;
 mod memory;
 mod note;
 mod poll;
-pub(crate) mod product;
+pub mod product;
 mod profile;
 mod reg;
 mod report;
@@ -75,12 +75,12 @@ mod warp;
 mod warp_split;
 
 pub use isa::Isa;
-pub(crate) use listing::lanes_text;
-pub(crate) use report::{Listener, Symbol};
-pub(crate) use sched::machine as workers;
-pub(crate) use share::each;
+pub use listing::lanes_text;
+pub use report::{Listener, Symbol};
+pub use sched::machine as workers;
+pub use share::each;
 pub use tier::Jit;
-pub(crate) use tier::Obstacle;
+pub use tier::Obstacle;
 pub use version::Proofs;
 
 /// The simulator. By default with the best instruction set that this machine supports.
@@ -109,7 +109,7 @@ impl Simulator {
     }
 
     /// Returns a simulator that tells a listener about each piece of machine code.
-    pub(crate) fn telling(self, listener: Listener) -> Simulator {
+    pub fn telling(self, listener: Listener) -> Simulator {
         Simulator { report: Arc::new(Report::telling(listener)), ..self }
     }
 }

@@ -14,7 +14,7 @@ use crate::device::{MachineCode, Statistics};
 
 /// The machine code of a region, as profilers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Symbol {
+pub struct Symbol {
     /// Such as `clk:saxpy:2#0`: kernel, line of the first statement, and number of the region in its kernel.
     pub name: String,
     pub address: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Symbol {
 }
 
 /// Is told about each piece of machine code as soon as it is there.
-pub(crate) type Listener = Box<dyn Fn(&Symbol) + Send + Sync>;
+pub type Listener = Box<dyn Fn(&Symbol) + Send + Sync>;
 
 /// Counts of all kernels of a simulator.
 #[derive(Default)]

@@ -221,7 +221,7 @@ fn forward(launch: &Launch<'_>, extents: &Extents, progress: &Progress, groups: 
 }
 
 /// Returns a number of workers, where 0 means as many as the machine runs at once.
-pub(crate) fn machine(workers: usize) -> usize {
+pub fn machine(workers: usize) -> usize {
     match workers {
         0 => cores(),
         n => n,

@@ -9,7 +9,7 @@ use super::sched;
 use crate::base::stop;
 
 /// Does the work of all items on so many workers, where 0 means as many as the machine runs at once.
-pub(crate) fn each<T>(workers: usize, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+pub fn each<T>(workers: usize, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     let workers = sched::machine(workers);
     if workers <= 1 {
         return items.for_each(work);

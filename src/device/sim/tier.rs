@@ -53,7 +53,7 @@ impl Jit {
     }
 
     /// Returns why a simulator with this instruction set interprets all kernels, if it does.
-    pub(crate) fn obstacle(self, isa: Isa) -> Option<Obstacle> {
+    pub fn obstacle(self, isa: Isa) -> Option<Obstacle> {
         if self == Jit::Off {
             return Some(Obstacle::Off);
         }
@@ -73,7 +73,7 @@ impl Jit {
 
 /// Why all kernels are interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
+pub enum Obstacle {
     /// The user wants it.
     Off,
     Instructions,

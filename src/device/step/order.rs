@@ -28,7 +28,7 @@ const WARP: usize = 32;
 
 /// One of the two accesses.
 #[derive(Clone, Debug)]
-pub(crate) struct Party {
+pub struct Party {
     pub who: Who,
     /// The line, with calls resolved.
     pub span: Span,
@@ -38,7 +38,7 @@ pub(crate) struct Party {
 
 /// What a run in one order led to.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// What each of the two accesses found before it, and what it read or left; in the order of the parties.
     pub seen: [Option<Seen>; 2],
     /// What the element holds behind both accesses.
@@ -50,7 +50,7 @@ pub(crate) struct Outcome {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub struct Seen {
     pub reads: bool,
     /// Nothing was written there before.
     pub unwritten: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Seen {
 
 /// Why an order cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
+pub enum Obstacle {
     /// In the usual order, the two do not access the element in one epoch.
     Elsewhere,
     /// The one waits for the other.
@@ -70,7 +70,7 @@ pub(crate) enum Obstacle {
 }
 
 /// Runs a launch in both orders: first with the first party's access before the second one's, then the other way round.
-pub(crate) fn both(
+pub fn both(
     launch: &Launch<'_>,
     args: &[Arg<'_>],
     parties: &[Party; 2],

@@ -17,7 +17,7 @@ use crate::ir::def::{BinOp, Expr, ExprId, ExprKind, KernelParam, LocalId, Module
 
 /// A thread in front of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub struct Moment {
     pub step: u64,
     pub block: u64,
     pub thread: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Moment {
 
 /// An element of an array, or a part of one, as it is in front of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Spot {
+pub struct Spot {
     pub name: String,
     pub store: Store,
     /// Whose shared or local array it is.
@@ -38,7 +38,7 @@ pub(crate) struct Spot {
 
 /// What a value was made of.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Source {
+pub enum Source {
     /// These values of the thread.
     Operands(Vec<ExprId>, Moment),
     /// What was in an array.
@@ -52,7 +52,7 @@ pub(crate) enum Source {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Node {
+pub struct Node {
     /// With calls resolved.
     pub span: Span,
     /// The element or the variable.
@@ -64,7 +64,7 @@ pub(crate) struct Node {
 }
 
 /// A sum that a loop adds up: its terms, from the last one back, and what it began with.
-pub(crate) struct Sum {
+pub struct Sum {
     pub count: usize,
     /// The term that is largest by magnitude.
     pub largest: Node,
@@ -73,7 +73,7 @@ pub(crate) struct Sum {
 /// Terms of a sum that are looked at.
 const MOST_TERMS: usize = 2_000;
 
-pub(crate) struct Origins<'m> {
+pub struct Origins<'m> {
     timeline: Timeline<'m>,
 }
 

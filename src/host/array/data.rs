@@ -10,7 +10,7 @@ use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 
 /// Pending work whose result is the bytes of an array.
-pub(crate) trait Work: Send + Sync {
+pub trait Work: Send + Sync {
     /// Computes the bytes, `len` of them.
     fn run(&self, len: usize) -> Outcome<Storage>;
 
@@ -30,7 +30,7 @@ pub(crate) trait Work: Send + Sync {
 
 /// The bytes of an array, computed or not.
 #[derive(Default)]
-pub(crate) struct Data {
+pub struct Data {
     len: usize,
     storage: OnceLock<Storage>,
     /// Held by the thread that computes the storage, so that no other one does.

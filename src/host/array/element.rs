@@ -25,14 +25,14 @@ pub enum Element {
 pub struct RecordLayout {
     /// The name of the struct; empty for a tuple.
     pub name: SmolStr,
-    pub(crate) fields: Vec<FieldLayout>,
+    pub fields: Vec<FieldLayout>,
     /// The scalar components ("leaves") of all fields in order: the scalars and vectors that nested fields consist of.
     pub layout: Layout,
 }
 
 /// One field of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FieldLayout {
+pub struct FieldLayout {
     /// The name; `0`, `1`, … in a tuple.
     pub name: SmolStr,
     pub element: Element,
@@ -123,7 +123,7 @@ impl RecordLayout {
         Self::new("", parts.into_iter().enumerate().map(|(i, part)| (SmolStr::new(i.to_string()), part)))
     }
 
-    pub(crate) fn is_tuple(&self) -> bool {
+    pub fn is_tuple(&self) -> bool {
         self.name.is_empty()
     }
 

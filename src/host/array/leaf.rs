@@ -15,7 +15,7 @@ fn write_bits(bytes: &mut [u8], bits: u64) {
 }
 
 /// Decodes an element.
-pub(crate) fn read(element: &Element, bytes: &[u8]) -> Value {
+pub fn read(element: &Element, bytes: &[u8]) -> Value {
     match element {
         Element::Scalar(ty) => Value::Scalar(scalar::Value::from_bytes(*ty, bytes)),
         Element::Vector(ty, lanes) => Value::Vector(read_vector(*ty, *lanes, bytes)),

@@ -8,7 +8,7 @@ pub(crate) mod broadcast;
 pub(crate) mod data;
 pub(crate) mod element;
 pub(crate) mod item;
-pub(crate) mod leaf;
+pub mod leaf;
 pub(crate) mod slice;
 pub(crate) mod strided;
 
@@ -28,7 +28,7 @@ use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 
 /// Maximum extent of an axis: dimensions are `i32` in kernels.
-pub(crate) const MAX_EXTENT: usize = i32::MAX as usize;
+pub const MAX_EXTENT: usize = i32::MAX as usize;
 
 /// An n-dimensional array.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Array {
     }
 
     /// Creates an array that takes ownership of these bytes without copying; an error if their number does not match the shape.
-    pub(crate) fn of_aligned(element: impl Into<Element>, shape: &[usize], bytes: AlignedBytes) -> Outcome<Array> {
+    pub fn of_aligned(element: impl Into<Element>, shape: &[usize], bytes: AlignedBytes) -> Outcome<Array> {
         let element = element.into();
         let (need, have) = (byte_count(&element, shape)?, bytes.len());
         if need != have {
@@ -145,13 +145,13 @@ impl Array {
     }
 
     /// Copies the bytes from the device if necessary.
-    pub(crate) fn fetched(self) -> Outcome<HostArray> {
+    pub fn fetched(self) -> Outcome<HostArray> {
         self.bytes()?;
         Ok(HostArray(self))
     }
 
     /// Returns the size in bytes, wherever the storage is.
-    pub(crate) fn byte_len(&self) -> usize {
+    pub fn byte_len(&self) -> usize {
         self.data.len()
     }
 
@@ -167,7 +167,7 @@ impl Array {
     }
 
     /// Returns what the array holds: its storage, or the work that computes it.
-    pub(crate) fn data(&self) -> &Arc<Data> {
+    pub fn data(&self) -> &Arc<Data> {
         &self.data
     }
 
@@ -236,7 +236,7 @@ impl Array {
 
     /// Reinterprets the elements as an equivalent type with the same layout: scalars along a last axis of two to four as vectors,
     /// or a struct as one with the same fields. `None` if the layouts differ.
-    pub(crate) fn recast(&self, element: &Element) -> Option<Array> {
+    pub fn recast(&self, element: &Element) -> Option<Array> {
         let shape = match (&self.element, element, self.shape.split_last()) {
             (own, other, _) if own == other => self.shape.clone(),
             (Element::Scalar(own), Element::Vector(scalar, lanes), Some((last, rest)))
@@ -256,7 +256,7 @@ impl Array {
     }
 
     /// Returns the same elements with another shape; an error if the element counts differ.
-    pub(crate) fn with_shape(&self, shape: &[usize]) -> Outcome<Array> {
+    pub fn with_shape(&self, shape: &[usize]) -> Outcome<Array> {
         if byte_count(&self.element, shape)? != self.byte_len() {
             let (from, to) = (shape_text(&self.shape), shape_text(shape));
             let title = format!("an array of shape {from} cannot take the shape {to}");
@@ -267,7 +267,7 @@ impl Array {
     }
 
     /// Returns where the bytes are, as a remark for the user.
-    pub(crate) fn place(&self) -> &'static str {
+    pub fn place(&self) -> &'static str {
         let Some(storage) = self.data.computed() else { return "not computed yet" };
         match (storage.here().is_some(), storage.remote().is_some()) {
             (true, true) => "on the host and a GPU",
@@ -324,7 +324,7 @@ impl From<HostArray> for Array {
 
 /// The bytes that arrays take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Footprint {
+pub struct Footprint {
     pub host: usize,
     pub device: usize,
 }
@@ -355,7 +355,7 @@ pub(crate) fn shape_text(shape: &[usize]) -> String {
 }
 
 /// Returns the size of an array in bytes; an error if an axis is too long or the size overflows.
-pub(crate) fn byte_count(element: &Element, shape: &[usize]) -> Outcome<usize> {
+pub fn byte_count(element: &Element, shape: &[usize]) -> Outcome<usize> {
     if let Some(axis) = shape.iter().position(|&n| n > MAX_EXTENT) {
         let title = format!("axis {axis} of an array would have {} elements", shape[axis]);
         let problem = Problem::new("E0509", title).note(format!("an axis has at most {MAX_EXTENT} elements"));

@@ -38,7 +38,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
 }
 
 /// Returns the uncompressed size of the content of a compressed file in bytes; `None` for uncompressed formats.
-pub(crate) fn unpacked(name: &str, bytes: &[u8]) -> Outcome<Option<u64>> {
+pub fn unpacked(name: &str, bytes: &[u8]) -> Outcome<Option<u64>> {
     let format = Format::of(name)?;
     let file = File { name, bytes };
     file.check_kind(format)?;

@@ -37,7 +37,7 @@ pub fn print(value: &Value) -> Outcome<String> {
 }
 
 /// As [`print()`], with arrays and tables wrapped at this many columns.
-pub(crate) fn print_in(value: &Value, columns: usize) -> Outcome<String> {
+pub fn print_in(value: &Value, columns: usize) -> Outcome<String> {
     match value {
         Value::Array(array) => print_array(array, columns),
         Value::Strings(texts) => Ok(print_texts(texts, columns)),
@@ -69,7 +69,7 @@ fn quoted(value: &Value) -> Outcome<String> {
 }
 
 /// Formats a value for a message: strings are quoted and truncated.
-pub(crate) fn brief(value: &Value) -> Outcome<String> {
+pub fn brief(value: &Value) -> Outcome<String> {
     const SHOWN: usize = 60;
     match value {
         Value::Str(text) if text.chars().nth(SHOWN).is_some() => {
@@ -135,7 +135,7 @@ fn print_timing(timing: &Timing) -> String {
 }
 
 /// Formats a duration with three digits and a suitable unit.
-pub(crate) fn seconds(seconds: f64) -> String {
+pub fn seconds(seconds: f64) -> String {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
     let fitting = units.into_iter().find(|(unit, _)| seconds >= unit * 0.9995);
     let (unit, name) = fitting.unwrap_or((1e-9, "ns"));
@@ -209,7 +209,7 @@ fn bad_spec(spec: &str, reason: &str) -> Problem {
 }
 
 /// Returns type, shape and size of an array, which a session shows below it.
-pub(crate) fn describe(array: &Array) -> String {
+pub fn describe(array: &Array) -> String {
     match array.byte_len() {
         0..1024 => array.type_name(),
         bytes => format!("{}, {}", array.type_name(), size(bytes)),
@@ -217,7 +217,7 @@ pub(crate) fn describe(array: &Array) -> String {
 }
 
 /// Formats an amount of memory.
-pub(crate) fn size(bytes: usize) -> String {
+pub fn size(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),

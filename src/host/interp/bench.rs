@@ -2,7 +2,7 @@
 
 /// Result of a bench.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BenchResult {
+pub struct BenchResult {
     /// Seconds per run, in the order measured.
     pub samples: Vec<f64>,
     /// Amounts per run, if the bench states them.

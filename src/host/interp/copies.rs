@@ -7,14 +7,14 @@ use crate::device::{Device, Statistics};
 
 /// Number of copies and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Copied {
+pub struct Copied {
     pub to_device: (u64, u64),
     pub back: (u64, u64),
 }
 
 /// The copies that statements have caused.
 #[derive(Debug, Default)]
-pub(crate) struct Copies {
+pub struct Copies {
     /// By device, what its counters said at the last look.
     seen: IndexMap<String, Copied>,
     by: IndexMap<Span, Copied>,

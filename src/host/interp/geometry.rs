@@ -9,7 +9,7 @@ use crate::device::Larger;
 use crate::lang::builtin::Builtin;
 
 /// Returns the block size of a `grid` kernel if it consists of literals and constants.
-pub(crate) fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
+pub fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
     match &kernel.geometry {
         Geometry::Grid { block, .. } => extents_of(program, block),
         Geometry::Threads { .. } => None,

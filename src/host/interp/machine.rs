@@ -91,15 +91,15 @@ pub struct Interpreter {
     /// How `mma` adds on the simulator.
     pub sums: Sums,
     /// With hints: kernels whose launches were all too small to show what several blocks or warps do.
-    pub(crate) small: Small,
+    pub small: Small,
     /// Whoever tries launches in other ways first.
-    pub(crate) trials: Option<Arc<dyn Trials>>,
+    pub trials: Option<Arc<dyn Trials>>,
     /// Whoever looks for what else is known of a race.
-    pub(crate) evidence: Option<Arc<dyn Evidence>>,
+    pub evidence: Option<Arc<dyn Evidence>>,
     /// The launches so far, if they are to be kept.
-    pub(crate) recorded: Option<Vec<Recorded>>,
+    pub recorded: Option<Vec<Recorded>>,
     /// What launches of tuned kernels take.
-    pub(crate) tuning: Tuning,
+    pub tuning: Tuning,
     /// New warnings of checked launches, without duplicates.
     pub warnings: Vec<Diagnostic>,
     pub(super) warned: Vec<Diagnostic>,
@@ -110,7 +110,7 @@ pub struct Interpreter {
     #[allow(clippy::vec_box)]
     pub(crate) frames: Vec<Box<Frame>>,
     /// Copies of arrays by statement, if they are to be counted.
-    pub(crate) copies: Option<Copies>,
+    pub copies: Option<Copies>,
     /// Whether it was noted that arrays were moved to the host.
     pub(crate) spilled: bool,
     /// Kernels of array expressions.

@@ -63,20 +63,20 @@ use crate::host::value::{Record, Value};
 use crate::ir::Checks;
 use crate::lower::Sums;
 
-pub(crate) use bench::BenchResult;
+pub use bench::BenchResult;
 use code::{Code, Codes, Source};
-pub(crate) use copies::{Copied, Copies};
+pub use copies::{Copied, Copies};
 use frame::Frame;
-pub(crate) use geometry::constant_block;
+pub use geometry::constant_block;
 use kernels::Kernels;
 use layout::Layouts;
 use machine::Held;
 pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
-pub(crate) use record::Recorded;
+pub use record::Recorded;
 use run::Done;
-pub(crate) use small::{Missed, Small};
-pub(crate) use trial::args_of;
+pub use small::{Missed, Small};
+pub use trial::args_of;
 
 /// Index of the random substream with which `test` and `bench` blocks start.
 const OF_SECTIONS: u64 = 1 << 63;
@@ -182,7 +182,7 @@ impl Interpreter {
     }
 
     /// Measures a `bench` block: warm-up, then samples.
-    pub(crate) fn run_bench(
+    pub fn run_bench(
         &mut self,
         session: &Session,
         id: crate::base::arena::Id<Section>,
@@ -194,7 +194,7 @@ impl Interpreter {
     }
 
     /// Runs a `bench` block `runs` times in a row; returns the seconds per run.
-    pub(crate) fn repeat_bench(
+    pub fn repeat_bench(
         &mut self,
         session: &Session,
         id: crate::base::arena::Id<Section>,
@@ -252,7 +252,7 @@ impl Interpreter {
     }
 
     /// Switches launches to this device and returns the previous one. Compiled kernels are kept per device.
-    pub(crate) fn use_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+    pub fn use_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let name = device.name();
         let outer = std::mem::replace(&mut self.options.device, device);
         if outer.name() != name {
@@ -271,7 +271,7 @@ impl Interpreter {
     }
 
     /// Sets the checks of launches. Kernels are compiled for particular checks, so compiled ones are discarded.
-    pub(crate) fn use_checks(&mut self, checks: Checks) {
+    pub fn use_checks(&mut self, checks: Checks) {
         if self.options.control.checks != checks {
             self.options.control.checks = checks;
             self.kernels = Kernels::default();
@@ -280,24 +280,24 @@ impl Interpreter {
     }
 
     /// Sets how launches are counted, if they are. Kernels are compiled for it, so compiled ones are discarded.
-    pub(crate) fn count(&mut self, counting: Option<Counting>) {
+    pub fn count(&mut self, counting: Option<Counting>) {
         self.options.control.counting = counting;
         self.kernels = Kernels::default();
         self.parked.clear();
     }
 
     /// Returns the element type of a type. Types that cannot be elements give `f32`.
-    pub(crate) fn element(&mut self, program: &Program, ty: &Type) -> Element {
+    pub fn element(&mut self, program: &Program, ty: &Type) -> Element {
         self.layouts.element(program, ty)
     }
 
     /// Returns the program's type of an element type. A struct's layout must come from [`Interpreter::element`].
-    pub(crate) fn element_type(&self, element: &Element) -> Type {
+    pub fn element_type(&self, element: &Element) -> Type {
         self.layouts.element_type(element)
     }
 
     /// Discards compiled kernels, for a program whose ids have changed.
-    pub(crate) fn forget_kernels(&mut self) {
+    pub fn forget_kernels(&mut self) {
         self.kernels = Kernels::default();
         self.parked.clear();
         self.codes = Codes::default();

@@ -13,7 +13,7 @@ use crate::host::value::Value;
 use crate::lower::Instance;
 
 /// A launch that has happened.
-pub(crate) struct Recorded {
+pub struct Recorded {
     pub instance: Instance,
     pub extents: Extents,
     pub span: Span,

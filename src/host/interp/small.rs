@@ -13,14 +13,14 @@ const WARP: u64 = 32;
 
 /// What launches of a kernel never had, although its signature allows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missed {
+pub struct Missed {
     pub blocks: bool,
     pub warps: bool,
 }
 
 /// The kernels launched so far.
 #[derive(Debug, Default)]
-pub(crate) struct Small(IndexMap<KernelId, Missed>);
+pub struct Small(IndexMap<KernelId, Missed>);
 
 impl Small {
     pub(super) fn saw(&mut self, kernel: KernelId, extents: Extents, larger: Larger) {
@@ -31,7 +31,7 @@ impl Small {
         missed.warps &= count(block) <= WARP;
     }
 
-    pub(crate) fn kernels(&self) -> impl Iterator<Item = (KernelId, Missed)> {
+    pub fn kernels(&self) -> impl Iterator<Item = (KernelId, Missed)> {
         self.0.iter().map(|(kernel, missed)| (*kernel, *missed)).filter(|(_, missed)| missed.blocks || missed.warps)
     }
 }

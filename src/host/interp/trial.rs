@@ -117,7 +117,7 @@ impl Machine<'_> {
 }
 
 /// Returns the arguments of a launch as a device takes them, and the position of each parameter among them.
-pub(crate) fn args_of(recorded: &Recorded) -> Outcome<(Vec<Arg<'_>>, Vec<usize>)> {
+pub fn args_of(recorded: &Recorded) -> Outcome<(Vec<Arg<'_>>, Vec<usize>)> {
     let (mut args, mut positions) = (vec![], vec![]);
     for value in &recorded.given {
         positions.push(args.len());

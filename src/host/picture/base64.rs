@@ -5,7 +5,7 @@ use crate::base::{room, stop};
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Encodes with padding, without line breaks.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = room::vec(bytes.len().div_ceil(3) * 4);
     for group in stop::polled(bytes.chunks(3)) {
         let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));

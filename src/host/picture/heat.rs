@@ -28,7 +28,7 @@ const NAN: [u8; 3] = [128, 128, 128];
 /// An array rendered in colors.
 #[derive(Clone, Debug)]
 pub struct Heat {
-    pub(crate) raster: Raster,
+    pub raster: Raster,
     /// The finite minimum and maximum, at the ends of the color map.
     pub low: f64,
     pub high: f64,

@@ -1,12 +1,12 @@
 //! Rendering of arrays as pictures for files and the terminal, as pure functions that return bytes and text.
 
-pub(crate) mod base64;
+pub mod base64;
 mod canvas;
 mod font;
-pub(crate) mod heat;
+pub mod heat;
 pub(crate) mod image;
-pub(crate) mod plot;
-pub(crate) mod raster;
+pub mod plot;
+pub mod raster;
 
 use crate::host::array::Array;
 use crate::host::problem::Outcome;
@@ -42,6 +42,6 @@ pub fn heat_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
 }
 
 /// Returns the integer factor that enlarges a small picture to about `size` pixels in its longer dimension.
-pub(crate) fn enlargement(raster: &Raster, size: usize) -> usize {
+pub fn enlargement(raster: &Raster, size: usize) -> usize {
     (size / raster.width.max(raster.height).max(1)).clamp(1, 64)
 }

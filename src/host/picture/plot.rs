@@ -43,7 +43,7 @@ fn runs(points: &[Point]) -> Vec<&[Point]> {
 }
 
 /// Renders the chart as pixels.
-pub(crate) fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
+pub fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
     let points = points(x, y)?;
     let canvas = Chart::new(&points)?.draw(&points);
     let (width, height) = canvas.size();

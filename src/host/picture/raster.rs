@@ -9,7 +9,7 @@ use crate::host::array::Array;
 use crate::host::problem::Outcome;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Raster {
+pub struct Raster {
     pub width: usize,
     pub height: usize,
     /// Rows in order, three bytes per pixel.

@@ -12,12 +12,12 @@ pub(crate) const FIRST: &str = "clk tunings 1";
 pub(crate) type Setting = Vec<(String, String)>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct File {
+pub struct File {
     pub kernels: Vec<Kernel>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Kernel {
+pub struct Kernel {
     pub name: String,
     /// Of the kernel's head.
     pub hash: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Kernel {
 
 /// What was measured on one device, for launches of one class.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Entry {
+pub struct Entry {
     pub device: String,
     /// Types and sizes: `T = f32, N 513..=1024`; empty for all launches.
     pub class: String,
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub struct Found {
     pub setting: Setting,
     /// The time of a launch, or why the choice is refused.
     pub outcome: Result<String, String>,
@@ -49,7 +49,7 @@ pub(crate) struct Found {
 
 /// Why a text is no file of choices, and in which line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Damage {
+pub struct Damage {
     pub line: usize,
     pub why: String,
 }

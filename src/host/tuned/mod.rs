@@ -3,7 +3,7 @@
 //! Input: files beside the sources (through [`Store`]) and the class of a launch: device, types and sizes. Output: a choice, or why
 //! the defaults are taken. A choice depends on nothing else, so that every process makes the same one.
 
-pub(crate) mod file;
+pub mod file;
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::syntax::token::Tok;
 use file::{Damage, File, Setting};
 
 /// Where files of choices are. Implemented by `app`.
-pub(crate) trait Store: Send + Sync {
+pub trait Store: Send + Sync {
     /// Returns the name of the file of choices of a source, and its text or why it cannot be read; `None` if there is none.
     fn read(&self, source: &str) -> Option<(String, Result<String, String>)>;
 }
 
 /// What happens at launches of tuned kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// They take what was measured.
     #[default]
     Take,
@@ -37,7 +37,7 @@ pub(crate) enum Mode {
 
 /// How long a choice is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Effort {
+pub struct Effort {
     /// Seconds that the launches of one choice may take, before it is refused.
     pub limit: f64,
     /// Seconds of measurements of one choice.
@@ -46,7 +46,7 @@ pub(crate) struct Effort {
 
 /// State of an interpreter.
 #[derive(Default)]
-pub(crate) struct Tuning {
+pub struct Tuning {
     pub store: Option<Arc<dyn Store>>,
     pub mode: Mode,
     /// The kernels that are measured.
@@ -63,7 +63,7 @@ pub(crate) struct Tuning {
 
 /// A file of choices as it was found.
 #[derive(Clone)]
-pub(crate) enum Read {
+pub enum Read {
     Absent,
     Unreadable { name: String, why: String },
     Damaged { name: String, damage: Damage },
@@ -72,7 +72,7 @@ pub(crate) enum Read {
 
 /// What was found for the launches of one class.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
+pub struct Measured {
     pub kernel: KernelId,
     pub device: String,
     pub class: String,
@@ -162,18 +162,18 @@ fn name_of<'k>(kernel: &'k typed::Kernel, tunable: &Tunable) -> &'k str {
 }
 
 /// Returns a choice with the names of the constants.
-pub(crate) fn setting(kernel: &typed::Kernel, choice: &[Value]) -> Setting {
+pub fn setting(kernel: &typed::Kernel, choice: &[Value]) -> Setting {
     let named = |(tunable, value): (&Tunable, &Value)| (name_of(kernel, tunable).to_string(), choices::text(*value));
     kernel.tunes.iter().zip(choice).map(named).collect()
 }
 
 /// Writes a choice as `BM = 64, BN = 128`.
-pub(crate) fn text(kernel: &typed::Kernel, choice: &[Value]) -> String {
+pub fn text(kernel: &typed::Kernel, choice: &[Value]) -> String {
     file::setting_text(&setting(kernel, choice))
 }
 
 /// Returns a number of the tokens of a kernel's head: all before its body but comments and blanks.
-pub(crate) fn hash(kernel: &typed::Kernel, sources: &Sources) -> u64 {
+pub fn hash(kernel: &typed::Kernel, sources: &Sources) -> u64 {
     let span = kernel.span;
     let end = kernel.body.as_ref().map_or(span.end, |body| body.root.span.start.clamp(span.start, span.end));
     let text = sources.slice(Span { end, ..span });

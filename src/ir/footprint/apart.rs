@@ -18,7 +18,7 @@ const MAX_QUESTIONS: usize = 600;
 
 /// What is proved of a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Apart {
+pub struct Apart {
     /// It is global or shared, may be written, and no two threads race there.
     pub is_free: bool,
     /// It is shared, and what is read of it has been written before.

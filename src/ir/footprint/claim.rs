@@ -36,7 +36,7 @@ pub(crate) fn overflow(found: &Footprint, obligation: &Obligation) -> Question {
 }
 
 /// Asks whether there is a launch at all.
-pub(crate) fn launches(given: &Given) -> Question {
+pub fn launches(given: &Given) -> Question {
     let mut builder = Builder::new(&given.variables, Common::default());
     for (i, known) in given.variables.variables.iter().enumerate() {
         if known.role == Role::Launch {
@@ -47,7 +47,7 @@ pub(crate) fn launches(given: &Given) -> Question {
 }
 
 /// Asks whether an access may be out of bounds.
-pub(crate) fn bounds(function: &Function, given: &Given, found: &Footprint) -> Vec<Question> {
+pub fn bounds(function: &Function, given: &Given, found: &Footprint) -> Vec<Question> {
     let all = |touch| (0..touch_axes(touch)).filter_map(move |axis| outside(function, given, found, touch, axis));
     found.accesses.iter().flat_map(all).collect()
 }
@@ -108,7 +108,7 @@ pub(super) fn coordinates(given: &Given) -> impl Iterator<Item = &Linear> {
 }
 
 /// Asks whether two threads may access one element at a time, one of them to write. `None`: too many pairs.
-pub(crate) fn races(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
+pub fn races(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
     races_in(function, given, found, &|_| true)
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn races_in(
 }
 
 /// Asks whether two threads may make these two accesses to one element at a time, whatever they do to it.
-pub(crate) fn meetings(function: &Function, given: &Given, found: &Footprint, a: &Touch, b: &Touch) -> Vec<Question> {
+pub fn meetings(function: &Function, given: &Given, found: &Footprint, a: &Touch, b: &Touch) -> Vec<Question> {
     let mut asked = vec![];
     if may_meet(a, b) {
         let what = format!("two threads access an element of `{}`", function.memories[a.memory].name);
@@ -155,7 +155,7 @@ pub(crate) fn meetings(function: &Function, given: &Given, found: &Footprint, a:
 
 /// Asks whether two threads may update one element at a time, so that the order of the two matters. With the answer "no" to all,
 /// and without races, each epoch of the kernel depends on the ones before alone. `None`: too many pairs.
-pub(crate) fn order(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
+pub fn order(function: &Function, given: &Given, found: &Footprint) -> Option<Vec<Question>> {
     let mut asked = vec![];
     let updates: Vec<(&Touch, Update)> = found
         .accesses

@@ -22,7 +22,7 @@ const MAX_COUNT: i128 = 1 << 12;
 
 /// Asks, for each leaf of an array with such an access, whether an element is written by no thread: one negative answer of a list is
 /// enough. No question at all for an array of which it cannot be asked.
-pub(crate) fn unwritten(
+pub fn unwritten(
     function: &Function,
     given: &Given,
     found: &Footprint,

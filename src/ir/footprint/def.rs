@@ -13,7 +13,7 @@ use crate::lang::scalar::Scalar;
 
 /// A launch in symbols.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
+pub struct Given {
     pub variables: Variables,
     /// By position of the array parameter, and axis.
     pub extents: FxHashMap<(u32, u8), Linear>,
@@ -27,7 +27,7 @@ pub(crate) struct Given {
 
 /// Along x, y, z.
 #[derive(Clone, Debug)]
-pub(crate) struct Grid {
+pub struct Grid {
     pub thread: [Linear; 3],
     pub at: [Linear; 3],
     pub block: [Linear; 3],
@@ -37,7 +37,7 @@ pub(crate) struct Grid {
 
 /// What a kernel does to memory.
 #[derive(Default)]
-pub(crate) struct Footprint {
+pub struct Footprint {
     pub variables: Variables,
     pub accesses: Vec<Touch>,
     pub obligations: Vec<Obligation>,
@@ -47,7 +47,7 @@ pub(crate) struct Footprint {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Deed {
+pub enum Deed {
     Reads,
     Writes,
     /// Atomically.
@@ -56,7 +56,7 @@ pub(crate) enum Deed {
 
 /// An atomic operation, as far as its place in an order with others matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Update {
+pub struct Update {
     pub change: Change,
     /// Something that the kernel does depends on the old value.
     pub is_used: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Update {
 
 /// What an atomic operation does to the element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Change {
+pub enum Change {
     Nothing,
     /// Adds or subtracts integers, modulo a power of two.
     Sum,
@@ -98,7 +98,7 @@ impl Update {
 
 /// One access of a thread, with all its iterations.
 #[derive(Clone, Debug)]
-pub(crate) struct Touch {
+pub struct Touch {
     /// Where it is in the body.
     pub at: At,
     pub deed: Deed,
@@ -118,7 +118,7 @@ pub(crate) struct Touch {
 
 /// A part of a way that leads somewhere for sure.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Threads for which it holds go on.
     If(Formula),
     /// Threads for which it does not hold stop the launch.
@@ -147,7 +147,7 @@ pub(crate) type Clocks = [Vec<Moment>; 2];
 
 /// A barrier that may be the last one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Moment {
+pub struct Moment {
     pub site: Site,
     /// The iterations of the loops around the barrier.
     pub counters: Vec<Linear>,
@@ -156,7 +156,7 @@ pub(crate) struct Moment {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Site {
+pub enum Site {
     Start,
     Barrier(u32),
     /// It may be any.
@@ -167,7 +167,7 @@ pub(crate) enum Site {
 
 /// How an operation treats a result that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strictness {
+pub enum Strictness {
     /// An overflow, reported in runs with checks.
     Fault,
     /// Defined: modulo a power of two.
@@ -176,7 +176,7 @@ pub(crate) enum Strictness {
 
 /// A result that has to be in range for its form to be its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Obligation {
+pub struct Obligation {
     pub expr: ExprId,
     pub span: Span,
     pub strictness: Strictness,
@@ -187,14 +187,14 @@ pub(crate) struct Obligation {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct BarrierSite {
+pub struct BarrierSite {
     pub span: Span,
     pub reached: Reached,
 }
 
 /// Whether all threads of the block (of the launch, at a barrier of the grid) surely reach a barrier together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub enum Reached {
     ByAll,
     /// If what they read from memory does not depend on a race.
     WithoutRaces,

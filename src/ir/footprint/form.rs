@@ -3,7 +3,7 @@
 use crate::base::linear::{Atom, Formula, Linear, Var};
 
 /// Arithmetic on forms whose coefficients are limited ([`is_tame`]), so that sums and multiples of a few of them fit.
-pub(crate) trait Forms {
+pub trait Forms {
     fn plus(&self, other: &Linear) -> Linear;
     fn minus(&self, other: &Linear) -> Linear;
     fn times(&self, factor: i128) -> Linear;
@@ -25,7 +25,7 @@ impl Forms for Linear {
 
 /// Returns whether the coefficients are so small that sums and multiples of a few such forms do not overflow. Forms that are not
 /// become unknown values.
-pub(crate) fn is_tame(form: &Linear) -> bool {
+pub fn is_tame(form: &Linear) -> bool {
     const LIMIT: i128 = 1 << 50;
     let tame = |n: i128| (-LIMIT..=LIMIT).contains(&n);
     form.terms().len() <= 24
@@ -33,45 +33,45 @@ pub(crate) fn is_tame(form: &Linear) -> bool {
         && (-(1 << 66)..=1 << 66).contains(&form.constant())
 }
 
-pub(crate) fn number(n: i128) -> Linear {
+pub fn number(n: i128) -> Linear {
     Linear::from(n)
 }
 
-pub(crate) fn variable(var: Var) -> Linear {
+pub fn variable(var: Var) -> Linear {
     Linear::from(var)
 }
 
 /// Returns the value of a form without variables.
-pub(crate) fn constant(form: &Linear) -> Option<i128> {
+pub fn constant(form: &Linear) -> Option<i128> {
     form.terms().is_empty().then(|| form.constant())
 }
 
 /// Returns the variable that a form consists of.
-pub(crate) fn single(form: &Linear) -> Option<Var> {
+pub fn single(form: &Linear) -> Option<Var> {
     match (form.terms(), form.constant()) {
         (&[(var, 1)], 0) => Some(var),
         _ => None,
     }
 }
 
-pub(crate) fn always() -> Formula {
+pub fn always() -> Formula {
     Formula::And(vec![])
 }
 
-pub(crate) fn never() -> Formula {
+pub fn never() -> Formula {
     Formula::Or(vec![])
 }
 
-pub(crate) fn is_always(formula: &Formula) -> bool {
+pub fn is_always(formula: &Formula) -> bool {
     matches!(formula, Formula::And(parts) if parts.is_empty())
 }
 
-pub(crate) fn is_never(formula: &Formula) -> bool {
+pub fn is_never(formula: &Formula) -> bool {
     matches!(formula, Formula::Or(parts) if parts.is_empty())
 }
 
 /// `form >= 0`
-pub(crate) fn nonnegative(form: Linear) -> Formula {
+pub fn nonnegative(form: Linear) -> Formula {
     match constant(&form) {
         Some(n) if n >= 0 => always(),
         Some(_) => never(),
@@ -80,7 +80,7 @@ pub(crate) fn nonnegative(form: Linear) -> Formula {
 }
 
 /// `form == 0`
-pub(crate) fn zero(form: Linear) -> Formula {
+pub fn zero(form: Linear) -> Formula {
     match constant(&form) {
         Some(0) => always(),
         Some(_) => never(),
@@ -89,24 +89,24 @@ pub(crate) fn zero(form: Linear) -> Formula {
 }
 
 /// `left <= right`
-pub(crate) fn at_most(left: &Linear, right: &Linear) -> Formula {
+pub fn at_most(left: &Linear, right: &Linear) -> Formula {
     nonnegative(right.minus(left))
 }
 
 /// `left < right`
-pub(crate) fn less(left: &Linear, right: &Linear) -> Formula {
+pub fn less(left: &Linear, right: &Linear) -> Formula {
     nonnegative(right.minus(left).minus(&number(1)))
 }
 
-pub(crate) fn equal(left: &Linear, right: &Linear) -> Formula {
+pub fn equal(left: &Linear, right: &Linear) -> Formula {
     zero(left.minus(right))
 }
 
-pub(crate) fn different(left: &Linear, right: &Linear) -> Formula {
+pub fn different(left: &Linear, right: &Linear) -> Formula {
     or([less(left, right), less(right, left)])
 }
 
-pub(crate) fn and(parts: impl IntoIterator<Item = Formula>) -> Formula {
+pub fn and(parts: impl IntoIterator<Item = Formula>) -> Formula {
     let mut all = vec![];
     for part in parts {
         match part {
@@ -118,7 +118,7 @@ pub(crate) fn and(parts: impl IntoIterator<Item = Formula>) -> Formula {
     if all.len() == 1 { all.remove(0) } else { Formula::And(all) }
 }
 
-pub(crate) fn or(parts: impl IntoIterator<Item = Formula>) -> Formula {
+pub fn or(parts: impl IntoIterator<Item = Formula>) -> Formula {
     let mut all = vec![];
     for part in parts {
         match part {
@@ -130,7 +130,7 @@ pub(crate) fn or(parts: impl IntoIterator<Item = Formula>) -> Formula {
     if all.len() == 1 { all.remove(0) } else { Formula::Or(all) }
 }
 
-pub(crate) fn not(formula: &Formula) -> Formula {
+pub fn not(formula: &Formula) -> Formula {
     match formula {
         Formula::Atom(Atom::NonNegative(form)) => less(form, &number(0)),
         Formula::Atom(Atom::Zero(form)) => different(form, &number(0)),
@@ -140,12 +140,12 @@ pub(crate) fn not(formula: &Formula) -> Formula {
 }
 
 /// Returns whether one formula is the negation of the other by its form.
-pub(crate) fn are_opposite(a: &Formula, b: &Formula) -> bool {
+pub fn are_opposite(a: &Formula, b: &Formula) -> bool {
     not(a) == *b || not(b) == *a
 }
 
 /// Calls `f` with each linear form of a formula.
-pub(crate) fn each_form(formula: &Formula, f: &mut impl FnMut(&Linear)) {
+pub fn each_form(formula: &Formula, f: &mut impl FnMut(&Linear)) {
     match formula {
         Formula::Atom(Atom::NonNegative(form) | Atom::Zero(form)) => f(form),
         Formula::And(parts) | Formula::Or(parts) => parts.iter().for_each(|part| each_form(part, f)),
@@ -153,17 +153,17 @@ pub(crate) fn each_form(formula: &Formula, f: &mut impl FnMut(&Linear)) {
 }
 
 /// Calls `f` with each variable of a formula, once per occurrence.
-pub(crate) fn each_var(formula: &Formula, f: &mut impl FnMut(Var)) {
+pub fn each_var(formula: &Formula, f: &mut impl FnMut(Var)) {
     each_form(formula, &mut |form| form.terms().iter().for_each(|&(var, _)| f(var)));
 }
 
 /// Returns the form with each variable replaced.
-pub(crate) fn replaced(form: &Linear, with: &mut impl FnMut(Var) -> Linear) -> Linear {
+pub fn replaced(form: &Linear, with: &mut impl FnMut(Var) -> Linear) -> Linear {
     form.terms().iter().fold(number(form.constant()), |sum, &(var, factor)| sum.plus(&with(var).times(factor)))
 }
 
 /// Returns the formula with each variable replaced.
-pub(crate) fn renamed(formula: &Formula, with: &mut impl FnMut(Var) -> Linear) -> Formula {
+pub fn renamed(formula: &Formula, with: &mut impl FnMut(Var) -> Linear) -> Formula {
     match formula {
         Formula::Atom(Atom::NonNegative(form)) => nonnegative(replaced(form, with)),
         Formula::Atom(Atom::Zero(form)) => zero(replaced(form, with)),

@@ -21,14 +21,14 @@ use crate::ir::def::Module;
 use crate::ir::ranges::{self, Ranges, Setting, Site};
 
 /// Proofs are about launches whose dimensions and numbers of elements of an array are at most this.
-pub(crate) const MOST_ELEMENTS: u64 = 1 << 29;
+pub const MOST_ELEMENTS: u64 = 1 << 29;
 
 /// The work for an answer, and the answers for a kernel: some milliseconds in all, a part of what compiling its text takes.
 const WORK: Budget = Budget { cases: 60, exchanges: 1_500 };
 const MAX_QUESTIONS: usize = 400;
 
 /// What holds of every launch that a kernel's signature describes, up to [`MOST_ELEMENTS`].
-pub(crate) struct Declared {
+pub struct Declared {
     /// With all promises about arrays.
     all: Given,
     /// With those about how elements compare with numbers.
@@ -44,7 +44,7 @@ pub(crate) struct Declared {
 
 /// The axes along which accesses are proved to be in bounds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Inside {
+pub struct Inside {
     pub axes: FxHashMap<Site, Vec<u8>>,
     /// The proofs of some rest on promises about arrays.
     pub on_promises: bool,

@@ -46,26 +46,26 @@
 //! values before it are exact.
 
 pub(crate) mod apart;
-pub(crate) mod claim;
-pub(crate) mod cover;
+pub mod claim;
+pub mod cover;
 pub(crate) mod def;
-pub(crate) mod form;
+pub mod form;
 pub(crate) mod inside;
 mod loops;
-pub(crate) mod question;
-pub(crate) mod settle;
+pub mod question;
+pub mod settle;
 mod slice;
-pub(crate) mod space;
+pub mod space;
 mod state;
 mod value;
 mod walk;
-pub(crate) mod warp;
+pub mod warp;
 pub(crate) mod whole;
 
 use rustc_hash::FxHashSet;
 
-pub(crate) use def::*;
-pub(crate) use form::{at_most, constant, number, single, variable};
+pub use def::*;
+pub use form::{at_most, constant, number, single, variable};
 
 use crate::ir::def::{ExprId, Module};
 

@@ -42,7 +42,7 @@ pub(super) struct Builder<'a> {
 
 /// A question, with what an answer is about.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub struct Question {
     pub what: String,
     pub span: Span,
     pub problem: Problem,
@@ -57,7 +57,7 @@ pub(crate) struct Question {
 }
 
 /// The answer to a question.
-pub(crate) enum Answer<'a> {
+pub enum Answer<'a> {
     /// This has no solution: the certificate was rechecked.
     Never(&'a Problem, Certificate),
     /// Perhaps, for some sizes.

@@ -15,7 +15,7 @@ use crate::ir::def::Module;
 const MAX_ROUNDS: usize = 8;
 
 /// A footprint, and which operations may overflow.
-pub(crate) struct Settled<C> {
+pub struct Settled<C> {
     pub found: Footprint,
     /// Signed operations that an index or a condition depends on and that may overflow.
     pub overflowing: Vec<Question>,
@@ -24,7 +24,7 @@ pub(crate) struct Settled<C> {
 }
 
 /// Walks the body until all results that are followed are proved to fit their types; `None` if that takes too many rounds.
-pub(crate) fn settle<C>(
+pub fn settle<C>(
     module: &Module,
     given: &Given,
     prove: &mut impl FnMut(&Question) -> Option<C>,

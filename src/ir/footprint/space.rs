@@ -16,7 +16,7 @@ pub(crate) const ENDLESS: i128 = 1 << 80;
 
 /// What the value of a variable belongs to.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Role {
+pub enum Role {
     /// The launch: a dimension, a parameter, an extent of the grid.
     Launch,
     /// The block: a coordinate along an axis.
@@ -32,7 +32,7 @@ pub(crate) enum Role {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Variable {
+pub struct Variable {
     pub name: String,
     pub role: Role,
     pub low: i128,
@@ -44,14 +44,14 @@ pub(crate) struct Variable {
 
 /// A product of two variables.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub struct Times {
     pub left: Var,
     pub right: Var,
 }
 
 /// How a derived value is computed, where that is not a product.
 #[derive(Clone, Debug)]
-pub(crate) enum Definition {
+pub enum Definition {
     /// Rounded toward zero, or down.
     Quotient(Linear, Linear, bool),
     Part(Linear),
@@ -63,7 +63,7 @@ pub(crate) enum Definition {
 /// An element of an array that the kernel does not write: a function of its indices. Beyond the extents its values are any that
 /// agree with the array's order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Element {
+pub struct Element {
     /// The array, by its position in the launch.
     pub param: u32,
     pub leaf: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Element {
 
 /// What is promised of the elements of an array.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Promised {
+pub struct Promised {
     pub extents: Vec<Linear>,
     /// How each one compares with a number.
     pub all: Vec<(BinaryOp, Linear)>,
@@ -81,7 +81,7 @@ pub(crate) struct Promised {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Space {
+pub struct Space {
     pub variables: Vec<Variable>,
     pub products: FxHashMap<Var, Times>,
     /// The elements that were read, with the place of the first read.

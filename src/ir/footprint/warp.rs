@@ -21,7 +21,7 @@ const ROUND: i128 = 128;
 
 /// What an access costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cost {
+pub enum Cost {
     Passes,
     Sectors,
 }
@@ -41,7 +41,7 @@ impl Cost {
 type Lane = FxHashMap<Var, Linear>;
 
 /// The warps of a launch in symbols.
-pub(crate) struct Warps {
+pub struct Warps {
     space: Variables,
     /// Each stands for all warps that differ in no more than variables.
     warps: Vec<Vec<Lane>>,

@@ -22,7 +22,7 @@ const MAX_LAUNCHES: u32 = 64;
 
 /// The arrays that launches as declared write as a whole, and that the kernel does not read.
 #[derive(Default)]
-pub(crate) struct Whole {
+pub struct Whole {
     arrays: FxHashMap<u32, State>,
     /// Parameters that such an answer depends on, besides extents.
     values: bool,
@@ -36,7 +36,7 @@ enum State {
 }
 
 /// The numbers of a launch.
-pub(crate) struct Numbers<'a> {
+pub struct Numbers<'a> {
     pub extent: &'a dyn Fn(u32, u8) -> Option<i128>,
     pub value: &'a dyn Fn(u32) -> Option<i128>,
     pub grid: [u32; 3],

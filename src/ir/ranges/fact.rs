@@ -4,7 +4,7 @@ use crate::lang::scalar::Scalar;
 
 /// A launch constant: a number that is the same throughout a launch and known when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Symbol {
+pub enum Symbol {
     /// The extent of the kernel's array parameter at this position along an axis.
     Extent {
         param: u32,
@@ -23,7 +23,7 @@ pub(crate) enum Symbol {
 
 /// `low <= value <= high`, and `value <= symbol + number` for each of `below`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fact {
+pub struct Fact {
     pub low: i128,
     pub high: i128,
     pub below: Vec<(Symbol, i128)>,
@@ -33,7 +33,7 @@ pub(crate) struct Fact {
 /// The largest number of relative bounds of a fact; more do not pay.
 const MAX_SYMBOLS: usize = 6;
 
-pub(crate) fn type_range(scalar: Scalar) -> (i128, i128) {
+pub fn type_range(scalar: Scalar) -> (i128, i128) {
     let bits = scalar.bits();
     match scalar {
         Scalar::Bool => (0, 1),

@@ -8,7 +8,7 @@ use crate::ir::def::*;
 
 /// Assumptions about the launches that the analysis covers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Setting {
+pub struct Setting {
     /// The largest extent, index and number of threads along an axis; 0 stands for the type's own limit.
     pub largest: u64,
     /// Threads of a block along x, y, z, if known.
@@ -20,7 +20,7 @@ pub(crate) struct Setting {
 /// Value parameters that are no launch constants: from this position on the numbers of the block along x, y, z, then those with these
 /// facts, then others. No array is empty.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub struct Given {
     pub from: u32,
     pub facts: Vec<Fact>,
 }
@@ -35,7 +35,7 @@ pub struct Bound {
 
 /// Statistics of the proofs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub struct Summary {
     /// Loads, stores and atomics.
     pub accesses: u32,
     /// Those in bounds under an assumption about the launch.
@@ -51,14 +51,14 @@ pub(crate) struct Summary {
 
 /// A site in a body: a load, or a statement, numbered from 0 in pre-order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Site {
+pub enum Site {
     Load(ExprId),
     Stmt(u32),
 }
 
 /// The results of the analysis.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     /// By site, the axes whose index may be out of bounds.
     pub guards: FxHashMap<Site, Vec<u8>>,
     /// `+ - *`, negations, left shifts and absolute values of signed integers that do not overflow.

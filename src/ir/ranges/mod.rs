@@ -11,16 +11,16 @@ mod transfer;
 mod walk;
 
 use crate::ir::def::Module;
-pub(crate) use fact::{Fact, Symbol, type_range};
-pub(crate) use found::{Bound, Given, Ranges, Setting, Site, Summary};
+pub use fact::{Fact, Symbol, type_range};
+pub use found::{Bound, Given, Ranges, Setting, Site, Summary};
 
 /// Analyzes the kernel's body, which contains no calls.
-pub(crate) fn analyze(module: &Module, setting: Setting) -> Ranges {
+pub fn analyze(module: &Module, setting: Setting) -> Ranges {
     analyze_given(module, setting, None).0
 }
 
 /// As [`analyze`], of a kernel some of whose value parameters are no launch constants; returns also the fact about what it stores last.
-pub(crate) fn analyze_given(module: &Module, setting: Setting, given: Option<&Given>) -> (Ranges, Option<Fact>) {
+pub fn analyze_given(module: &Module, setting: Setting, given: Option<&Given>) -> (Ranges, Option<Fact>) {
     let Some(function) = module.functions.get(module.kernel.body) else { return (Ranges::default(), None) };
     let mut walk = walk::Walk::new(function, setting, given);
     walk.run();

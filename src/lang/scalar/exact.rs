@@ -5,7 +5,7 @@ use super::{Scalar, Value};
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 
 /// Returns the exact result of an operation; `None` if it is undefined or exceeds 128 bits.
-pub(crate) fn exact(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
+pub fn exact(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
     match op {
         BinaryOp::Add => a.checked_add(b),
         BinaryOp::Sub => a.checked_sub(b),
@@ -28,7 +28,7 @@ fn power(base: i128, exponent: i128) -> Option<i128> {
 }
 
 /// Returns the minimum and maximum of an integer type.
-pub(crate) fn limits(ty: Scalar) -> (i128, i128) {
+pub fn limits(ty: Scalar) -> (i128, i128) {
     match ty.is_signed() {
         true => (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1),
         false => (0, (1 << ty.bits()) - 1),
@@ -36,20 +36,20 @@ pub(crate) fn limits(ty: Scalar) -> (i128, i128) {
 }
 
 /// Whether an integer type can represent a number.
-pub(crate) fn holds(ty: Scalar, number: i128) -> bool {
+pub fn holds(ty: Scalar, number: i128) -> bool {
     let (low, high) = limits(ty);
     (low..=high).contains(&number)
 }
 
 /// Wraps a number to an integer type.
-pub(crate) fn wrapped(ty: Scalar, number: i128) -> i128 {
+pub fn wrapped(ty: Scalar, number: i128) -> i128 {
     let bits = ty.bits();
     let low = number & ((1 << bits) - 1);
     if ty.is_signed() && low >> (bits - 1) != 0 { low - (1 << bits) } else { low }
 }
 
 /// Whether an operation on numbers of a signed type overflows. Division by zero does not; it is another fault.
-pub(crate) fn overflows(op: BinaryOp, ty: Scalar, a: i128, b: i128) -> bool {
+pub fn overflows(op: BinaryOp, ty: Scalar, a: i128, b: i128) -> bool {
     match op {
         // The remainder is 0, but processors compute it with the quotient.
         BinaryOp::Div | BinaryOp::Rem => b == -1 && a == limits(ty).0,
@@ -61,13 +61,13 @@ pub(crate) fn overflows(op: BinaryOp, ty: Scalar, a: i128, b: i128) -> bool {
 }
 
 /// Whether a float is outside of an integer type's range, NaN included.
-pub(crate) fn outside(ty: Scalar, x: f64) -> bool {
+pub fn outside(ty: Scalar, x: f64) -> bool {
     let (low, high) = limits(ty);
     x.is_nan() || x.trunc() < low as f64 || x.trunc() > high as f64 || x.trunc() as i128 > high
 }
 
 /// Whether a checked run reports `left op right`: signed overflow, or a shift by an amount outside of the width.
-pub(crate) fn is_reported(op: BinaryOp, left: Value, right: Value) -> bool {
+pub fn is_reported(op: BinaryOp, left: Value, right: Value) -> bool {
     let ty = left.ty;
     let (Some(a), Some(b), true) = (left.as_integer(), right.as_integer(), ty.is_int()) else { return false };
     match op {
@@ -77,12 +77,12 @@ pub(crate) fn is_reported(op: BinaryOp, left: Value, right: Value) -> bool {
 }
 
 /// As [`is_reported`], of `-x`.
-pub(crate) fn is_reported_unary(op: UnaryOp, value: Value) -> bool {
+pub fn is_reported_unary(op: UnaryOp, value: Value) -> bool {
     op == UnaryOp::Neg && is_reported(BinaryOp::Sub, Value::zero(value.ty), value)
 }
 
 /// As [`is_reported`], of a function.
-pub(crate) fn is_reported_math(function: MathFn, args: &[Value]) -> bool {
+pub fn is_reported_math(function: MathFn, args: &[Value]) -> bool {
     match (function, args) {
         (MathFn::Pow, &[base, exponent]) => is_reported(BinaryOp::Pow, base, exponent),
         (MathFn::Abs, &[x]) => is_reported_unary(UnaryOp::Neg, x),
@@ -91,7 +91,7 @@ pub(crate) fn is_reported_math(function: MathFn, args: &[Value]) -> bool {
 }
 
 /// As [`is_reported`], of a conversion.
-pub(crate) fn is_reported_conversion(to: Scalar, value: Value) -> bool {
+pub fn is_reported_conversion(to: Scalar, value: Value) -> bool {
     to.is_int() && value.ty.is_float() && outside(to, value.as_f64())
 }
 

@@ -6,7 +6,7 @@ use super::{Scalar, Value, bf16, f16};
 
 /// A format specification: `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spec {
+pub struct Spec {
     pub fill: char,
     /// By default numbers are right-aligned and text is left-aligned.
     pub align: Option<Align>,
@@ -19,14 +19,14 @@ pub(crate) struct Spec {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
     Left,
     Center,
     Right,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
+pub enum Style {
     Plain,
     LowerHex,
     UpperHex,
@@ -36,7 +36,7 @@ pub(crate) enum Style {
 }
 
 /// The syntax of specifications, for messages.
-pub(crate) const SYNTAX: &str = "a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`";
+pub const SYNTAX: &str = "a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`";
 
 /// Maximum width and precision; larger ones would only exhaust memory.
 const LARGEST: usize = 1000;
@@ -120,7 +120,7 @@ pub fn format(value: Value, spec: &str) -> Result<String, String> {
 }
 
 /// Formats a value by a parsed specification.
-pub(crate) fn with_spec(value: Value, spec: &Spec) -> Result<String, String> {
+pub fn with_spec(value: Value, spec: &Spec) -> Result<String, String> {
     let text = match value.as_integer() {
         _ if value.ty == Scalar::Bool => {
             return match (spec.precision, spec.style) {
@@ -174,7 +174,7 @@ fn float_text(value: Value, spec: &Spec) -> Result<String, String> {
 
 /// Formats a value as `print` does: floats with the fewest digits that read back as the same value, always with a decimal point
 /// or an exponent; `nan`, `inf`.
-pub(crate) fn plain(value: Value) -> String {
+pub fn plain(value: Value) -> String {
     match value.as_integer() {
         _ if value.ty == Scalar::Bool => value.is_true().to_string(),
         Some(integer) => integer.to_string(),

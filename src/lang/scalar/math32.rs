@@ -17,12 +17,12 @@ pub(super) fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 
 }
 
 /// Adding it leaves the nearest integer in the low bits, for magnitudes below 2^51.
-pub(crate) const ROUNDER: f64 = 6755399441055744.0;
-pub(crate) const LOG2_E: f64 = std::f64::consts::LOG2_E;
-pub(crate) const LN_2: f64 = std::f64::consts::LN_2;
+pub const ROUNDER: f64 = 6755399441055744.0;
+pub const LOG2_E: f64 = std::f64::consts::LOG2_E;
+pub const LN_2: f64 = std::f64::consts::LN_2;
 /// ln 2 as a sum: its first 40 bits, so that multiples are exact, and the rest.
-pub(crate) const LN_2_HIGH: f64 = 0.6931471805592082;
-pub(crate) const LN_2_LOW: f64 = 7.371002565167799e-13;
+pub const LN_2_HIGH: f64 = 0.6931471805592082;
+pub const LN_2_LOW: f64 = 7.371002565167799e-13;
 
 #[inline(always)]
 pub(super) fn select(condition: bool, then: f64, other: f64) -> f64 {
@@ -30,7 +30,7 @@ pub(super) fn select(condition: bool, then: f64, other: f64) -> f64 {
 }
 
 /// `(exp(r) - 1) / r` for `|r| <= ln(2) / 2`.
-pub(crate) const EXPM1: [f64; 8] = [
+pub const EXPM1: [f64; 8] = [
     1.0,
     0.4999999999995475,
     0.16666666787028753,
@@ -41,7 +41,7 @@ pub(crate) const EXPM1: [f64; 8] = [
     2.4868002978056962e-05,
 ];
 /// Beyond it every `f32` that is a power of 2 or of e overflows or underflows.
-pub(crate) const MOST: f64 = 300.0;
+pub const MOST: f64 = 300.0;
 
 /// `exp(r) - 1` for `|r| <= ln(2) / 2`.
 #[inline(always)]
@@ -96,9 +96,9 @@ fn exp2_64(x: f64) -> f64 {
 }
 
 /// The bits of `sqrt(1/2)`.
-pub(crate) const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
+pub const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
 /// `log((1 + s) / (1 - s)) / s`, in powers of `s * s`.
-pub(crate) const LOG: [f64; 6] = [
+pub const LOG: [f64; 6] = [
     1.999999999999947,
     0.6666666667964496,
     0.3999999487097937,

@@ -11,12 +11,12 @@ mod convert;
 pub mod decimal;
 pub mod dynamic;
 pub(crate) mod element;
-pub(crate) mod exact;
+pub mod exact;
 mod float;
 pub mod format;
 pub mod half;
 mod int;
-pub(crate) mod math32;
+pub mod math32;
 pub mod math64;
 mod narrow;
 pub(crate) mod trig32;
@@ -26,7 +26,7 @@ use std::fmt;
 
 pub use ::half::{bf16, f16};
 pub(crate) use convert::Convert;
-pub(crate) use element::Logic;
+pub use element::Logic;
 pub use element::{Element, Float, Integer, Number};
 pub use value::Value;
 
@@ -72,7 +72,7 @@ impl Scalar {
         }
     }
 
-    pub(crate) fn from_name(name: &str) -> Option<Scalar> {
+    pub fn from_name(name: &str) -> Option<Scalar> {
         Self::ALL.into_iter().find(|s| s.name() == name)
     }
 

@@ -31,7 +31,7 @@ const MAX_ELEMENTS: i64 = 1 << 20;
 
 /// The environment of an evaluation: compile-time arguments, and for a launch also dimensions and parameters.
 #[derive(Clone)]
-pub(crate) struct Constants<'a> {
+pub struct Constants<'a> {
     program: &'a Program,
     mono: Mono<'a>,
     dims: Vec<Option<i64>>,

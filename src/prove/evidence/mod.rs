@@ -28,7 +28,7 @@ const THREADS: u64 = 1 << 16;
 const TIME: Duration = Duration::from_secs(2);
 
 /// Looks for evidence where a checked run reports a race.
-pub(crate) struct Witness;
+pub struct Witness;
 
 impl Evidence for Witness {
     fn of_race(&self, program: &Program, raced: &Raced<'_>, fault: &Fault) -> Vec<String> {

@@ -2,7 +2,7 @@
 //!
 //! The real driver is [`nvidia`]; tests have one whose memory is the host's.
 
-pub(crate) mod nvidia;
+pub mod nvidia;
 pub(crate) mod pieces;
 
 use std::borrow::Cow;

@@ -5,7 +5,7 @@ mod shared;
 mod symbols;
 
 #[cfg(target_os = "linux")]
-pub(crate) use shared::Numbered;
+pub use shared::Numbered;
 
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
@@ -31,7 +31,7 @@ thread_local! {
 
 /// Why there is no usable GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub enum Absent {
     /// No driver is installed.
     NoDriver,
     /// The driver finds no GPU.
@@ -81,14 +81,14 @@ fn start() -> Result<u32, Absent> {
 }
 
 /// Returns the number of GPUs.
-pub(crate) fn count() -> Result<u32, Absent> {
+pub fn count() -> Result<u32, Absent> {
     start()?;
     let count = said("cuDeviceGetCount", cu::device::get_count()).map_err(Absent::Refused)?;
     if count <= 0 { Err(Absent::NoDevice) } else { Ok(count as u32) }
 }
 
 /// Returns the properties of a GPU, without creating a context.
-pub(crate) fn probe(ordinal: u32) -> Result<Properties, Absent> {
+pub fn probe(ordinal: u32) -> Result<Properties, Absent> {
     let driver = start()?;
     let count = count()?;
     if ordinal >= count {

@@ -238,7 +238,7 @@ pub(crate) enum PlaceKind {
 
 /// A shared array that is part of dynamic shared memory; each starts at the next multiple of 16 bytes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SharedArray {
+pub struct SharedArray {
     pub name: String,
     pub element: usize,
     pub extents: Vec<Size>,
@@ -247,7 +247,7 @@ pub(crate) struct SharedArray {
 
 /// An extent that is known at the latest at launch.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Size {
+pub enum Size {
     Known(u32),
     /// The value of this expression of the kernel's body.
     Computed(ExprId),
@@ -267,7 +267,7 @@ pub struct CudaKernel {
     /// Bytes of shared memory that the text declares statically.
     pub static_shared: u32,
     /// The arrays in dynamic shared memory, in order.
-    pub(crate) dynamic_shared: Vec<SharedArray>,
+    pub dynamic_shared: Vec<SharedArray>,
     /// The launch has to be cooperative.
     pub cooperative: bool,
     pub(crate) places: Vec<Place>,

@@ -33,7 +33,7 @@ impl Gen<'_> {
                 room -= bytes;
             }
             let space = if close { "__constant__" } else { "__device__" };
-            if memory.values_are_plain() {
+            if values_are_plain(memory) {
                 self.initialized(id, memory, space);
             } else {
                 self.as_words(id, memory, space);
@@ -104,16 +104,14 @@ impl Gen<'_> {
     }
 }
 
-impl Memory {
-    /// Returns whether all values have literals in C++.
-    fn values_are_plain(&self) -> bool {
-        let scalars = self.layout.leaves.iter().flat_map(|leaf| (0..leaf.ty.lanes()).map(|_| leaf.ty.scalar()));
-        let scalars: Vec<Scalar> = scalars.collect();
-        let finite = |(&bits, &ty): (&u64, &Scalar)| {
-            !matches!(ty, Scalar::F32 | Scalar::F64) || Value { ty, bits }.as_f64().is_finite()
-        };
-        self.values.iter().zip(scalars.iter().cycle()).all(finite)
-    }
+/// Returns whether all initial values have literals in C++.
+fn values_are_plain(memory: &Memory) -> bool {
+    let scalars = memory.layout.leaves.iter().flat_map(|leaf| (0..leaf.ty.lanes()).map(|_| leaf.ty.scalar()));
+    let scalars: Vec<Scalar> = scalars.collect();
+    let finite = |(&bits, &ty): (&u64, &Scalar)| {
+        !matches!(ty, Scalar::F32 | Scalar::F64) || Value { ty, bits }.as_f64().is_finite()
+    };
+    memory.values.iter().zip(scalars.iter().cycle()).all(finite)
 }
 
 /// Returns the values in nested braces, one pair for each row of each axis.

@@ -50,7 +50,7 @@ use crate::ir::Prepared;
 use crate::ir::def::*;
 use crate::ir::ranges::{self, Setting};
 use crate::lang::cores::Cores;
-pub(crate) use abi::CudaKernel;
+pub use abi::CudaKernel;
 pub use abi::{Copies, LaunchFacts, Options};
 use generator::Gen;
 pub(crate) use launch::{SharedRefusal, is_narrow, message};
@@ -71,7 +71,7 @@ pub(crate) fn is_rounded(kernel: &Prepared, factor: Factor) -> bool {
 
 /// Returns how the text for the tensor cores of a GPU reads factors whose rows are multiples of 16 bytes, if the kernel is a product or a
 /// program of tiles whose sums have the bits of these tensor cores.
-pub(crate) fn usual_copies(kernel: &Prepared, architecture: u32) -> Option<Copies> {
+pub fn usual_copies(kernel: &Prepared, architecture: u32) -> Option<Copies> {
     let (product, cores) = (kernel.module.kernel.product.as_ref(), Cores::of(architecture));
     let of_sm90a = Options { product: Some(Copies::Boxes), ..Options::default() };
     match product {

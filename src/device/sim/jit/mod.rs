@@ -187,7 +187,7 @@ mod exec;
 mod fold;
 mod frame;
 mod functions;
-pub(crate) mod machine;
+pub mod machine;
 mod next;
 mod versions;
 

@@ -14,7 +14,7 @@ pub(crate) struct Places {
     pub uses: Vec<u32>,
 }
 
-pub(crate) struct Numbered {
+pub struct Numbered {
     pub places: Vec<Places>,
     /// Loops and phases: first and last position.
     loops: Vec<(u32, u32)>,

@@ -6,7 +6,7 @@
 use super::super::isa::Isa;
 
 /// The terms of a run: sums of runs are added in their order (`std.linalg`).
-pub(crate) const RUN: usize = 512;
+pub const RUN: usize = 512;
 /// Elements from one row of a panel to the next.
 pub(super) const ROW: usize = RUN + 16;
 /// The edge of the cells that are transposed in registers.
@@ -20,7 +20,7 @@ pub(crate) type Tile<T> = unsafe fn(inner: usize, a: *const T, b: *const T, to: 
 
 /// Where a tile goes.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<T> {
+pub struct Place<T> {
     pub start: *mut T,
     /// Elements from one row to the next.
     pub stride: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Place<T> {
 
 /// What a tile is to do with what is at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
+pub enum Before {
     /// Nothing has been stored there yet.
     Nothing,
     /// The sums are added to it.
@@ -73,7 +73,7 @@ pub(super) unsafe fn partial<T: Number>(
 }
 
 /// The tiles of an instruction set: by half their rows, less one, and of one and two vectors.
-pub(crate) struct Tiles<T: 'static> {
+pub struct Tiles<T: 'static> {
     pub lanes: usize,
     pub tiles: &'static [[Tile<T>; 2]],
 }
@@ -86,7 +86,7 @@ impl<T> Tiles<T> {
 }
 
 /// A type of elements that has tiles.
-pub(crate) trait Number: bytemuck::Pod + Send + Sync {
+pub trait Number: bytemuck::Pod + Send + Sync {
     const ZERO: Self;
 
     /// Returns the tiles for this instruction set, if it has vectors worth the packing.

@@ -36,7 +36,7 @@ mod widen;
 pub(crate) use desk::with_desk;
 pub(crate) use held::Held;
 use micro::{Before, CELL, Place, ROW, Tiles, partial};
-pub(crate) use micro::{Number, RUN};
+pub use micro::{Number, RUN};
 
 /// From so many strips on, panels are packed once for all.
 const SHARED: usize = 3;
@@ -47,7 +47,7 @@ const SHARES: usize = 4;
 
 /// The extents of a batch of products.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub struct Sizes {
     pub batch: usize,
     pub rows: usize,
     pub inner: usize,
@@ -56,7 +56,7 @@ pub(crate) struct Sizes {
 
 /// A batch of matrices among the elements of an array.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Factor<'a, T> {
+pub struct Factor<'a, T> {
     pub elements: &'a [T],
     /// The position of the first element of the first matrix.
     pub offset: usize,
@@ -108,7 +108,7 @@ impl Held {
 ///
 /// # Panics
 /// if an operand is not as long as the extents say.
-pub(crate) fn products<T: Number>(
+pub fn products<T: Number>(
     (isa, workers): (Isa, usize),
     a: &Factor<'_, T>,
     b: &Factor<'_, T>,

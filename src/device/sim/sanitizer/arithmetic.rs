@@ -119,7 +119,7 @@ impl<T: Lane, F: Wrong<T> + Symbol> Step for Overflow<T, F> {
 }
 
 /// An operator's symbol.
-pub(crate) trait Symbol {
+pub trait Symbol {
     const SYMBOL: &'static str;
 }
 

@@ -95,7 +95,7 @@ impl Shareable for Nvidia {
 }
 
 /// NVIDIA's GPU with this ordinal, for a child process to open.
-pub(crate) struct Numbered(pub u32);
+pub struct Numbered(pub u32);
 
 impl Opener for Numbered {
     fn probe(&self) -> Result<Properties, String> {

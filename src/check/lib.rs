@@ -1,0 +1,11 @@
+//! The crate of the layer [`check`], named so that code spells its path as `crate::check` here and everywhere above.
+
+#![allow(rustdoc::private_intra_doc_links)]
+
+#[path = "mod.rs"]
+pub mod check;
+
+use clk_lang_base::base;
+use clk_lang_lang::lang;
+use clk_lang_syntax::syntax;
+use clk_lang_ir::ir;
