@@ -66,9 +66,8 @@ pub fn watched<T>(flag: Option<Flag>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs work with this flag until it completes or is stopped.
-#[cfg(test)]
-pub(crate) fn until_stopped<T>(flag: &Flag, work: impl FnOnce() -> T) -> Result<T, Stopped> {
+/// Runs work with this flag until it completes or is stopped: for tests of the layers above.
+pub fn until_stopped<T>(flag: &Flag, work: impl FnOnce() -> T) -> Result<T, Stopped> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     match catch_unwind(AssertUnwindSafe(|| watched(Some(flag.clone()), work))) {
         Ok(result) => Ok(result),

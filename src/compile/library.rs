@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn every_source_file_is_a_module_and_names_are_unique() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/stdlib");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../stdlib");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .into_iter()
             .flatten()

@@ -20,11 +20,9 @@ pub trait Remote: Send + Sync {
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
-/// The memory of a device that has failed with this error.
-#[cfg(test)]
-pub(crate) struct Gone(pub DeviceError);
+/// The memory of a device that has failed with this error: for tests of the layers above.
+pub struct Gone(pub DeviceError);
 
-#[cfg(test)]
 impl Remote for Gone {
     fn read(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
         Err(self.0.clone())
@@ -35,7 +33,6 @@ impl Remote for Gone {
     }
 }
 
-#[cfg(test)]
 impl Gone {
     /// Returns memory of a GPU that cannot be used any more.
     pub fn unavailable() -> Gone {
@@ -182,7 +179,7 @@ impl Storage {
     }
 
     /// Records that a kernel writes the copy on a device, which is the only one from now on.
-    pub(crate) fn written_remotely(&mut self, copy: Arc<dyn Remote>) {
+    pub fn written_remotely(&mut self, copy: Arc<dyn Remote>) {
         *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(copy);
         self.host.take();
         self.set_pokes(0);

@@ -183,7 +183,7 @@ impl Array {
     }
 
     /// Returns the storage for writing, computed now if necessary; copies shared storage first.
-    pub(crate) fn storage_mut(&mut self) -> Outcome<&mut Storage> {
+    pub fn storage_mut(&mut self) -> Outcome<&mut Storage> {
         self.storage()?;
         if Arc::get_mut(&mut self.data).is_none() {
             self.data.settle();
