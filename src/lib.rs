@@ -11,8 +11,9 @@
 //! # Modules in reading order
 //!
 //! Each top-level module belongs to a layer. A module imports only from lower layers, so modules of the same layer are
-//! independent of each other. Within a module, too, files import in one direction: what two files share lies in a third below
-//! them. `tests/tidy.rs` checks both.
+//! independent of each other: each is a crate of its own, in the folder of its name, so that the compiler checks it, and an edit
+//! compiles its own layer and those above. Within a module, too, files import in one direction: what two files share lies in a third
+//! below them, as `tests/tidy.rs` checks.
 //!
 //! | layer | module | purpose |
 //! | --- | --- | --- |

@@ -1,35 +1,15 @@
-//! Rules of the repository that the compiler does not check: layers, import circles, file sizes, diagnostic codes, and which module
+//! Rules of the repository that the compiler does not check: import circles, what is public, file sizes, diagnostic codes, and which module
 //! may use which crate.
 
 mod tidy_support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clk_lang::lang::codes;
 use tidy_support::Strings;
 use tidy_support::circles::circles;
-
-/// The layer of each top-level module. A module imports only from lower layers, and never from another one of its own layer.
-const LAYERS: &[(&str, u32)] = &[
-    ("base", 0),
-    ("lang", 1),
-    ("syntax", 2),
-    ("ir", 2),
-    ("check", 3),
-    ("pass", 3),
-    ("device", 3),
-    ("fmt", 3),
-    ("derive", 4),
-    ("lower", 4),
-    ("compile", 5),
-    ("host", 6),
-    ("prove", 6),
-    ("profile", 6),
-    ("ide", 6),
-    ("app", 7),
-];
 
 /// Every dependency of `Cargo.toml`, and the places that may use it.
 const OWNERS: &[(&str, &[&str])] = &[
@@ -135,68 +115,9 @@ fn code(text: &str) -> String {
     tidy_support::code(text, Strings::Kept)
 }
 
-fn layer(room: &str) -> Option<u32> {
-    LAYERS.iter().find(|(name, _)| *name == room).map(|(_, layer)| *layer)
-}
-
-/// Returns the top-level module of a source file, and the depth of the file's module.
-fn room_and_depth(path: &str) -> (String, usize) {
-    let inner = path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
-    let parts: Vec<&str> = inner.split('/').collect();
-    (parts[0].to_string(), parts.len())
-}
-
-/// Returns the top-level modules that a text refers to by `crate::name`, `crate::{name, …}` or a `super` path that reaches the top.
-fn rooms_named(text: &str, depth: usize) -> BTreeSet<String> {
-    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let mut named = BTreeSet::new();
-    for (at, _) in text.match_indices("crate::") {
-        let rest = &text[at + "crate::".len()..];
-        match rest.strip_prefix('{') {
-            None => drop(named.insert(word(rest))),
-            Some(group) => {
-                let mut nesting = 0;
-                let mut start = true;
-                for (i, c) in group.char_indices() {
-                    match c {
-                        '{' => nesting += 1,
-                        '}' if nesting == 0 => break,
-                        '}' => nesting -= 1,
-                        ',' if nesting == 0 => start = true,
-                        c if start && !c.is_whitespace() => {
-                            named.insert(word(&group[i..]));
-                            start = false;
-                        }
-                        _ => {}
-                    }
-                }
-            }
-        }
-    }
-    let chain = "super::".repeat(depth);
-    for (at, _) in text.match_indices(&chain) {
-        named.insert(word(text[at..].trim_start_matches("super::")));
-    }
-    named.retain(|name| layer(name).is_some());
-    named
-}
-
-#[test]
-fn imports_go_down() {
-    let mut wrong = Vec::new();
-    for (path, text) in sources() {
-        if path == "src/lib.rs" || path == "src/main.rs" {
-            continue;
-        }
-        let (room, depth) = room_and_depth(&path);
-        let own = layer(&room).unwrap_or_else(|| panic!("{path}: the room `{room}` has no layer in tests/tidy.rs"));
-        for named in rooms_named(&text, depth) {
-            if named != room && layer(&named).is_some_and(|l| l >= own) {
-                wrong.push(format!("{path} (layer {own}) names `{named}`"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "imports that go up or sideways:\n{}", wrong.join("\n"));
+/// The folder in `src` of a source file: its layer, which is a crate of its own.
+fn layer(path: &str) -> &str {
+    path.split('/').nth(1).expect("a file in src")
 }
 
 /// Returns the function or constant that a line declares `pub`. Types may appear in the signatures of those, so they are left
@@ -210,18 +131,20 @@ fn published(line: &str) -> Option<&str> {
 
 #[test]
 fn what_nobody_outside_uses_is_for_the_crate_only() {
-    let outside: String = texts()
-        .into_iter()
-        .filter(|(p, _)| p.ends_with(".rs") && (p.starts_with("tests/") || p == "src/main.rs"))
-        .map(|(_, text)| text)
-        .collect();
-    let used: BTreeSet<&str> = outside.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let words = |text: &str| -> BTreeSet<String> {
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').map(String::from).collect()
+    };
+    let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in texts().into_iter().filter(|(path, _)| path.ends_with(".rs")) {
+        let place = if path.starts_with("src/") { layer(&path) } else { "tests" };
+        named.entry(place.into()).or_default().extend(words(&text));
+    }
     let mut wrong = Vec::new();
     for (path, text) in sources() {
+        let own = layer(&path);
+        let is_used = |name: &str| named.iter().any(|(place, words)| place != own && words.contains(name));
         let names = text.lines().enumerate().filter_map(|(at, line)| Some((at + 1, published(line)?)));
-        wrong.extend(
-            names.filter(|(_, name)| !used.contains(name)).map(|(line, name)| format!("{path}:{line}: {name}")),
-        );
+        wrong.extend(names.filter(|(_, name)| !is_used(name)).map(|(line, name)| format!("{path}:{line}: {name}")));
     }
     assert!(
         wrong.is_empty(),
@@ -242,27 +165,18 @@ fn devices_do_not_know_each_other() {
     }
 }
 
-#[test]
-fn the_layer_rule_sees_imports() {
-    let named = |text: &str| rooms_named(text, 1).into_iter().collect::<Vec<_>>().join(" ");
-    assert_eq!(named("use crate::host::value::Value;"), "host");
-    assert_eq!(named("use crate::{check::{self, typed}, ir, pass};"), "check ir pass");
-    assert_eq!(named("fn f(x: &crate::lower::Instance)"), "lower");
-    assert_eq!(named("use super::app;"), "app");
-    assert_eq!(named("use super::helper;"), "");
-}
-
-/// The crates that the program depends on, as code names them.
-fn dependencies() -> BTreeSet<String> {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+/// The crates of other people that a manifest names under a header, as code names them.
+fn dependencies(manifest: &str, header: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join(manifest)).expect("a manifest");
     let mut inside = false;
     let mut found = BTreeSet::new();
-    for line in manifest.lines() {
+    for line in text.lines() {
         match line.strip_prefix('[') {
-            Some(header) => inside = header.trim_end_matches(']').rsplit('.').next() == Some("dependencies"),
+            Some(title) => inside = title.trim_end_matches(']') == header || title.ends_with(".dependencies]"),
             None if inside => {
-                let name = line.split(['=', '#']).next().unwrap_or("").trim();
-                found.extend((!name.is_empty()).then(|| name.replace('-', "_")));
+                let name = line.split(['=', '#', '.']).next().unwrap_or("").trim();
+                let is_other = !name.is_empty() && !name.starts_with("clk-lang");
+                found.extend(is_other.then(|| name.replace('-', "_")));
             }
             None => {}
         }
@@ -270,10 +184,36 @@ fn dependencies() -> BTreeSet<String> {
     found
 }
 
+/// A layer names what its code uses and no more, so that an edit compiles no more than it has to.
+#[test]
+fn layers_name_what_they_use() {
+    for folder in fs::read_dir(root().join("src")).expect("src").map(|e| e.expect("entry").path()) {
+        let layer = folder.file_name().expect("name").to_string_lossy().into_owned();
+        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let used: String = sources()
+            .into_iter()
+            .filter(|(path, _)| path.starts_with(&format!("src/{layer}/")) && !path.ends_with("/lib.rs"))
+            .map(|(_, text)| code(&text))
+            .collect();
+        let names = manifest.split("[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap_or("");
+        for name in names.lines().filter_map(|line| line.strip_suffix(".workspace = true")) {
+            let word = name.strip_prefix("clk-lang-").map_or(name.replace('-', "_"), |layer| format!("crate::{layer}"));
+            let grouped = name.strip_prefix("clk-lang-").is_some_and(|layer| is_in_group(&used, layer));
+            assert!(used.contains(&word) || grouped, "src/{layer}/Cargo.toml names `{name}`, which nothing there uses");
+        }
+    }
+}
+
+/// Returns whether a text imports a layer as one of several: `use crate::{check, pass};`.
+fn is_in_group(text: &str, layer: &str) -> bool {
+    let groups = text.split("use crate::{").skip(1).filter_map(|rest| rest.split(';').next());
+    groups.into_iter().any(|group| group.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == layer))
+}
+
 #[test]
 fn every_crate_has_its_owners() {
     let known: BTreeSet<String> = OWNERS.iter().map(|(name, _)| name.to_string()).collect();
-    assert_eq!(dependencies(), known, "Cargo.toml and `OWNERS` differ");
+    assert_eq!(dependencies("Cargo.toml", "workspace.dependencies"), known, "Cargo.toml and `OWNERS` differ");
     let mut unused: Vec<(&str, &str)> =
         OWNERS.iter().flat_map(|(name, owners)| owners.iter().map(|owner| (*name, *owner))).collect();
     for (path, text) in sources() {

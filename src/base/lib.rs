@@ -4,4 +4,3 @@
 
 #[path = "mod.rs"]
 pub mod base;
-

@@ -69,12 +69,7 @@ impl Space<'_> {
 }
 
 /// The message for a function applied element by element to arrays, whose other arguments a launch passes by value.
-pub fn too_much_for_map(
-    program: &Program,
-    name: &str,
-    span: Span,
-    params: &[(Type, bool)],
-) -> Option<Diagnostic> {
+pub fn too_much_for_map(program: &Program, name: &str, span: Span, params: &[(Type, bool)]) -> Option<Diagnostic> {
     let mut space = Space { program, given: &|_| None, used: 0 };
     // The result.
     space.array(1);

@@ -6,7 +6,7 @@
 pub mod derive;
 
 use clk_lang_base::base;
-use clk_lang_lang::lang;
-use clk_lang_ir::ir;
-use clk_lang_pass::pass;
 use clk_lang_device::device;
+use clk_lang_ir::ir;
+use clk_lang_lang::lang;
+use clk_lang_pass::pass;

@@ -6,5 +6,5 @@
 pub mod device;
 
 use clk_lang_base::base;
-use clk_lang_lang::lang;
 use clk_lang_ir::ir;
+use clk_lang_lang::lang;

@@ -6,8 +6,8 @@
 pub mod ide;
 
 use clk_lang_base::base;
-use clk_lang_lang::lang;
-use clk_lang_syntax::syntax;
 use clk_lang_check::check;
-use clk_lang_lower::lower;
 use clk_lang_compile::compile;
+use clk_lang_lang::lang;
+use clk_lang_lower::lower;
+use clk_lang_syntax::syntax;

@@ -6,7 +6,7 @@
 pub mod lower;
 
 use clk_lang_base::base;
+use clk_lang_check::check;
+use clk_lang_ir::ir;
 use clk_lang_lang::lang;
 use clk_lang_syntax::syntax;
-use clk_lang_ir::ir;
-use clk_lang_check::check;

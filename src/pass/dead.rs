@@ -219,13 +219,7 @@ impl Dead<'_> {
 }
 
 /// Returns the trip count of a `For` with constant bounds; `None` for others or if the step is zero.
-pub fn trip_count(
-    function: &Function,
-    start: ExprId,
-    end: ExprId,
-    step: ExprId,
-    inclusive: bool,
-) -> Option<i128> {
+pub fn trip_count(function: &Function, start: ExprId, end: ExprId, step: ExprId, inclusive: bool) -> Option<i128> {
     let start = integer_of(function, start)?;
     let (end, step) = (integer_of(function, end)?, integer_of(function, step)?);
     let span = if step > 0 { end - start } else { start - end } + i128::from(inclusive);

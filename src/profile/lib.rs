@@ -6,5 +6,5 @@
 pub mod profile;
 
 use clk_lang_base::base;
-use clk_lang_syntax::syntax;
 use clk_lang_device::device;
+use clk_lang_syntax::syntax;

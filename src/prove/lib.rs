@@ -6,9 +6,9 @@
 pub mod prove;
 
 use clk_lang_base::base;
-use clk_lang_lang::lang;
-use clk_lang_ir::ir;
 use clk_lang_check::check;
-use clk_lang_device::device;
-use clk_lang_lower::lower;
 use clk_lang_compile::compile;
+use clk_lang_device::device;
+use clk_lang_ir::ir;
+use clk_lang_lang::lang;
+use clk_lang_lower::lower;

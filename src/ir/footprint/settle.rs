@@ -24,11 +24,7 @@ pub struct Settled<C> {
 }
 
 /// Walks the body until all results that are followed are proved to fit their types; `None` if that takes too many rounds.
-pub fn settle<C>(
-    module: &Module,
-    given: &Given,
-    prove: &mut impl FnMut(&Question) -> Option<C>,
-) -> Option<Settled<C>> {
+pub fn settle<C>(module: &Module, given: &Given, prove: &mut impl FnMut(&Question) -> Option<C>) -> Option<Settled<C>> {
     let mut opaque = FxHashSet::default();
     let mut unroll = true;
     let mut overflowing: Vec<Question> = vec![];
