@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::library;
+use clk_lang_stdlib as library;
 use super::session::{Files, Key, Session};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;

@@ -16,11 +16,11 @@ use sizes::Sizes;
 mod entry;
 mod examine;
 mod import;
-pub mod library;
 mod session;
 pub mod sizes;
 pub mod trial;
 
+pub use clk_lang_stdlib as library;
 pub use entry::Entered;
 pub use examine::{each_launch, is_concrete};
 pub use session::{Definitions, Files, Modules, NoFiles, Outcome, Session};

@@ -5,7 +5,7 @@
 //! verifier reports it.
 //!
 //! ```
-//! use clk_lang::ir::{build::{FunctionBuilder, module}, def::*, typing::F32};
+//! use clk_lang_ir::ir::{build::{FunctionBuilder, module}, def::*, typing::F32};
 //! let mut b = FunctionBuilder::new("double");
 //! let x = b.array("x", Access::In, Layout::plain(F32), 1);
 //! let r = b.array("r", Access::Out, Layout::plain(F32), 1);

@@ -25,7 +25,7 @@ impl Forms for Linear {
 
 /// Returns whether the coefficients are so small that sums and multiples of a few such forms do not overflow. Forms that are not
 /// become unknown values.
-pub fn is_tame(form: &Linear) -> bool {
+pub(crate) fn is_tame(form: &Linear) -> bool {
     const LIMIT: i128 = 1 << 50;
     let tame = |n: i128| (-LIMIT..=LIMIT).contains(&n);
     form.terms().len() <= 24
@@ -66,7 +66,7 @@ pub fn is_always(formula: &Formula) -> bool {
     matches!(formula, Formula::And(parts) if parts.is_empty())
 }
 
-pub fn is_never(formula: &Formula) -> bool {
+pub(crate) fn is_never(formula: &Formula) -> bool {
     matches!(formula, Formula::Or(parts) if parts.is_empty())
 }
 
@@ -140,12 +140,12 @@ pub fn not(formula: &Formula) -> Formula {
 }
 
 /// Returns whether one formula is the negation of the other by its form.
-pub fn are_opposite(a: &Formula, b: &Formula) -> bool {
+pub(crate) fn are_opposite(a: &Formula, b: &Formula) -> bool {
     not(a) == *b || not(b) == *a
 }
 
 /// Calls `f` with each linear form of a formula.
-pub fn each_form(formula: &Formula, f: &mut impl FnMut(&Linear)) {
+pub(crate) fn each_form(formula: &Formula, f: &mut impl FnMut(&Linear)) {
     match formula {
         Formula::Atom(Atom::NonNegative(form) | Atom::Zero(form)) => f(form),
         Formula::And(parts) | Formula::Or(parts) => parts.iter().for_each(|part| each_form(part, f)),

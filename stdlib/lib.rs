@@ -1,20 +1,21 @@
-//! The standard library: modules written in Clk and embedded in the binary.
+//! The standard library: modules written in Clk and embedded in the binary. A crate of its own beside them, since a package holds
+//! only what lies in its folder.
 
 /// The modules: name after `std.` and text.
 #[rustfmt::skip]
 pub static MODULES: &[(&str, &str)] = &[
-    ("fft", include_str!("../../stdlib/fft.clk")),
-    ("histogram", include_str!("../../stdlib/histogram.clk")),
-    ("image", include_str!("../../stdlib/image.clk")),
-    ("linalg", include_str!("../../stdlib/linalg.clk")),
-    ("math", include_str!("../../stdlib/math.clk")),
-    ("nn", include_str!("../../stdlib/nn.clk")),
-    ("optim", include_str!("../../stdlib/optim.clk")),
-    ("random", include_str!("../../stdlib/random.clk")),
-    ("reduce", include_str!("../../stdlib/reduce.clk")),
-    ("scan", include_str!("../../stdlib/scan.clk")),
-    ("sort", include_str!("../../stdlib/sort.clk")),
-    ("sparse", include_str!("../../stdlib/sparse.clk")),
+    ("fft", include_str!("fft.clk")),
+    ("histogram", include_str!("histogram.clk")),
+    ("image", include_str!("image.clk")),
+    ("linalg", include_str!("linalg.clk")),
+    ("math", include_str!("math.clk")),
+    ("nn", include_str!("nn.clk")),
+    ("optim", include_str!("optim.clk")),
+    ("random", include_str!("random.clk")),
+    ("reduce", include_str!("reduce.clk")),
+    ("scan", include_str!("scan.clk")),
+    ("sort", include_str!("sort.clk")),
+    ("sparse", include_str!("sparse.clk")),
 ];
 
 /// Returns the text of `std.<name>`.
@@ -66,7 +67,7 @@ pub fn homes(name: &str) -> Vec<&'static str> {
 }
 
 /// Returns the module that has a public name; `None` if there are several.
-pub(crate) fn home(name: &str) -> Option<&'static str> {
+pub fn home(name: &str) -> Option<&'static str> {
     match homes(name).as_slice() {
         [one] => Some(one),
         _ => None,
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn every_source_file_is_a_module_and_names_are_unique() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../stdlib");
+        let folder = env!("CARGO_MANIFEST_DIR");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .into_iter()
             .flatten()
