@@ -1,4 +1,4 @@
-//! The crate of the layer [`derive`], named so that code spells its path as `crate::derive` here and everywhere above.
+//! The crate of the layer [`mod@derive`], named so that code spells its path as `crate::derive` here and everywhere above.
 
 #![allow(rustdoc::private_intra_doc_links)]
 

@@ -45,12 +45,12 @@
 //! operation that might overflow. The first operation of a run that overflowed would contradict its obligation, since all
 //! values before it are exact.
 
-pub(crate) mod apart;
+pub mod apart;
 pub mod claim;
 pub mod cover;
 pub(crate) mod def;
 pub mod form;
-pub(crate) mod inside;
+pub mod inside;
 mod loops;
 pub mod question;
 pub mod settle;
@@ -60,7 +60,7 @@ mod state;
 mod value;
 mod walk;
 pub mod warp;
-pub(crate) mod whole;
+pub mod whole;
 
 use rustc_hash::FxHashSet;
 
