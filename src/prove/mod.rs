@@ -153,6 +153,7 @@ mod twin;
 
 pub(crate) use evidence::Witness;
 pub use examine::examine;
+pub(crate) use examine::examine_until;
 pub(crate) use expected::unexpected;
 pub(crate) use instances::of_file;
 pub use report::{Property, Report, Verdict};
