@@ -288,14 +288,34 @@ kernel last(x: [f32; N, M], out y: [f32; N, M], inout z: [f32; 1]) threads(j: M,
     atomic_exchange(z[0], x[i, j])
 }
 
+fn told(v: f32) -> f32 {
+    print(v)
+    v
+}
+
+kernel tells(x: [f32; N, M], out y: [f32; N, M]) threads(j: M, i: N) { y[i, j] = told(x[i, j]) }
+
 let x = ones(64, 64)
 var z = [0.0]
 turn(x);
+tells(x);
 last(x, z)
 ";
     fs::write(&path, doubtful).expect("written");
     let ran = run(folder.path(), &["fix", "--profile", "slow.clk"]);
     assert_eq!((ran.code, fs::read_to_string(&path).expect("a file").as_str()), (0, doubtful), "{}", ran.err);
+}
+
+#[test]
+fn a_launch_without_threads_gets_no_advice() {
+    let ran = profiled(
+        "kernel f(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] }\n\
+         kernel g(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 32)) block(32) { y[global_idx.x] = x[global_idx.x] }\n\
+         f(zeros(0));\ng(zeros(0));\n",
+        &["--json"],
+    );
+    assert_eq!(kernels(&ran).len(), 2);
+    assert!(diagnostics(&ran).is_empty(), "{}", ran.err);
 }
 
 #[test]

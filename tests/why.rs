@@ -101,7 +101,7 @@ fn what_cannot_be_followed_is_said() {
         ("n[1]", "`n` is no array"),
         ("x[9]", "is no element of it"),
         ("x", "is no element of a variable"),
-        ("x[1]", "no kernel wrote it"),
+        ("x[1]", "x[1]: no launch left it so; the script made or changed `x`, of line 1"),
         ("--nan x", "no launch left `x`"),
     ] {
         let ran = why("refused", program, asked);

@@ -97,7 +97,7 @@ impl Shown<'_> {
         let others = rest.iter().filter(|(what, s)| *what != Resource::Launch && *s > 0.1 * seconds).take(3);
         let others: Vec<String> = others.map(|(what, s)| format!("{} {}", what.name(), time(*s))).collect();
         let beside = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-        let _ = writeln!(text, "  at best {} on an {}: {}{beside}", time(*seconds), gpu.title, first.name());
+        let _ = writeln!(text, "  at best {} on {}: {}{beside}", time(*seconds), gpu.with_article(), first.name());
         if let Some(part) = profile.sampled {
             let _ = writeln!(text, "  counted in {} of its blocks; what is said of all is extrapolated", percent(part));
         }

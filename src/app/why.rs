@@ -13,16 +13,16 @@ use crate::check::typed::{Binding, Global, KernelId};
 use crate::compile::{self, Session};
 use crate::device::step::Launch;
 use crate::device::step::Val;
-use crate::device::step::origin::{Node, Origins, Source, Spot};
+use crate::device::step::origin::{Node, Origins, Source, Spot, Sum, is_finite};
 use crate::device::step::timeline::{Interrupted, Timeline};
 use crate::device::step::{Ids, Store};
 use crate::device::who_text;
 use crate::host::array::Array;
 use crate::host::interp::{Interpreter, Recorded, args_of};
 use crate::host::value::Value;
-use crate::ir::def::{KernelParam, Layout};
+use crate::ir::def::{KernelParam, Layout, Leaf, Ty};
 use crate::ir::{Checks, Prepared};
-use crate::lang::scalar::format;
+use crate::lang::scalar::{Value as Scalar, format};
 
 use super::disk::Disk;
 use super::world::Captured;
@@ -51,36 +51,67 @@ pub(crate) fn element(
         return Err(format!("`{name}` has the shape {shape:?}: `{asked}` is no element of it"));
     }
     let mut teller = Teller::new(session, interpreter, levels);
-    teller.element(&array, name, &index, 0)?;
+    let among = recorded(teller.interpreter).len();
+    teller.element((&array, among), (name, &index), 0)?;
     Ok(teller.text)
 }
 
-/// Returns the tree of the first number that is not finite, in the launches that led to a variable.
+/// Returns the tree of the operation to which the first number of a variable that is not finite goes back.
 pub(crate) fn not_finite(session: &Session, interpreter: &Interpreter, name: &str, levels: usize) -> Answer<String> {
     let name = name.trim();
     let array = variable(session, interpreter, name)?;
     let recorded = recorded(interpreter);
-    let Some(last) = recorded.iter().rposition(|launch| launch.made(&array).is_some()) else {
+    if !recorded.iter().any(|launch| launch.made(&array).is_some()) {
         return Err(format!("no launch left `{name}`: only what kernels compute is followed"));
-    };
-    let mut teller = Teller::new(session, interpreter, levels);
-    for launch in &recorded[..=last] {
-        let prepared = teller.prepared(launch)?;
-        let (args, _) = args_of(launch).map_err(|_| "there is not enough memory".to_string())?;
-        let mut origins = teller.origins(launch, &prepared, &args)?;
-        if let Some(node) = origins.first_not_finite().map_err(|Interrupted| "interrupted".to_string())? {
-            let title =
-                format!("the first number that is not finite, in the launch at line {}:", teller.line(launch.span));
-            teller.say(0, &title);
-            teller.node(&mut origins, (launch, &prepared), &node, 1)?;
-            return Ok(teller.text);
+    }
+    let layout = array.element().layout();
+    let parts = (0..array.count()).flat_map(|at| layout.leaves.iter().map(move |leaf| (at, leaf)));
+    let mut wrong = None;
+    for (at, leaf) in parts {
+        if held(&array, at * layout.size + leaf.offset, leaf.ty)?.is_some_and(|value| !is_finite(value)) {
+            wrong = Some((at * layout.size + leaf.offset, leaf.ty));
+            break;
         }
     }
-    Err(format!("no operation of the launches that led to `{name}` makes a number that is not finite of finite ones"))
+    let Some(part) = wrong else { return Err(format!("all numbers of `{name}` are finite")) };
+    let mut teller = Teller::new(session, interpreter, levels);
+    teller.not_finite(array, name, part)?;
+    Ok(teller.text)
 }
 
 fn recorded(interpreter: &Interpreter) -> &[Recorded] {
     interpreter.recorded.as_deref().unwrap_or_default()
+}
+
+/// Returns a part of an array of the host.
+fn held(array: &Array, offset: usize, ty: Ty) -> Answer<Option<Val>> {
+    let bytes = array.bytes().map_err(|problem| problem.anywhere().title)?;
+    let scalar = ty.scalar();
+    let lane = |lane: usize| Some(Scalar::from_bytes(scalar, bytes.get(offset + lane * scalar.size()..)?));
+    let lanes: Option<Vec<Scalar>> = (0..usize::from(ty.lanes())).map(lane).collect();
+    Ok(lanes.map(|lanes| Val::from_values(ty, lanes)))
+}
+
+/// Returns the indices of the element with this number.
+fn unfolded(mut at: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; shape.len()];
+    for (to, &extent) in index.iter_mut().zip(shape).rev() {
+        *to = at % extent.max(1);
+        at /= extent.max(1);
+    }
+    index
+}
+
+fn listed(index: &[usize]) -> String {
+    index.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn stopped(Interrupted: Interrupted) -> String {
+    "interrupted".to_string()
+}
+
+fn no_memory<E>(_: E) -> String {
+    "there is not enough memory".to_string()
 }
 
 /// Divides `y[i, j]` into the name and the indices.
@@ -143,19 +174,27 @@ struct Teller<'a> {
     levels: usize,
     lines: usize,
     text: String,
+    /// What has been taken apart, with the number of its launch.
+    told: Vec<(usize, Node)>,
 }
 
 impl<'a> Teller<'a> {
     fn new(session: &'a Session, interpreter: &'a Interpreter, levels: usize) -> Self {
-        Teller { session, interpreter, levels, lines: 0, text: String::new() }
+        Teller { session, interpreter, levels, lines: 0, text: String::new(), told: vec![] }
     }
 
     fn sources(&self) -> &'a Sources {
         &self.session.sources
     }
 
-    fn line(&self, span: Span) -> usize {
-        self.sources().line_column(span).0
+    /// Returns `line 3`, or in another file than the program's own `std/scan.clk:3`.
+    fn place(&self, span: Span) -> String {
+        let line = self.sources().line_column(span).0;
+        let main = self.session.main.and_then(|main| self.session.program.modules.get(main));
+        match main.is_none_or(|main| main.file == span.file) {
+            true => format!("line {line}"),
+            false => format!("{}:{line}", self.sources().name(span.file)),
+        }
     }
 
     fn source(&self, span: Span) -> String {
@@ -176,43 +215,111 @@ impl<'a> Teller<'a> {
         self.lines > MOST_LINES
     }
 
-    /// Tells where an element of an array of the host came from.
-    fn element(&mut self, array: &Array, name: &str, index: &[usize], level: usize) -> Answer<()> {
+    /// Returns the last launch, of the first so many, that left an array, with its number and the parameter.
+    fn maker(&self, array: &Array, among: usize) -> Option<(usize, &'a Recorded, usize)> {
         let interpreter: &'a Interpreter = self.interpreter;
-        let made = recorded(interpreter).iter().rev().find_map(|launch| Some((launch, launch.made(array)?)));
-        let Some((launch, param)) = made else {
+        let earlier = recorded(interpreter).iter().enumerate().take(among);
+        earlier.rev().find_map(|(number, launch)| Some((number, launch, launch.made(array)?)))
+    }
+
+    /// Tells where an element of an array of the host came from, as the first so many launches left it.
+    fn element(
+        &mut self,
+        (array, among): (&Array, usize),
+        (name, index): (&str, &[usize]),
+        level: usize,
+    ) -> Answer<()> {
+        let Some((number, launch, param)) = self.maker(array, among) else {
             let said = self.by_the_script(array, name, index);
             self.say(level, &said);
             return Ok(());
         };
         let prepared = self.prepared(launch)?;
-        let (args, positions) = args_of(launch).map_err(|_| "there is not enough memory".to_string())?;
+        let (args, positions) = args_of(launch).map_err(no_memory)?;
         let position = positions.get(param).copied().unwrap_or(0);
         let mut origins = self.origins(launch, &prepared, &args)?;
-        let interrupted = |Interrupted| "interrupted".to_string();
-        let end = origins.end().map_err(interrupted)?;
+        let end = origins.end().map_err(stopped)?;
         let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
         let (own, layout) = array_of(&prepared, position).ok_or("the launch has no such array")?;
         for leaf in &layout.leaves {
-            let path = if leaf.path.is_empty() { String::new() } else { format!(".{}", leaf.path) };
-            let at: Vec<String> = index.iter().map(usize::to_string).collect();
-            let spot = Spot {
-                name: format!("{own}[{}]{path}", at.join(", ")),
-                store: Store::Global(position),
-                block: 0,
-                thread: 0,
-                offset: flat * layout.size + leaf.offset,
-                ty: leaf.ty,
-                before: end,
-            };
+            let spot = spot(&own, index, (position, end), (leaf, flat * layout.size + leaf.offset));
             if own != name {
                 let kernel = self.kernel_name(launch.kernel());
-                let line = self.line(launch.span);
-                self.say(level, &format!("{name} is `{own}` of `{kernel}`, launched at line {line}"));
+                let place = self.place(launch.span);
+                self.say(level, &format!("{name} is `{own}` of `{kernel}`, launched at {place}"));
             }
-            let node = origins.written(&spot).map_err(interrupted)?;
-            self.node(&mut origins, (launch, &prepared), &node, level)?;
+            let node = origins.written(&spot).map_err(stopped)?;
+            self.compare(&node, held(array, spot.offset, spot.ty)?, level);
+            self.node(&mut origins, (number, launch, &prepared), &node, level)?;
         }
+        Ok(())
+    }
+
+    /// Says so if a value is not that of the run: what a race or an order leaves can be either.
+    fn compare(&mut self, node: &Node, own: Option<Val>, level: usize) {
+        let bits = |val: &Val| val.values().map(|lane| if lane.is_nan() { None } else { Some(lane.bits) }).collect();
+        let (Some(found), Some(own)) = (&node.value, own) else { return };
+        let (ours, theirs): (Vec<Option<u64>>, Vec<Option<u64>>) = (bits(found), bits(&own));
+        if ours != theirs {
+            let name = node.name.as_deref().unwrap_or("it");
+            self.say(
+                level,
+                &format!(
+                    "in the run {name} is {}; run step by step, in another order of threads, it is {}:",
+                    shown(&own),
+                    shown(found)
+                ),
+            );
+        }
+    }
+
+    /// Tells to which operation a part of an array that is not finite goes back: its offset, and its type.
+    fn not_finite(&mut self, array: Array, name: &str, (mut offset, ty): (usize, Ty)) -> Answer<()> {
+        let (mut array, mut name) = (array, name.to_string());
+        let mut among = recorded(self.interpreter).len();
+        while let Some((number, launch, param)) = self.maker(&array, among) {
+            let prepared = self.prepared(launch)?;
+            let (args, positions) = args_of(launch).map_err(no_memory)?;
+            let position = positions.get(param).copied().unwrap_or(0);
+            let mut origins = self.origins(launch, &prepared, &args)?;
+            let end = origins.end().map_err(stopped)?;
+            let (own, layout) = array_of(&prepared, position).ok_or("the launch has no such array")?;
+            let leaf = layout.leaves.iter().rfind(|leaf| leaf.offset <= offset % layout.size.max(1));
+            let leaf = Leaf { ty, ..leaf.ok_or("the launch has no such array")?.clone() };
+            let index = unfolded(offset / layout.size.max(1), array.shape());
+            let node = origins.written(&spot(&own, &index, (position, end), (&leaf, offset))).map_err(stopped)?;
+            if node.value.is_none_or(is_finite) {
+                let held = held(&array, offset, ty)?.map_or(String::new(), |value| shown(&value));
+                let element = format!("{name}[{}]", listed(&index));
+                return Err(format!(
+                    "`{element}` is {held} in the run, and finite if the launch at {} runs step by step: it \
+                     depends on the order of threads (`--check` reports races)",
+                    self.place(launch.span)
+                ));
+            }
+            let (node, is_there) = origins.not_finite(node).map_err(stopped)?;
+            let place = self.place(launch.span);
+            if let Source::Argument(position, spot) = &node.source {
+                let param = positions.iter().position(|at| at == position);
+                let given = param.and_then(|param| Some((launch.given.get(param)?, launch.places.get(param)?)));
+                if let Some((Value::Array(from), place)) = given
+                    && self.maker(from, number).is_some()
+                {
+                    name = place.map_or(spot.name.clone(), |place| self.source(place));
+                    (array, offset, among) = (from.clone(), spot.offset, number);
+                    continue;
+                }
+            }
+            let title = match &node.source {
+                _ if !is_there => "one of many numbers that are not finite and lead to each other, in",
+                Source::Argument(..) | Source::End("a parameter") => "a number that is not finite was passed to",
+                _ => "the first number that is not finite, in",
+            };
+            self.say(0, &format!("{title} the launch at {place}:"));
+            return self.node(&mut origins, (number, launch, &prepared), &node, 1);
+        }
+        let said = self.by_the_script(&array, &name, &unfolded(offset / array.element().size().max(1), array.shape()));
+        self.say(0, &said);
         Ok(())
     }
 
@@ -227,14 +334,13 @@ impl<'a> Teller<'a> {
                 Some(Some(Value::Array(own))) => Arc::ptr_eq(own.data(), array.data()),
                 _ => false,
             };
-        let at: Vec<String> = index.iter().map(usize::to_string).collect();
-        let element = format!("{name}[{}]", at.join(", "));
+        let element = format!("{name}[{}]", listed(index));
         match self.session.program.globals.iter().find(is_own) {
             Some((_, global)) => {
-                let line = self.line(global.span);
-                format!("{element}: no kernel wrote it; `{}` is made by the script at line {line}", global.name)
+                let place = self.place(global.span);
+                format!("{element}: no launch left it so; the script made or changed `{}`, of {place}", global.name)
             }
-            None => format!("{element}: no kernel wrote it"),
+            None => format!("{element}: no launch left it so, but the script"),
         }
     }
 
@@ -256,7 +362,13 @@ impl<'a> Teller<'a> {
         Ok(Origins::new(timeline))
     }
 
-    fn node(&mut self, origins: &mut Origins<'_>, of: (&Recorded, &Prepared), node: &Node, level: usize) -> Answer<()> {
+    fn node(
+        &mut self,
+        origins: &mut Origins<'_>,
+        of: (usize, &Recorded, &Prepared),
+        node: &Node,
+        level: usize,
+    ) -> Answer<()> {
         self.node_as(origins, of, (node, None), level)
     }
 
@@ -264,14 +376,13 @@ impl<'a> Teller<'a> {
     fn node_as(
         &mut self,
         origins: &mut Origins<'_>,
-        (launch, prepared): (&Recorded, &Prepared),
+        of: (usize, &Recorded, &Prepared),
         (node, read): (&Node, Option<&str>),
         level: usize,
     ) -> Answer<()> {
         if self.is_full() {
             return Ok(());
         }
-        let interrupted = |Interrupted| "interrupted".to_string();
         let text = self.source(node.span);
         let value = node.value.as_ref().map(|val| format!(" = {}", shown(val))).unwrap_or_default();
         let head = match (self.name(node), read) {
@@ -281,7 +392,7 @@ impl<'a> Teller<'a> {
             (None, _) if text.starts_with("threads(") => format!("an index{value}"),
             (None, _) => format!("{text}{value}"),
         };
-        let line = self.line(node.span);
+        let place = self.place(node.span);
         match &node.source {
             Source::End(why) => {
                 let said = if head.starts_with(why) { head } else { format!("{head}, {why}") };
@@ -289,44 +400,95 @@ impl<'a> Teller<'a> {
                 return Ok(());
             }
             Source::Argument(position, spot) => {
-                return self.argument((launch, prepared), (*position, spot), &head, level);
+                return self.argument(of, (*position, spot), &head, level);
             }
             Source::Element(_) => {
                 // The statement that wrote it says its name and its value.
-                let parts = origins.parts(node).map_err(interrupted)?;
+                let parts = origins.parts(node).map_err(stopped)?;
                 let read = Some(text.as_str());
-                return parts
-                    .iter()
-                    .try_for_each(|part| self.node_as(origins, (launch, prepared), (part, read), level));
+                return parts.iter().try_for_each(|part| self.node_as(origins, of, (part, read), level));
             }
-            Source::Operands(..) | Source::Update(..) => {
+            Source::Operands(..) | Source::Update(..) | Source::Components(_) => {
                 let by = node.who.map(|who| format!(", {}", thread(&who))).unwrap_or_default();
                 let said = match (self.name(node), &node.who) {
-                    (Some(_), _) => format!("{head}: line {line}{by}: {}", self.statement(node.span)),
-                    (None, Some(_)) => format!("{head}: line {line}{by}"),
+                    (Some(_), _) => format!("{head}: {place}{by}: {}", self.statement(node.span)),
+                    (None, Some(_)) => format!("{head}: {place}{by}"),
                     (None, None) => head,
                 };
-                let sum = origins.sum(node).map_err(interrupted)?;
-                if let Some(sum) = sum {
-                    self.say(level, &format!("{said}, a sum of {} terms, of which the largest is", sum.count));
-                    return self.node(origins, (launch, prepared), &sum.largest, level + 1);
+                let sum = origins.sum(node).map_err(stopped)?;
+                if let Some(Sum { count, start, largest }) = sum {
+                    let from_zero = start.value.is_some_and(|start| start.values().all(|lane| lane.as_f64() == 0.0));
+                    let first = match &start.value {
+                        Some(value) if !from_zero => format!("{} and ", shown(value)),
+                        _ => String::new(),
+                    };
+                    self.say(level, &format!("{said}, {first}a sum of {count} terms, of which the largest is"));
+                    self.node(origins, of, &largest, level + 1)?;
+                    return if from_zero { Ok(()) } else { self.node(origins, of, &start, level + 1) };
+                }
+                let told = (of.0, node.clone());
+                if self.told.contains(&told) {
+                    self.say(level, &format!("{said}, as above"));
+                    return Ok(());
                 }
                 self.say(level, &said);
+                if level + 1 < self.levels {
+                    self.told.push(told);
+                }
             }
         }
         if level + 1 >= self.levels {
             self.say(level + 1, "…");
             return Ok(());
         }
-        let parts = origins.parts(node).map_err(interrupted)?;
+        let parts = origins.parts(node).map_err(stopped)?;
         // A statement's whole value says what the statement has said.
         let parts = match &parts[..] {
-            [one] if one.name.is_none() && one.value == node.value && matches!(one.source, Source::Operands(..)) => {
-                origins.parts(one).map_err(interrupted)?
-            }
+            [one] if self.says_all(node, one) => origins.parts(one).map_err(stopped)?,
             _ => parts,
         };
-        parts.iter().try_for_each(|part| self.node(origins, (launch, prepared), part, level + 1))
+        parts.iter().try_for_each(|part| self.node(origins, of, part, level + 1))?;
+        if node.who.is_some() { self.branches(origins, of, node, level + 1) } else { Ok(()) }
+    }
+
+    /// Tells why a statement that wrote an element was executed.
+    fn branches(
+        &mut self,
+        origins: &mut Origins<'_>,
+        of: (usize, &Recorded, &Prepared),
+        node: &Node,
+        level: usize,
+    ) -> Answer<()> {
+        for condition in origins.conditions(node).map_err(stopped)? {
+            // What the compiler has made of a statement has the statement's own text.
+            if condition.span.file == node.span.file && condition.span.contains(node.span.start) {
+                continue;
+            }
+            let told = (of.0, condition.clone());
+            let value = condition.value.as_ref().map_or("?".into(), shown);
+            let (text, place) = (self.source(condition.span), self.place(condition.span));
+            let above = if self.told.contains(&told) { ", as above" } else { "" };
+            self.say(level, &format!("because {text} = {value}, {place}{above}"));
+            if !above.is_empty() {
+                continue;
+            }
+            if level + 1 >= self.levels {
+                self.say(level + 1, "…");
+                continue;
+            }
+            self.told.push(told);
+            for part in origins.parts(&condition).map_err(stopped)? {
+                self.node(origins, of, &part, level + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a statement's text, which was said, has the expression of its value in it.
+    fn says_all(&self, node: &Node, value: &Node) -> bool {
+        let own = |span: Span| (span.file, self.sources().line_column(span).0);
+        let is_operation = value.name.is_none() && matches!(value.source, Source::Operands(..));
+        is_operation && value.value == node.value && own(node.span) <= own(value.span)
     }
 
     /// Returns the name of a node; variables that the compiler has made have none.
@@ -353,39 +515,41 @@ impl<'a> Teller<'a> {
     /// Tells where an argument of a launch came from.
     fn argument(
         &mut self,
-        (launch, prepared): (&Recorded, &Prepared),
+        (number, launch, prepared): (usize, &Recorded, &Prepared),
         (position, spot): (usize, &Spot),
         head: &str,
         level: usize,
     ) -> Answer<()> {
-        let (_, positions) = args_of(launch).map_err(|_| "there is not enough memory".to_string())?;
+        let (_, positions) = args_of(launch).map_err(no_memory)?;
         let param = positions.iter().position(|at| *at == position);
-        let line = self.line(launch.span);
+        let place = self.place(launch.span);
         let known = param.and_then(|param| Some((param, launch.given.get(param)?)));
         let (Some((param, Value::Array(array))), Some((_, layout))) = (known, array_of(prepared, position)) else {
-            self.say(level, &format!("{head}, as it was before the launch at line {line}"));
+            self.say(level, &format!("{head}, as it was before the launch at {place}"));
             return Ok(());
         };
-        let place = launch.places.get(param).copied().flatten();
-        let name = place.map_or(spot.name.clone(), |place| self.source(place));
-        let said = format!("{head}, of the argument `{name}` of the launch at line {line}");
+        let passed = launch.places.get(param).copied().flatten();
+        let name = passed.map_or(spot.name.clone(), |passed| self.source(passed));
+        let said = format!("{head}, of the argument `{name}` of the launch at {place}");
         self.say(level, &said);
-        if !recorded(self.interpreter).iter().any(|launch| launch.made(array).is_some()) {
+        if self.maker(array, number).is_none() {
             return Ok(());
         }
         if level + 1 >= self.levels {
             self.say(level + 1, "…");
             return Ok(());
         }
-        let mut rest = spot.offset / layout.size.max(1);
-        let mut index = vec![];
-        for &extent in array.shape().iter().rev() {
-            index.insert(0, rest % extent.max(1));
-            rest /= extent.max(1);
-        }
+        let index = unfolded(spot.offset / layout.size.max(1), array.shape());
         let array = array.clone();
-        self.element(&array, &name, &index, level + 1)
+        self.element((&array, number), (&name, &index), level + 1)
     }
+}
+
+/// Returns the place of a part of an element in an array of a launch, at its end.
+fn spot(array: &str, index: &[usize], (position, end): (usize, u64), (leaf, offset): (&Leaf, usize)) -> Spot {
+    let path = if leaf.path.is_empty() { String::new() } else { format!(".{}", leaf.path) };
+    let name = format!("{array}[{}]{path}", listed(index));
+    Spot { name, store: Store::Global(position), block: 0, thread: 0, offset, ty: leaf.ty, before: end }
 }
 
 /// Returns the name and the layout of an array parameter.

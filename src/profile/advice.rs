@@ -83,7 +83,7 @@ fn uncoalesced(subject: &Subject<'_>) -> Vec<Diagnostic> {
         let excess = cost.sectors.saturating_sub(cost.fewest);
         // Where a branch takes every second lane, the branch is to blame.
         let much = if 10 * cost.lanes < 9 * 32 * cost.requests { excess > cost.fewest } else { excess >= cost.fewest };
-        !access.shared && cost.requests >= FEW.min(profile.warps) && much && 10 * excess >= all
+        !access.shared && cost.requests >= FEW.min(profile.warps).max(1) && much && 10 * excess >= all
     };
     // Of a struct all of whose parts are read, nothing is wasted.
     let used = |access: &Access| {
@@ -263,8 +263,10 @@ fn small_blocks(subject: &Subject<'_>) -> Vec<Diagnostic> {
     if held.keeps == Keeps::Blocks && held.part < 0.75 && grid > 1 {
         let title = format!("blocks of {threads} threads fill {:.0}% of a multiprocessor at most", 100.0 * held.part);
         let label = format!(
-            "{} blocks of {threads} threads, of the {} threads that an {} holds",
-            held.blocks, limits.threads, subject.gpu.title
+            "{} blocks of {threads} threads, of the {} threads that {} holds",
+            held.blocks,
+            limits.threads,
+            subject.gpu.with_article()
         );
         let diagnostic = Diagnostic::warning("W0903", title).at(place, label);
         return vec![diagnostic.help("make blocks larger, such as 128 or 256 threads, and the grid smaller")];
@@ -272,10 +274,10 @@ fn small_blocks(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let bound = bound(profile, subject.gpu).seconds;
     if grid < u64::from(subject.gpu.units) / 2 && bound > 20e-6 {
         let title = format!(
-            "{grid} block{} cannot use the {} multiprocessors of an {}",
+            "{grid} block{} cannot use the {} multiprocessors of {}",
             if grid == 1 { "" } else { "s" },
             subject.gpu.units,
-            subject.gpu.title
+            subject.gpu.with_article()
         );
         let diagnostic = Diagnostic::warning("W0903", title)
             .at(place, format!("the launch takes {:.0} µs at least on so few", 1e6 * bound));
@@ -395,29 +397,25 @@ fn repeated(profile: &Profile) -> Vec<Diagnostic> {
 
 /// Registers and shared memory that keep threads out, and spills.
 fn resources(subject: &Subject<'_>) -> Vec<Diagnostic> {
-    let (profile, Some(known)) = (subject.profile, subject.resources) else { return vec![] };
+    let (profile, known) = (subject.profile, subject.resources);
     let (_, threads) = blocks(profile);
-    let held = occupancy(subject.gpu.limits, threads as u32, known.registers, profile.shared.max(known.shared.into()));
-    let mut found = vec![];
-    if known.spilled > 0 {
+    if let Some(known) = known.filter(|known| known.spilled > 0) {
         let title =
             format!("`{}` keeps {} bytes a thread in memory for want of registers", profile.kernel, known.spilled);
         let diagnostic =
             Diagnostic::warning("W0908", title).at(profile.span, format!("{} registers a thread", known.registers));
-        found.push(diagnostic.help("unroll less, keep fewer values at a time, or use smaller blocks"));
-    } else if held.part < 0.25 && matches!(held.keeps, Keeps::Shared) {
-        let title = format!("shared memory leaves room for {:.0}% of a multiprocessor's threads", 100.0 * held.part);
-        let label = format!(
-            "{} bytes a block: {} block{} at once",
-            profile.shared,
-            held.blocks,
-            if held.blocks == 1 { "" } else { "s" }
-        );
-        found.push(
-            Diagnostic::warning("W0908", title)
-                .at(profile.span, label)
-                .help("use smaller tiles, or larger blocks for the same tile"),
-        );
+        return vec![diagnostic.help("unroll less, keep fewer values at a time, or use smaller blocks")];
     }
-    found
+    // What shared memory takes is known without a compiler as well.
+    let (registers, shared) =
+        known.map_or((0, profile.shared), |known| (known.registers, profile.shared.max(known.shared.into())));
+    let held = occupancy(subject.gpu.limits, threads as u32, registers, shared);
+    if held.part >= 0.25 || held.keeps != Keeps::Shared {
+        return vec![];
+    }
+    let title = format!("shared memory leaves room for {:.0}% of a multiprocessor's threads", 100.0 * held.part);
+    let plural = if held.blocks == 1 { "" } else { "s" };
+    let label = format!("{shared} bytes a block: {} block{plural} at once", held.blocks);
+    let help = "use smaller tiles, or larger blocks for the same tile";
+    vec![Diagnostic::warning("W0908", title).at(profile.span, label).help(help)]
 }

@@ -21,6 +21,14 @@ pub struct Gpu {
     pub cache: u64,
 }
 
+impl Gpu {
+    /// Returns its title as a sentence has it: `an H200`, `a B200`.
+    pub fn with_article(&self) -> String {
+        let article = if self.title.starts_with('B') { "a" } else { "an" };
+        format!("{article} {}", self.title)
+    }
+}
+
 /// The limits of a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
@@ -162,5 +170,7 @@ mod tests {
     fn names_are_found_in_any_case() {
         assert_eq!(find("RTX4090").map(|gpu| gpu.title), Some("RTX 4090"));
         assert_eq!(find("rtx"), None);
+        let articles = ["b200", "h100"].map(|name| find(name).map(Gpu::with_article));
+        assert_eq!(articles, [Some("a B200".to_string()), Some("an H100".to_string())]);
     }
 }

@@ -1,6 +1,8 @@
 //! Examines a kernel: asks all questions, collects certificates, has candidates run.
 
 use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rustc_hash::FxHashMap;
 
@@ -35,6 +37,11 @@ const MAX_AFTER: usize = 24;
 
 /// Examines a kernel: all its instances that the program tells of, of which the worst counts.
 pub fn examine(program: &Program, id: KernelId) -> Report {
+    examine_until(program, id, &Arc::default())
+}
+
+/// As [`examine`]; runs of candidates end soon after the flag is set, and what they would have shown is unknown.
+pub(crate) fn examine_until(program: &Program, id: KernelId, stop: &Arc<AtomicBool>) -> Report {
     let Some(kernel) = program.kernels.get(id) else { return Report::default() };
     let instances::Instances { examined, others } = instances::of(program, id, kernel);
     let several = examined.len() > 1;
@@ -43,7 +50,7 @@ pub fn examine(program: &Program, id: KernelId) -> Report {
     let mut reports = examined.into_iter().map(|named| {
         let mut report = Report { kernel: kernel.name.to_string(), assuming: assuming.clone(), ..Report::default() };
         match named.prepared {
-            Ok(prepared) => Examination::new(program, kernel, &named.instance, &prepared).run(&mut report),
+            Ok(prepared) => Examination::new(program, kernel, (&named.instance, &prepared), stop).run(&mut report),
             Err(why) => report.all_unknown(kernel, &why, Some(kernel.name_span)),
         }
         report.instance = named.text;
@@ -87,10 +94,15 @@ enum Asked {
 }
 
 impl<'a> Examination<'a> {
-    fn new(program: &'a Program, kernel: &'a Kernel, instance: &'a Instance, prepared: &'a Prepared) -> Self {
+    fn new(
+        program: &'a Program,
+        kernel: &'a Kernel,
+        (instance, prepared): (&'a Instance, &'a Prepared),
+        stop: &Arc<AtomicBool>,
+    ) -> Self {
         let module: &Module = &prepared.module;
         let body = &module.functions[module.kernel.body];
-        let runner = Runner::new(program, kernel, instance, module);
+        let runner = Runner::new(program, kernel, (instance, module), stop);
         Examination { program, kernel, instance, module, body, runner, certificates: String::new(), unconfirmed: 0 }
     }
 
@@ -300,7 +312,8 @@ impl<'a> Examination<'a> {
         }
         let mut found = tries.iter().find_map(|what| self.runner.run(what, property))?;
         if let (Property::RaceFree, Some((what, fault))) = (property, &found.fault) {
-            let notes = evidence::of_counterexample(self.program, self.kernel, self.instance, (what, fault));
+            let (instance, stop) = (self.instance, &self.runner.stop);
+            let notes = evidence::of_counterexample(self.program, self.kernel, instance, (what, fault), stop);
             found.diagnostic.notes.extend(notes);
         }
         Some(found)

@@ -1,6 +1,6 @@
 //! Runs a kernel in two orders of blocks and warps and compares what it leaves in its arrays.
 
-use super::replay::{Arguments, Filling, Found, Runner, Try, control};
+use super::replay::{Arguments, Filling, Found, Runner, Try};
 use super::report::Property;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -49,7 +49,7 @@ fn twice(
     [mut first, mut last]: [Arguments; 2],
 ) -> Result<Option<(String, Difference)>, FaultKind> {
     for (arguments, backward) in [(&mut first, false), (&mut last, true)] {
-        let control = Control { backward, max_steps: MAX_STEPS, ..control(UNCHECKED) };
+        let control = Control { backward, max_steps: MAX_STEPS, ..runner.control(UNCHECKED) };
         let extents = arguments.extents;
         let Some(mut args) = arguments.all(runner.module) else { return Ok(None) };
         executable.launch(extents, &mut args, &control).map_err(|fault| fault.kind)?;

@@ -1,6 +1,7 @@
 //! Runs a kernel at given sizes on the simulator, with all checks and arguments made up.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rustc_hash::FxHashMap;
 
@@ -126,10 +127,6 @@ impl Arguments {
     }
 }
 
-pub(super) fn control(checks: Checks) -> Control {
-    Control { workers: 1, checks, max_steps: MAX_STEPS, wait: true, ..Control::default() }
-}
-
 /// A launch that may show a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Try {
@@ -148,6 +145,8 @@ pub(super) struct Runner<'a> {
     known: Vec<Tried>,
     /// What runs may contradict.
     properties: Vec<Property>,
+    /// Ends runs once it is set.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// A launch, with as many contents of its arrays as were tried, and what the runs reported.
@@ -168,9 +167,15 @@ pub(super) struct Found {
 }
 
 impl<'a> Runner<'a> {
-    pub fn new(program: &'a Program, kernel: &'a Kernel, instance: &'a Instance, module: &'a Module) -> Self {
+    pub fn new(
+        program: &'a Program,
+        kernel: &'a Kernel,
+        (instance, module): (&'a Instance, &'a Module),
+        stop: &Arc<AtomicBool>,
+    ) -> Self {
         let properties = Property::ALL.into_iter().chain(Property::limits(kernel)).collect();
-        Runner { program, kernel, instance, module, executable: None, known: vec![], properties }
+        let stop = stop.clone();
+        Runner { program, kernel, instance, module, executable: None, known: vec![], properties, stop }
     }
 
     /// Runs the kernel with several contents of its arrays, until a run contradicts a property; returns what that run reported.
@@ -205,6 +210,12 @@ impl<'a> Runner<'a> {
         self.executable.clone()
     }
 
+    /// Returns how runs of candidates are controlled.
+    pub(super) fn control(&self, checks: Checks) -> Control {
+        let stop = self.stop.clone();
+        Control { workers: 1, checks, max_steps: MAX_STEPS, wait: true, stop, ..Control::default() }
+    }
+
     pub(super) fn load(&self, checks: Checks) -> Option<Arc<dyn Executable>> {
         let mut prepared = compile::kernel(self.program, self.instance, checks).ok()?;
         prepared.counted = checks.memory && self.properties.len() > Property::ALL.len();
@@ -219,7 +230,7 @@ impl<'a> Runner<'a> {
             Extents::Grid { grid, .. } => grid.iter().map(|&n| u64::from(n)).product(),
             Extents::Threads(_) => 1,
         };
-        let control = Control { max_steps: (ALL_STEPS / groups.max(1)).clamp(1, MAX_STEPS), ..control(CHECKS) };
+        let control = Control { max_steps: (ALL_STEPS / groups.max(1)).clamp(1, MAX_STEPS), ..self.control(CHECKS) };
         let result = self.executable()?.launch(arguments.extents, &mut arguments.all(self.module)?, &control);
         let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
         faults.extend(result.err().map(|fault| *fault));

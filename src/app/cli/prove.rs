@@ -11,7 +11,7 @@ use crate::base::escape;
 use crate::base::source::Span;
 use crate::check::typed::KernelId;
 use crate::compile::Session;
-use crate::prove::{Report, Verdict, examine, of_file};
+use crate::prove::{Report, Verdict, examine_until, of_file};
 
 pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, context: &mut Context) -> u8 {
     let Some(Compiled { session, .. }) = script::compile_file(path, &mut context.console) else {
@@ -35,7 +35,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, certificates: bool, contex
     }
     let mut refuted = false;
     for id in found {
-        let report = examine(&session.program, id);
+        let report = examine_until(&session.program, id, &context.interrupt.flag());
         refuted |= report.is_refuted();
         show(&report, &session, certificates, context);
         if let Some(code) = context.interrupt.exit_code() {

@@ -47,6 +47,19 @@ impl Access<'_, '_> {
         self.kind != Kind::Read
     }
 
+    /// Returns the name of the part of the element that it is to: `.mass`, `.at.x`, or nothing for all of it.
+    pub fn part(&self) -> String {
+        let layout = self.array.layout;
+        let within = self.offset % layout.size.max(1);
+        let Some(leaf) = layout.leaves.iter().rfind(|leaf| leaf.offset <= within) else { return String::new() };
+        let path = if leaf.path.is_empty() { String::new() } else { format!(".{}", leaf.path) };
+        let lane = (within - leaf.offset) / self.ty.scalar().size();
+        match "xyzw".chars().nth(lane).filter(|_| leaf.ty.lanes() > self.ty.lanes()) {
+            Some(lane) => format!("{path}.{lane}"),
+            None => path,
+        }
+    }
+
     /// Returns whether it touches one of so many bytes at an offset.
     pub fn touches(&self, offset: usize, size: usize) -> bool {
         self.offset < offset + size && offset < self.offset + self.ty.size()

@@ -13,7 +13,7 @@ use super::timeline::{Interrupted, Seeker, Timeline};
 use super::value::Val;
 use crate::base::source::Span;
 use crate::ir::calls::resolve;
-use crate::ir::def::{BinOp, Expr, ExprId, ExprKind, KernelParam, LocalId, Module, Stmt, StmtKind, Ty};
+use crate::ir::def::{BinOp, ExprId, ExprKind, Function, KernelParam, LocalId, Module, Stmt, StmtKind, Ty};
 
 /// A thread in front of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub enum Source {
     Operands(Vec<ExprId>, Moment),
     /// What was in an array.
     Element(Spot),
+    /// The components of a vector, which different statements wrote.
+    Components(Vec<Spot>),
     /// An atomic operation: what was there, and a value of the thread.
     Update(Spot, ExprId, Moment),
     /// An argument of the launch, at this position.
@@ -63,19 +65,21 @@ pub struct Node {
     pub source: Source,
 }
 
-/// A sum that a loop adds up: its terms, from the last one back, and what it began with.
-pub struct Sum {
+/// A sum that a loop adds up in a variable.
+pub(crate) struct Sum {
     pub count: usize,
+    /// What the variable held before the first term.
+    pub start: Node,
     /// The term that is largest by magnitude.
     pub largest: Node,
 }
 
-/// Terms of a sum that are looked at.
-const MOST_TERMS: usize = 2_000;
-
-pub struct Origins<'m> {
+pub(crate) struct Origins<'m> {
     timeline: Timeline<'m>,
 }
+
+/// Values that are followed back to where a number that is not finite was made.
+const MOST_HOPS: usize = 4_000;
 
 type Followed<T> = Result<T, Interrupted>;
 
@@ -101,13 +105,19 @@ impl<'m> Origins<'m> {
 
     /// Returns what wrote an element last.
     pub fn written(&mut self, spot: &Spot) -> Followed<Node> {
-        let mut writer = Writer { spot, hit: false };
+        let mut writer = Writer { spot, hit: None, part: false };
         self.timeline.go_to(spot.before)?;
         let Some(moment) = self.last(&mut writer)? else { return self.never_written(spot) };
+        let is_part = writer.part;
         let state = self.timeline.now();
         let (who, stmt) = state.current().map_or((None, None), |thread| (Some(thread.ids), thread.next()));
+        let span = self.line(stmt.map_or(self.module().kernel.span, |stmt| stmt.span));
         let (value, source) = match stmt.map(|stmt| &stmt.kind) {
-            Some(StmtKind::Store { value, .. }) => (self.evaluate(*value), Source::Operands(vec![*value], moment)),
+            _ if is_part => (None, Source::Components(components(spot))),
+            Some(StmtKind::Store { value, .. }) => {
+                let own = self.evaluate(*value).filter(|own| own.ty == spot.ty);
+                (own, Source::Operands(vec![*value], moment))
+            }
             Some(StmtKind::Atomic { value, .. }) => {
                 let before = Spot { before: moment.step, ..spot.clone() };
                 (None, Source::Update(before, *value, moment))
@@ -115,8 +125,7 @@ impl<'m> Origins<'m> {
             Some(_) => (None, Source::End("it is new")),
             None => (None, Source::End("unknown")),
         };
-        let span = self.line(stmt.map_or(self.module().kernel.span, |stmt| stmt.span));
-        let value = if matches!(source, Source::Update(..)) { self.after(spot, moment)? } else { value };
+        let value = if let Some(value) = value { Some(value) } else { self.after(spot, moment)? };
         Ok(Node { span, name: Some(spot.name.clone()), value, who, source })
     }
 
@@ -153,9 +162,29 @@ impl<'m> Origins<'m> {
                 operands.iter().map(|operand| self.value(*moment, *operand)).collect()
             }
             Source::Element(spot) => Ok(vec![self.written(spot)?]),
+            Source::Components(spots) => spots.iter().map(|spot| self.written(spot)).collect(),
             Source::Update(spot, value, moment) => Ok(vec![self.written(spot)?, self.value(*moment, *value)?]),
             Source::Argument(..) | Source::End(_) => Ok(vec![]),
         }
+    }
+
+    /// Returns the conditions of the branches in which a value was written, innermost first: those that depend on more than who the thread is,
+    /// and how large all is.
+    pub fn conditions(&mut self, node: &Node) -> Followed<Vec<Node>> {
+        let (Source::Operands(_, moment) | Source::Update(_, _, moment)) = &node.source else { return Ok(vec![]) };
+        self.timeline.go_to(moment.step)?;
+        let Some(frame) = self.timeline.now().current().and_then(|thread| thread.frames.last()) else {
+            return Ok(vec![]);
+        };
+        let told: Vec<ExprId> = frame.conditions().filter(|cond| depends_on_data(frame.function, *cond)).collect();
+        let mut all = vec![];
+        for cond in told {
+            // As it was when it was computed, so that it is one node for all that stands in the branch.
+            let computed = self.before(*moment, &|kind| matches!(kind, StmtKind::Let(own) if *own == cond))?;
+            let behind = |at: Moment| Moment { step: at.step + 1, ..at };
+            all.push(self.value(computed.map_or(*moment, behind), cond)?);
+        }
+        Ok(all)
     }
 
     /// Evaluates an expression where the thread of the next step is.
@@ -309,67 +338,133 @@ impl<'m> Origins<'m> {
         Ok(Some(Moment { step, block, thread }))
     }
 
-    /// Returns the terms of a sum that a loop adds up in a variable, if the node is one of at least three.
+    /// Returns the sum that a loop has added up in a variable, if the node is one of at least three terms.
     pub fn sum(&mut self, node: &Node) -> Followed<Option<Sum>> {
-        let Some((mut at, mut largest)) = self.addition(node)? else { return Ok(None) };
-        let size = |node: &Node| node.value.map_or(0.0, |value| value.lane(0).as_f64().abs());
-        let (sum, mut count) = (at.1, 1);
-        loop {
-            let node = self.value(at.0, at.2)?;
-            match self.addition(&node)? {
-                Some((next, term)) if next.1 == sum && count < MOST_TERMS => {
-                    count += 1;
-                    if size(&term) > size(&largest) {
-                        largest = term;
-                    }
-                    at = next;
+        let Some(Repeated { local, value, old, moment }) = self.repeated(node)? else { return Ok(None) };
+        let Some(function) = self.function() else { return Ok(None) };
+        let term = match function.exprs[value].kind {
+            ExprKind::Binary { op: BinOp::Add, left, right } => {
+                if left == old {
+                    right
+                } else {
+                    left
                 }
-                _ => break,
             }
-        }
-        Ok((count > 2).then_some(Sum { count, largest }))
-    }
-
-    /// Takes a variable apart that was given the sum of itself and a term: the moment, the sum and the variable's old value, and the term.
-    fn addition(&mut self, node: &Node) -> Followed<Option<((Moment, ExprId, ExprId), Node)>> {
-        let (Source::Operands(operands, moment), Some(name)) = (&node.source, &node.name) else { return Ok(None) };
-        let &[sum] = &operands[..] else { return Ok(None) };
-        self.timeline.go_to(moment.step)?;
-        let Some(frame) = self.timeline.now().current().and_then(|thread| thread.frames.last()) else {
-            return Ok(None);
-        };
-        let function = frame.function;
-        let ExprKind::Binary { op: BinOp::Add, left, right } = function.exprs[sum].kind else { return Ok(None) };
-        let reads = |expr: ExprId| match function.exprs[expr].kind {
-            ExprKind::Read(local) => function.locals[local].name == *name,
-            _ => false,
-        };
-        let (old, term) = match (reads(left), reads(right)) {
-            (true, _) => (left, right),
-            (_, true) => (right, left),
             _ => return Ok(None),
         };
-        Ok(Some(((*moment, sum, old), self.value(*moment, term)?)))
-    }
-
-    /// Returns the first value that is not finite although all operands of its operation are, in the order of the run: the node of its
-    /// expression.
-    pub fn first_not_finite(&mut self) -> Followed<Option<Node>> {
-        self.timeline.go_to(0)?;
-        let mut seeker = NotFinite { computes: false, hit: None, last: None };
-        if !self.timeline.seek(&mut seeker)? {
+        let mut terms = Turns { who: (moment.block, moment.thread), value, looked_at: term, all: vec![] };
+        self.turns(moment, local, &mut terms)?;
+        let size = |val: &Option<Val>| val.map_or(0.0, |val| val.lane(0).as_f64().abs());
+        let Some((first, _)) = terms.all.first().copied() else { return Ok(None) };
+        let mut largest = terms.all[0];
+        for turn in &terms.all {
+            if size(&turn.1) > size(&largest.1) {
+                largest = *turn;
+            }
+        }
+        if terms.all.len() < 3 {
             return Ok(None);
         }
-        let step = self.timeline.position() - 1;
-        self.timeline.go_to(step)?;
-        let At { step, block, thread } = self.timeline.now().at();
-        let stmt = self.timeline.now().current().and_then(|thread| thread.next());
-        let who = self.timeline.now().current().map(|thread| thread.ids);
-        let Some(StmtKind::Let(expr)) = stmt.map(|stmt| &stmt.kind) else { return Ok(None) };
-        let node = self.value(Moment { step, block, thread }, *expr)?;
-        // In front of the statement, its expression has the value of the turn of a loop before.
-        Ok(Some(Node { who, value: seeker.last, ..node }))
+        let (start, largest) = (self.value(first, old)?, self.value(largest.0, term)?);
+        Ok(Some(Sum { count: terms.all.len(), start, largest }))
     }
+
+    fn function(&self) -> Option<&'m Function> {
+        self.timeline.now().current()?.frames.last().map(|frame| frame.function)
+    }
+
+    /// Takes a node apart whose statement computes a variable's value from the one before.
+    fn repeated(&mut self, node: &Node) -> Followed<Option<Repeated>> {
+        let Source::Operands(operands, moment) = &node.source else { return Ok(None) };
+        let &[value] = &operands[..] else { return Ok(None) };
+        self.timeline.go_to(moment.step)?;
+        let stmt = self.timeline.now().current().and_then(|thread| thread.next());
+        let (Some(function), Some(StmtKind::Write { local, value: own })) = (self.function(), stmt.map(|s| &s.kind))
+        else {
+            return Ok(None);
+        };
+        let reads = |expr: &ExprId| function.exprs[*expr].kind == ExprKind::Read(*local);
+        let old = operands_of(&function.exprs[value].kind).into_iter().find(reads);
+        Ok(old.filter(|_| value == *own).map(|old| Repeated { local: *local, value, old, moment: *moment }))
+    }
+
+    /// Goes over all turns of a loop up to a moment in which a variable was given this value, and no other.
+    fn turns(&mut self, moment: Moment, local: LocalId, turns: &mut Turns) -> Followed<()> {
+        let value = turns.value;
+        let other = |kind: &StmtKind| match kind {
+            StmtKind::Write { local: own, value: written } => *own == local && *written != value,
+            _ => false,
+        };
+        let from = self.before(moment, &other)?.map_or(0, |at| at.step);
+        self.timeline.go_to(from)?;
+        self.timeline.follow(moment.step + 1, turns)
+    }
+
+    /// Follows a number that is not finite back to the operation that made it of finite ones, or to where it came into the launch; returns
+    /// also whether it got there.
+    pub fn not_finite(&mut self, mut node: Node) -> Followed<(Node, bool)> {
+        let mut is_there = false;
+        for _ in 0..MOST_HOPS {
+            if let Some(first) = self.first_turn(&node)? {
+                node = first;
+            }
+            let parts = self.parts(&node)?;
+            match parts.into_iter().find(|part| part.value.is_some_and(|value| !is_finite(value))) {
+                Some(part) => node = part,
+                None => {
+                    is_there = true;
+                    break;
+                }
+            }
+        }
+        if let (Source::Operands(_, at) | Source::Update(_, _, at), None) = (&node.source, node.who) {
+            node.who = Some(self.timeline.launch.ids(at.block, at.thread.into()));
+        }
+        Ok((node, is_there))
+    }
+
+    /// Of a value that is not finite because that of the turn before was not, returns the one of the first such turn.
+    fn first_turn(&mut self, node: &Node) -> Followed<Option<Node>> {
+        let Some(Repeated { local, value, old, moment }) = self.repeated(node)? else { return Ok(None) };
+        if self.evaluate(old).is_none_or(is_finite) {
+            return Ok(None);
+        }
+        let mut all = Turns { who: (moment.block, moment.thread), value, looked_at: value, all: vec![] };
+        self.turns(moment, local, &mut all)?;
+        let finite = |(_, value): &(Moment, Option<Val>)| value.is_none_or(is_finite);
+        let first = all.all.iter().rposition(finite).map_or(0, |last| last + 1);
+        match all.all.get(first) {
+            Some((at, _)) => self.value(*at, value).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Returns whether a value depends on what is in arrays or variables.
+fn depends_on_data(function: &Function, expr: ExprId) -> bool {
+    let mut seen = vec![false; function.exprs.len()];
+    let mut open = vec![expr];
+    while let Some(expr) = open.pop() {
+        if std::mem::replace(&mut seen[expr.index()], true) {
+            continue;
+        }
+        match &function.exprs[expr].kind {
+            ExprKind::Load { .. } | ExprKind::Read(_) | ExprKind::Result => return true,
+            ExprKind::Select { cond, then, other } => open.extend([cond, then, other]),
+            ExprKind::Bitcast(value) | ExprKind::Extract { value, .. } => open.push(*value),
+            ExprKind::Compose(parts) => open.extend(parts),
+            kind => open.extend(operands_of(kind)),
+        }
+    }
+    false
+}
+
+/// A statement that computes a variable's value from the one before: both values, and when.
+struct Repeated {
+    local: LocalId,
+    value: ExprId,
+    old: ExprId,
+    moment: Moment,
 }
 
 fn held(block: &super::Block<'_>, store: Store, spot: &Spot) -> Option<Val> {
@@ -380,10 +475,25 @@ fn held(block: &super::Block<'_>, store: Store, spot: &Spot) -> Option<Val> {
     }
 }
 
+/// Returns the components of a vector in an array.
+fn components(spot: &Spot) -> Vec<Spot> {
+    let scalar = spot.ty.scalar();
+    let one = |(lane, name): (usize, char)| Spot {
+        name: format!("{}.{name}", spot.name),
+        offset: spot.offset + lane * scalar.size(),
+        ty: Ty::Scalar(scalar),
+        ..spot.clone()
+    };
+    "xyzw".chars().take(spot.ty.lanes().into()).enumerate().map(one).collect()
+}
+
 /// Looks for writes to an element.
 struct Writer<'a> {
     spot: &'a Spot,
-    hit: bool,
+    /// The bytes of the element that the last step has written.
+    hit: Option<usize>,
+    /// The last write that was found wrote only a part.
+    part: bool,
 }
 
 impl Observer for Writer<'_> {
@@ -395,7 +505,10 @@ impl Observer for Writer<'_> {
             Store::Local(_) => (at.block, at.thread) == (spot.block, spot.thread),
         };
         let touches = access.writes() && access.store() == spot.store && access.touches(spot.offset, spot.ty.size());
-        self.hit |= own && touches;
+        if own && touches {
+            let end = (access.offset + access.ty.size()).min(spot.offset + spot.ty.size());
+            self.hit = Some(end - access.offset.max(spot.offset));
+        }
     }
 }
 
@@ -405,7 +518,10 @@ impl Seeker for Writer<'_> {
     }
 
     fn is_here(&mut self, _: &State<'_>) -> bool {
-        std::mem::take(&mut self.hit)
+        std::mem::take(&mut self.hit).is_some_and(|size| {
+            self.part = size < self.spot.ty.size();
+            true
+        })
     }
 }
 
@@ -440,54 +556,40 @@ struct Toucher {
 
 impl Observer for Toucher {
     fn access(&mut self, at: At, access: &Access<'_, '_>) {
-        let (name, store) = (element(access), access.store());
+        let (name, store) = (format!("{}{}", element(access), access.part()), access.store());
         let (offset, ty) = (access.offset, access.ty);
         self.spot = Some(Spot { name, store, block: at.block, thread: at.thread, offset, ty, before: at.step });
     }
 }
 
-/// Looks for a value that is not finite and whose operands are.
-struct NotFinite {
-    /// The statement computes a value of finite operands.
-    computes: bool,
-    hit: Option<Val>,
-    /// The value of the last one that was found.
-    last: Option<Val>,
+/// Takes down when a thread gives a variable this value, and what an expression is then.
+struct Turns {
+    who: (u64, u32),
+    value: ExprId,
+    looked_at: ExprId,
+    all: Vec<(Moment, Option<Val>)>,
 }
 
-impl Observer for NotFinite {
-    fn statement(&mut self, _: At, thread: &Thread<'_>, stmt: &Stmt) {
-        let (StmtKind::Let(expr), Some(frame)) = (&stmt.kind, thread.frames.last()) else {
-            self.computes = false;
-            return;
-        };
-        let operands = operands(&frame.function.exprs[*expr].kind);
-        let known = |operand: &ExprId| frame.value(*operand).is_none_or(is_finite);
-        self.computes = !operands.is_empty() && operands.iter().all(known);
-    }
-
-    fn value(&mut self, _: At, _: &Expr, _: Span, value: Val) {
-        self.hit = (self.computes && !is_finite(value)).then_some(value);
+impl Observer for Turns {
+    fn statement(&mut self, At { step, block, thread: number }: At, thread: &Thread<'_>, stmt: &Stmt) {
+        let (StmtKind::Write { value, .. }, Some(frame)) = (&stmt.kind, thread.frames.last()) else { return };
+        if (block, number) == self.who && *value == self.value {
+            let looked_at = frame.value(self.looked_at).or_else(|| match frame.function.exprs[self.looked_at].kind {
+                ExprKind::Read(local) => frame.local(local),
+                _ => None,
+            });
+            self.all.push((Moment { step, block, thread: number }, looked_at));
+        }
     }
 }
 
-impl Seeker for NotFinite {
-    fn observer(&mut self) -> &mut dyn Observer {
-        self
-    }
-
-    fn is_here(&mut self, _: &State<'_>) -> bool {
-        self.last = self.hit.take().or(self.last);
-        self.last.is_some()
-    }
-}
-
-fn is_finite(value: Val) -> bool {
+/// Returns whether all components of a value are finite.
+pub(crate) fn is_finite(value: Val) -> bool {
     !value.ty.scalar().is_float() || value.values().all(|lane| lane.as_f64().is_finite())
 }
 
 /// Returns the operands of an operation that computes.
-fn operands(kind: &ExprKind) -> Vec<ExprId> {
+fn operands_of(kind: &ExprKind) -> Vec<ExprId> {
     match kind {
         ExprKind::Unary { value, .. } | ExprKind::Convert(value) => vec![*value],
         ExprKind::Binary { left, right, .. } => vec![*left, *right],

@@ -122,6 +122,14 @@ impl<'m> Frame<'m> {
         !open.block[..open.next].iter().any(is_one)
     }
 
+    /// Returns the conditions of the branches that it is in, innermost first.
+    pub fn conditions(&self) -> impl Iterator<Item = ExprId> {
+        self.open.iter().rev().filter_map(|open| match open.owner?.kind {
+            StmtKind::If { cond, .. } => Some(cond),
+            _ => None,
+        })
+    }
+
     /// Returns the statement to be executed next, or the loop whose empty body is to be; after a call, the call.
     pub fn next(&self) -> Option<&'m Stmt> {
         let open = self.open.last()?;

@@ -104,7 +104,12 @@ impl<'m> Timeline<'m> {
     /// Goes to a position, or to the end if that comes first.
     pub fn go_to(&mut self, position: u64) -> Result<(), Interrupted> {
         self.rewind(position);
-        while self.now.step < position && self.step(&mut Nobody) {
+        self.follow(position, &mut Nobody)
+    }
+
+    /// Goes forward to a position, or to the end if that comes first, and shows what the steps do.
+    pub fn follow(&mut self, position: u64, observer: &mut dyn Observer) -> Result<(), Interrupted> {
+        while self.now.step < position && self.step(observer) {
             self.poll()?;
         }
         Ok(())

@@ -173,7 +173,7 @@ assert(c[3, 4] == 32.0)
         title: "registers or shared memory keep threads out",
         text: "A multiprocessor has 65,536 registers and some 100 to 228 KiB of shared memory, which its blocks divide. A kernel that needs much of either \
 leaves room for few threads, and there is less to do while some of them wait for memory. Where the compiler runs out of registers it *spills*: \
-values are kept in memory, and loaded again. This is known only where NVRTC is found, which compiles the kernel (`clk doctor`).
+values are kept in memory, and loaded again. What a kernel needs of registers is known only where NVRTC is found, which compiles it (`clk doctor`).
 
 Unroll less, keep fewer values at a time, use smaller tiles, or larger blocks for the same tile.
 ",

@@ -3,9 +3,8 @@
 //! Input: a kernel, with the arguments of a launch where they are known. Output: for given sizes, the arguments (arrays cut to their
 //! shapes, or made up), and the race that a run reports.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
 
 use super::super::contents;
 use super::super::replay::{Arguments, Shaped, Try};
@@ -20,8 +19,12 @@ use crate::ir::{Checks, Prepared};
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::Instance;
 
-/// Loop turns of a lane group.
+/// Loop turns of a lane group, and of all groups of a launch.
 const MAX_STEPS: u64 = 20_000;
+const MAX_TURNS: u64 = 50_000;
+
+/// What a launch that takes more of them counts for, in runs.
+const LONG: u32 = 10;
 
 /// Threads and bytes of a launch that is tried.
 const MAX_THREADS: u64 = 1 << 12;
@@ -72,17 +75,20 @@ pub(super) struct Given<'a> {
     pub shape: &'a [u32],
 }
 
-/// What may be spent: runs, the threads of all of them, and a time at which to stop.
+/// What may be spent: runs, and the threads of all of them.
 pub(super) struct Budget<'a> {
     pub runs: u32,
     pub threads: u64,
-    pub until: Instant,
     pub stop: &'a AtomicBool,
 }
 
 impl Budget<'_> {
     pub fn is_spent(&self) -> bool {
-        self.runs == 0 || self.threads == 0 || self.stop.load(Ordering::Relaxed) || Instant::now() >= self.until
+        self.runs == 0 || self.threads == 0 || self.is_stopped()
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -92,6 +98,8 @@ pub(super) struct Case<'a> {
     pub instance: &'a Instance,
     pub prepared: Arc<Prepared>,
     executable: Arc<dyn Executable>,
+    /// The kernel without checks, once it is needed.
+    unchecked: OnceLock<Option<Arc<dyn Executable>>>,
     /// The launch's arguments by value, by position; integers that sizes do not name are among them.
     pub values: Vec<Option<Vec<Value>>>,
     /// Its arrays, as far as their contents are known.
@@ -141,9 +149,9 @@ impl<'a> Case<'a> {
     ) -> Option<Case<'a>> {
         let checks = Checks { memory: true, ..Checks::default() };
         let prepared = Arc::new(compile::kernel(program, instance, checks).ok()?);
-        // When machine code is ready depends on time, and reports do not.
-        let executable = Simulator::default().compiling(Jit::Off).load(prepared.clone());
-        Some(Case { program, kernel, instance, prepared, executable, values, given, stop })
+        let executable = load(prepared.clone());
+        let unchecked = OnceLock::new();
+        Some(Case { program, kernel, instance, prepared, executable, unchecked, values, given, stop })
     }
 
     pub fn is_grid(&self) -> bool {
@@ -245,29 +253,53 @@ impl<'a> Case<'a> {
         Some(if ramped { Held::Ramp } else { Held::Zeros })
     }
 
-    /// Runs a launch with checks of memory; returns what stopped it.
-    pub fn run(&self, size: &Size, contents: Contents, budget: &mut Budget<'_>) -> Option<Fault> {
+    /// Runs a launch; returns what stopped it.
+    fn run(
+        &self,
+        executable: &dyn Executable,
+        checks: Checks,
+        (size, contents): (&Size, Contents),
+        budget: &mut Budget<'_>,
+    ) -> Option<Fault> {
         let mut prepared = self.arguments(size, contents)?;
-        budget.runs = budget.runs.saturating_sub(1);
-        budget.threads = budget.threads.saturating_sub(threads(prepared.arguments.extents));
-        let checks = self.prepared.checks;
+        let extents = prepared.arguments.extents;
+        let groups = threads(extents).div_ceil(32);
         let control = Control {
             workers: 1,
             checks,
-            max_steps: MAX_STEPS,
+            max_steps: (MAX_TURNS / groups.max(1)).clamp(1, MAX_STEPS),
             wait: true,
             stop: self.stop.clone(),
             ..Control::default()
         };
-        let extents = prepared.arguments.extents;
         let mut args = prepared.arguments.all(&self.prepared.module)?;
-        self.executable.launch(extents, &mut args, &control).err().map(|fault| *fault)
+        let fault = executable.launch(extents, &mut args, &control).err().map(|fault| *fault);
+        let is_long = matches!(&fault, Some(Fault { kind: FaultKind::StepLimit { .. }, .. }));
+        budget.runs = budget.runs.saturating_sub(if is_long { LONG } else { 1 });
+        budget.threads = budget.threads.saturating_sub(threads(extents));
+        fault
+    }
+
+    /// Returns whether a launch ends without a fault where nothing looks for races.
+    pub fn ends_well(&self, size: &Size, contents: Contents, budget: &mut Budget<'_>) -> bool {
+        let checks = Checks::default();
+        let unchecked = || Some(load(Arc::new(compile::kernel(self.program, self.instance, checks).ok()?)));
+        match self.unchecked.get_or_init(unchecked) {
+            Some(executable) => self.run(&**executable, checks, (size, contents), budget).is_none(),
+            None => false,
+        }
     }
 
     /// Returns the race, if a run has it.
     pub fn has(&self, which: &Which, size: &Size, contents: Contents, budget: &mut Budget<'_>) -> Option<Fault> {
-        self.run(size, contents, budget).filter(|fault| Which::of(fault).as_ref() == Some(which))
+        self.run(&*self.executable, self.prepared.checks, (size, contents), budget)
+            .filter(|fault| Which::of(fault).as_ref() == Some(which))
     }
+}
+
+fn load(prepared: Arc<Prepared>) -> Arc<dyn Executable> {
+    // When machine code is ready depends on time, and reports do not.
+    Simulator::default().compiling(Jit::Off).load(prepared)
 }
 
 pub(super) fn threads(extents: Extents) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! Input: a launch in which a checked run has found a race. Output: notes for its report. Launches of smaller sizes run with checks as
 //! long as one reports a race of the same two lines; the smallest one runs thread by thread, so that the one access comes first, and
-//! then the other. All of that is bounded: by a number of runs and of threads, and by a time that is far beyond what these take.
+//! then the other. All of that is bounded by a number of runs, of threads and of loop turns, so that it prints the same on any machine.
 
 mod case;
 mod orders;
@@ -11,7 +11,6 @@ mod text;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 
 use super::replay::Try;
 use crate::check::typed::{Kernel, Program};
@@ -22,10 +21,9 @@ use crate::lower::Instance;
 use case::{Budget, Case, Contents, Fill, Given, Size, Which};
 use shrink::Small;
 
-/// Runs of smaller launches, the threads of all of them, and how long they may take.
+/// Runs of smaller launches, and the threads of all of them.
 const RUNS: u32 = 300;
 const THREADS: u64 = 1 << 16;
-const TIME: Duration = Duration::from_secs(2);
 
 /// Looks for evidence where a checked run reports a race.
 pub struct Witness;
@@ -74,9 +72,9 @@ pub(super) fn of_counterexample(
     kernel: &Kernel,
     instance: &Instance,
     (what, fault): (&Try, &Fault),
+    stop: &Arc<AtomicBool>,
 ) -> Vec<String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let Some(case) = Case::new(program, kernel, instance, (vec![], vec![]), &stop) else { return vec![] };
+    let Some(case) = Case::new(program, kernel, instance, (vec![], vec![]), stop) else { return vec![] };
     let start = Size { what: what.clone(), free: case.integers().unwrap_or_default(), geometry: None };
     let made = |other| Contents { own: false, other };
     notes(&case, (fault, &start), &[made(Fill::Ramp), made(Fill::Zeros)], None)
@@ -89,9 +87,9 @@ fn notes(
     written: Option<&Written<'_>>,
 ) -> Vec<String> {
     let Some(which) = Which::of(fault) else { return vec![] };
-    let mut budget = Budget { runs: RUNS, threads: THREADS, until: Instant::now() + TIME, stop: case.stop };
+    let mut budget = Budget { runs: RUNS, threads: THREADS, stop: case.stop };
     let Some(small) = shrink::smallest(case, &which, start, contents, &mut budget) else {
-        return vec![missing(&budget)];
+        return if budget.is_stopped() { vec![] } else { vec![missing(&budget)] };
     };
     let mut best = small;
     let Some(filled) = case.arguments(&best.size, best.contents) else { return vec![] };

@@ -17,6 +17,8 @@ pub(super) struct Small {
     pub size: Size,
     pub contents: Contents,
     pub fault: Fault,
+    /// It has no other fault: what the race leads to can be seen.
+    pub ends_well: bool,
 }
 
 /// A size of a launch.
@@ -94,7 +96,8 @@ pub(super) fn smallest(
     }
 }
 
-/// Returns a launch with the race, all sizes of which are bounded by a number that is as small as possible.
+/// Returns a launch with the race, all sizes of which are bounded by a number that is as small as possible; one without other faults if
+/// there is one.
 fn first(
     case: &Case<'_>,
     which: &Which,
@@ -103,6 +106,7 @@ fn first(
     budget: &mut Budget<'_>,
 ) -> Option<Small> {
     let mut tried: Vec<Size> = vec![];
+    let mut faulty = None;
     for most in STEPS {
         for scalars in [false, true] {
             let size = start.within(most, scalars);
@@ -111,16 +115,21 @@ fn first(
             }
             for &contents in contents {
                 if budget.is_spent() {
-                    return None;
+                    return faulty;
                 }
                 if let Some(fault) = case.has(which, &size, contents, budget) {
-                    return Some(Small { size, contents, fault });
+                    let ends_well = case.ends_well(&size, contents, budget);
+                    let small = Small { size: size.clone(), contents, fault, ends_well };
+                    if ends_well {
+                        return Some(small);
+                    }
+                    faulty.get_or_insert(small);
                 }
             }
             tried.push(size);
         }
     }
-    None
+    faulty
 }
 
 /// Returns the sizes to be lowered together: equal ones, which may have to stay so, then each.
@@ -151,6 +160,9 @@ fn lower(case: &Case<'_>, which: &Which, group: &[Knob], small: &mut Small, budg
             return false;
         }
         let Some(fault) = case.has(which, &size, small.contents, budget) else { return false };
+        if small.ends_well && !case.ends_well(&size, small.contents, budget) {
+            return false;
+        }
         *small = Small { size, fault, ..*small };
         true
     };

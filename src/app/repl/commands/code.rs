@@ -5,7 +5,7 @@ use crate::app::listing::{self, Language};
 use crate::app::repl::state::{Answer, Repl};
 use crate::app::{names, proof};
 use crate::check::typed::{Binding, Bound, GenericKind, KernelId};
-use crate::prove::examine;
+use crate::prove::examine_until;
 
 impl Repl<'_> {
     /// Returns the generated code of a kernel, in color, with the options used for launches. `command` is named in error messages.
@@ -47,7 +47,7 @@ impl Repl<'_> {
         }
         for name in names {
             let kernel = self.kernel("prove", &name)?;
-            let report = examine(&self.session.program, kernel);
+            let report = examine_until(&self.session.program, kernel, &self.context.interrupt.flag());
             let text = proof::text(&report, &self.session.sources, self.context.console.style);
             self.context.console.print(&text);
             self.report_all(&proof::counterexamples(&report));

@@ -16,6 +16,7 @@ pub(crate) fn changes(kernel: &Prepared, profile: &Profile) -> Vec<Change> {
     // Half of what is moved is not used.
     let wasteful = |access: &&crate::device::profile::Access| access.cost.sectors > 2 * access.cost.fewest;
     if let Form::Threads { rank } = module.kernel.form
+        && !prints(&body.body)
         && profile.accesses.iter().filter(|access| !access.shared).any(|access| wasteful(&access))
     {
         found.extend((0..rank.saturating_sub(1)).map(|index| Change::Swap(index, rank - 1)));
@@ -30,6 +31,13 @@ pub(crate) fn changes(kernel: &Prepared, profile: &Profile) -> Vec<Change> {
             found.push(Change::Pad(id.index(), *last));
         }
     }
+    found
+}
+
+/// Returns whether a kernel prints: its threads do so in their order.
+fn prints(block: &Block) -> bool {
+    let mut found = false;
+    crate::ir::visit::each_stmt(block, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Print { .. }));
     found
 }
 
