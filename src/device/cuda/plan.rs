@@ -3,12 +3,10 @@
 mod kept;
 mod product;
 
-use self::product::Room;
-
 use std::sync::{Arc, PoisonError};
 
 pub(crate) use self::kept::{End, Facts, Kept, Plan};
-use self::kept::{shapes, values};
+use self::kept::{Room, shapes, values};
 use super::context::Context;
 use super::driver::Shape;
 use super::kernel::Kernel;

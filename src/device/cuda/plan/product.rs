@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{End, Facts, assumes_values};
+use super::{End, Facts, Room, assumes_values};
 use crate::device::Extents;
 use crate::device::cuda::context::Instructions;
 use crate::device::cuda::driver::Properties;
@@ -16,13 +16,6 @@ use crate::ir::def::{Factor, KernelParam, TileFactor, TileStep};
 
 /// Numbers of tiles stay below this, so that 32 bits hold them and those that a block does not come to.
 const MOST_TILES: u64 = 1 << 30;
-
-/// Whether there is memory for packed factors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    Some,
-    None,
-}
 
 impl Kernel {
     /// Starts to compile the text for tensor cores that most launches need, if there is one.
