@@ -179,6 +179,21 @@ impl Text {
         )
     }
 
+    /// Returns arrays for the kernel, of random extents.
+    fn arguments(&mut self) -> Arguments {
+        let [h, w] = [0; 2].map(|_| 1 + self.random.below(50) as u32);
+        let (d, kind) = (1 + self.random.below(3) as u32, self.random.below(5));
+        let (rows, columns, of) = (self.rows, self.columns, self.factor);
+        vec![
+            (self.array(&[h, w], of, kind), false),
+            (self.array(&[d, h, w], of, kind), false),
+            (self.array(&[h, w], Scalar::F32, kind), false),
+            (self.array(&[d, h, w], Scalar::F32, kind), false),
+            (Array::zeros(&[2, 3, rows, columns], Scalar::F32), true),
+            (Array::zeros(&[2 * rows - 1, 3 * columns - 1], Scalar::F32), true),
+        ]
+    }
+
     /// Returns an array; some are of numbers of all sizes, or of those that are none.
     fn array(&mut self, shape: &[u32], scalar: Scalar, kind: usize) -> Array {
         let count = shape.iter().product::<u32>();
@@ -209,6 +224,31 @@ fn compiled(source: &str, sums: Sums) -> Arc<Prepared> {
     Arc::new(pass::prepare(module).expect("it is sound"))
 }
 
+/// A launch of a kernel on a simulator: the arrays that it leaves, or its fault.
+fn launched(simulator: Simulator, kernel: &Arc<Prepared>, given: &Arguments) -> Result<Arguments, String> {
+    let mut arguments = given.clone();
+    let executable = simulator.load(kernel.clone());
+    let control = Control { wait: true, ..Control::default() };
+    let extents = Extents::Grid { grid: [3, 2, 1], block: [32, 1, 1] };
+    let outcome = executable.launch(extents, &mut passed(&mut arguments), &control);
+    outcome.map(|_| arguments).map_err(|fault| format!("{:?}", fault.kind))
+}
+
+/// Returns where two launches differ in what they write, with both numbers, or which faults they have if these differ.
+fn difference(found: &Result<Arguments, String>, wanted: &Result<Arguments, String>) -> Option<String> {
+    let (Ok(found), Ok(wanted)) = (found, wanted) else {
+        let [found, wanted] = [found, wanted].map(|ran| ran.as_ref().err());
+        return (found != wanted).then(|| format!("{found:?}, not {wanted:?}"));
+    };
+    let written = found.iter().zip(wanted).filter(|((_, written), _)| *written);
+    written.map(|((found, _), (wanted, _))| (found.elements(), wanted.elements())).find_map(|(found, wanted)| {
+        let [found, wanted] = [found, wanted].map(|bits| bits.into_iter().map(f32::from_bits).collect::<Vec<f32>>());
+        let same = |x: f32, y: f32| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+        let at = (0..wanted.len()).find(|&k| !same(found[k], wanted[k]))?;
+        Some(format!("element {at} is {:?}, not {:?}", found[at], wanted[at]))
+    })
+}
+
 #[test]
 fn loops_that_are_done_at_once_have_the_bits_of_their_threads() {
     let number = |name: &str, usual: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
@@ -223,47 +263,30 @@ fn loops_that_are_done_at_once_have_the_bits_of_their_threads() {
         let shown = ir::text::print(&kernel.module);
         products += shown.matches(" adds @").count();
         copies += shown.matches(" copies @").count();
-        let [h, w] = [0; 2].map(|_| 1 + text.random.below(50) as u32);
-        let (d, kind) = (1 + text.random.below(3) as u32, text.random.below(5));
-        let [r, c] = [2 * text.rows - 1, 3 * text.columns - 1];
-        let (rows, columns, of) = (text.rows, text.columns, text.factor);
-        let given: Arguments = vec![
-            (text.array(&[h, w], of, kind), false),
-            (text.array(&[d, h, w], of, kind), false),
-            (text.array(&[h, w], Scalar::F32, kind), false),
-            (text.array(&[d, h, w], Scalar::F32, kind), false),
-            (Array::zeros(&[2, 3, rows, columns], Scalar::F32), true),
-            (Array::zeros(&[r, c], Scalar::F32), true),
-        ];
-        // A block index can be outside of an axis that has one: then the fault is the same.
-        let ran = |isa: Isa, jit: Jit| {
-            let mut arguments = given.clone();
-            let executable = Simulator::with(isa).compiling(jit).load(kernel.clone());
-            let control = Control { wait: true, ..Control::default() };
-            let extents = Extents::Grid { grid: [3, 2, 1], block: [32, 1, 1] };
-            let outcome = executable.launch(extents, &mut passed(&mut arguments), &control);
-            outcome.map(|_| arguments).map_err(|fault| format!("{:?}", fault.kind))
-        };
-        let wanted = ran(Isa::Base, Jit::Off);
+        let given = text.arguments();
+        // An index of a block can be outside of an axis that has one: then the fault is the same.
+        let wanted = launched(Simulator::with(Isa::Base).compiling(Jit::Off), &kernel, &given);
         for &isa in Isa::ALL.iter().filter(|isa| isa.is_here()) {
             for jit in [Jit::Off, Jit::Always] {
-                let found = ran(isa, jit);
-                let (found, wanted) = match (&found, &wanted) {
-                    (Ok(found), Ok(wanted)) => (found, wanted),
-                    _ => {
-                        assert_eq!(found.err(), wanted.clone().err(), "seed {seed}, {}:\n{source}", isa.name());
-                        continue;
-                    }
-                };
-                for at in [4, 5] {
-                    let (found, wanted) = (found[at].0.elements(), wanted[at].0.elements());
-                    let same = |x: u32, y: u32| x == y || f32::from_bits(x).is_nan() && f32::from_bits(y).is_nan();
-                    let differs = (0..wanted.len()).find(|&k| !same(found[k], wanted[k]));
-                    let shown = differs.map(|k| (k, f32::from_bits(found[k]), f32::from_bits(wanted[k])));
-                    assert_eq!(shown, None, "seed {seed}, {} {jit:?}, {sums:?}:\n{source}", isa.name());
-                }
+                let found = launched(Simulator::with(isa).compiling(jit), &kernel, &given);
+                let differs = difference(&found, &wanted);
+                assert_eq!(differs, None, "seed {seed}, {} {jit:?}, {sums:?}:\n{source}", isa.name());
             }
         }
     }
     assert!(products > count as usize && copies > count as usize, "{products} products, {copies} copies");
+}
+
+/// Another model of tensor cores gives other bits, which the comparison finds.
+#[test]
+fn other_bits_are_found() {
+    let differs = (1..9).filter(|&seed| {
+        let mut text = Text::new(seed);
+        let source = text.kernel();
+        let given = text.arguments();
+        let [one, other] = [Sums::Cut(Cores::Sm90), Sums::Rounded]
+            .map(|sums| launched(Simulator::with(Isa::Base), &compiled(&source, sums), &given));
+        difference(&one, &other).is_some()
+    });
+    assert!(differs.count() > 2);
 }
