@@ -224,3 +224,36 @@ fn adjacent_indices_have_wide_accesses() {
     let one = emitted(&path, &["--no-coarsen"]);
     assert!(!one.contains("take<") && !one.contains("put<"));
 }
+
+/// `clk emit` shows what a run with the same options launches: tensor cores whose bits were not compared only where they are named.
+#[test]
+fn texts_for_tensor_cores_are_those_of_a_run() {
+    let text = "kernel product(a: [bf16; M, K], b: [bf16; K, N], out c: [f32; M, N]) grid(ceil_div(N, 32), ceil_div(M, 16)) block(64) {
+    let (i, j) = (16 * block_idx.y, 32 * block_idx.x)
+    shared acc: [f32; 16, 32]
+    acc = 0.0
+    for k in 0..K step 16 { acc = mma(acc, a[i..i + 16, k..k + 16], b[k..k + 16, j..j + 32]) }
+    c[i..i + 16, j..j + 32] = acc
+}
+";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("product.clk");
+    fs::write(&path, text).expect("written");
+    let (boxes, sync, none) = ("tensor cores of sm_90a", "tensor cores of sm_80 and later", "");
+    let cases: [(&str, &[&str], &str); 8] = [
+        ("sm_90", &[], boxes),
+        ("sm_90", &["--mma", "sm_80"], none),
+        ("sm_80", &[], none),
+        ("sm_80", &["--mma", "sm_80"], sync),
+        ("sm_89", &["--mma", "sm_80"], sync),
+        ("sm_120", &[], none),
+        ("sm_120", &["--mma", "sm_90"], sync),
+        ("sm_75", &[], none),
+    ];
+    for (architecture, options, wanted) in cases {
+        let text = emitted(&path, &[options, &["--arch", architecture]].concat());
+        let named = if wanted.is_empty() { "product(" } else { wanted };
+        assert!(text.contains(named), "{architecture} {options:?}: {text}");
+        assert_eq!(text.contains("tensor cores of"), !wanted.is_empty(), "{architecture} {options:?}: {text}");
+    }
+}

@@ -236,6 +236,44 @@ fn files_that_cannot_be_taken_are_reported() {
     }
 }
 
+/// `clk check` reads the file whether something is launched or not.
+#[test]
+fn check_reports_files_that_are_damaged_or_out_of_date() {
+    let text = format!("{WHICH}fn unused() -> i32 {{ which(N = 3)[0] }}");
+    let head = head(&format!("{WHICH}which(N = 3);"));
+    let entry = |name: &str, head: &str, choose: &str| {
+        format!("clk tunings 1\nkernel {name} {head}\non NVIDIA H200\n  for N 3..=4\n    choose {choose}\n")
+    };
+    for (file, code, words) in [
+        (entry("which", &head, "B = 64"), None, ""),
+        (
+            entry("which", &head, "B = 48"),
+            Some("W0612"),
+            "line 4 of `k.tune` is out of date: `which` no longer lists B = 48",
+        ),
+        (
+            entry("which", "0000000000000001", "B = 64"),
+            Some("W0612"),
+            "line 2 of `k.tune` is out of date: the head of `which`",
+        ),
+        (
+            entry("other", &head, "B = 64"),
+            Some("W0612"),
+            "line 2 of `k.tune` is out of date: the source tunes no kernel `other`",
+        ),
+        ("{}".into(), Some("E0526"), "`k.tune` is no file of choices: line 1"),
+    ] {
+        let folder = folder(&text);
+        fs::write(folder.path().join("k.tune"), &file).expect("written");
+        let ran = run(folder.path(), &["check", "--json", "k.clk"]);
+        let found = diagnostics(&ran);
+        let codes: Vec<&str> = found.iter().filter_map(|d| d["code"].as_str()).collect();
+        assert_eq!(codes, code.into_iter().collect::<Vec<_>>(), "{file}: {}", ran.err);
+        assert_eq!(ran.code, i32::from(code == Some("E0526")), "{file}");
+        assert!(found.iter().all(|d| d["title"].as_str().is_some_and(|m| m.contains(words))), "{file}: {}", ran.err);
+    }
+}
+
 #[test]
 fn remarks_and_layout_do_not_make_a_file_out_of_date() {
     let text = format!("{WHICH}which(N = 3);");
@@ -243,6 +281,16 @@ fn remarks_and_layout_do_not_make_a_file_out_of_date() {
         .replace("grid(1) block(B)", "\n    // One block.\n    grid(1)   block(B)")
         .replace("y[0] = block_dim.x", "y[0] = 5");
     assert_eq!(head(&text), head(&other));
+    // Of another body, what was measured is taken, and `--stats` says that it was another one.
+    let taken = |text: &str, words: &str| {
+        let folder = folder(&format!("{WHICH}which(N = 3);"));
+        assert_eq!(on_sim(folder.path(), &["tune", "k.clk"]).code, 0);
+        fs::write(folder.path().join("k.clk"), text).expect("written");
+        let ran = on_sim(folder.path(), &["run", "--stats", "k.clk"]);
+        assert!(ran.code == 0 && ran.err.contains(words), "{}", ran.err);
+    };
+    taken(&text.replace("if thread_idx.x", "\n  // The first one.\n  if thread_idx.x"), "on sim (k.tune)\n");
+    taken(&other, "on sim (k.tune), before its body changed\n");
     assert_ne!(head(&text), head(&text.replace("[32, 64, 128]", "[32, 64]")));
     assert_ne!(
         head(&text),
@@ -268,6 +316,62 @@ fn a_choice_that_breaks_a_condition_on_sizes_is_not_taken() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "7 4\n"), "{}", ran.err);
     assert!(ran.err.contains("rows: B = 2; measured for N 5..=8 on sim (k.tune)"), "{}", ran.err);
     assert!(ran.err.contains("rows: B = 1; B = 2 of k.tune does not fit this launch"), "{}", ran.err);
+}
+
+/// Launches of one place in the source are prepared once; whether they meet a condition on a number is asked each time.
+#[test]
+fn a_choice_that_breaks_a_condition_on_a_number_is_not_taken() {
+    let text = "kernel scaled<const B: i32 = 2>(k: i32, x: [i32; N], out y: [i32; N]) grid(ceil_div(N, B)) block(B) tune B in [2, 3] assume k % B == 0 {
+        if global_idx.x < N { y[global_idx.x] = k * B * x[global_idx.x] / B }
+    }
+    for k in [6, 4, 6, 8] { print(scaled(k, ones(4, type = i32))[3]) }
+    ";
+    let folder = folder(text);
+    assert_eq!(on_sim(folder.path(), &["tune", "k.clk"]).code, 0);
+    let forced = tune_file(&folder).replace("choose B = 2", "choose B = 3");
+    fs::write(folder.path().join("k.tune"), forced).expect("written");
+    let ran = on_sim(folder.path(), &["run", "--stats", "k.clk"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "6\n4\n6\n8\n"), "{}", ran.err);
+    assert!(ran.err.contains("scaled: B = 3; measured for N 3..=4 on sim (k.tune)"), "{}", ran.err);
+    assert!(ran.err.contains("scaled: B = 2; B = 3 of k.tune does not fit this launch"), "{}", ran.err);
+}
+
+/// As a launch would take the defaults, there is nothing to compare.
+#[test]
+fn choices_that_do_not_fit_a_launch_of_a_test_are_left_out() {
+    let folder = folder(
+        "kernel wide<const B: i32 = 2>(out y: [i32; N]) grid(1) block(N * B) tune B in [2, 3, 300] {
+            if thread_idx.x < N { y[thread_idx.x] = 7 }
+        }
+        test \"w\" { assert(wide(N = 4) == [7, 7, 7, 7]) }",
+    );
+    let ran = on_sim(folder.path(), &["test", "--tunings", "k.clk"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("1 launch gave the same with 1 other choice"), "{}", ran.out);
+}
+
+/// Values may be constants, which are no part of the head.
+#[test]
+fn tune_leaves_out_choices_that_are_no_longer_listed() {
+    let text = |wide: i32| {
+        format!(
+            "const WIDE: i32 = {wide}
+            kernel filled<const B: i32 = 32>(out y: [i32; N]) grid(ceil_div(N, B)) block(B) tune B in [32, WIDE] {{
+                if global_idx.x < N {{ y[global_idx.x] = 1 }}
+            }}
+            bench \"f\" {{ filled(N = 5) }}"
+        )
+    };
+    let folder = folder(&text(64));
+    assert_eq!(on_sim(folder.path(), &["tune", "k.clk"]).code, 0);
+    let other = tune_file(&folder).replace("on sim", "on NVIDIA H200").replace("choose B = 32", "choose B = 64");
+    fs::write(folder.path().join("k.tune"), other).expect("written");
+    fs::write(folder.path().join("k.clk"), text(128)).expect("written");
+    let ran = on_sim(folder.path(), &["tune", "k.clk"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let said = "left out what was measured on NVIDIA H200: `filled` no longer lists B = 64";
+    assert!(ran.err.contains(said), "{}", ran.err);
+    assert!(!tune_file(&folder).contains("H200"), "{}", tune_file(&folder));
 }
 
 #[test]

@@ -131,6 +131,11 @@ impl Machine {
         })
     }
 
+    /// Whether the command line names the tensor cores whose bits `mma` has.
+    pub fn relies(&self) -> bool {
+        self.usage.relies
+    }
+
     /// Returns the isolation mode of GPUs that are opened from now on.
     pub fn isolation(&self) -> Isolate {
         *self.isolate.lock().unwrap_or_else(PoisonError::into_inner)

@@ -60,6 +60,8 @@ pub(crate) struct Generator {
     checks: Checks,
     /// How `mma` adds.
     sums: Sums,
+    /// Whether the run names the tensor cores whose bits that is, and so relies on what is published of them.
+    relies: bool,
     /// The compute capability, 90 for `sm_90`; by default that of the first GPU.
     architecture: Option<u32>,
     nvrtc: OnceLock<Result<Nvrtc, Vec<String>>>,
@@ -67,7 +69,14 @@ pub(crate) struct Generator {
 
 impl Generator {
     pub fn new(options: Options, architecture: Option<u32>) -> Generator {
-        Generator { options, checks: Checks::default(), sums: Sums::default(), architecture, nvrtc: OnceLock::new() }
+        Generator {
+            options,
+            checks: Checks::default(),
+            sums: Sums::default(),
+            relies: false,
+            architecture,
+            nvrtc: OnceLock::new(),
+        }
     }
 
     /// Returns the generator for launches with these checks.
@@ -75,9 +84,9 @@ impl Generator {
         Generator { checks, ..self }
     }
 
-    /// Returns the generator for launches in which `mma` adds like this.
-    pub fn adding(self, sums: Sums) -> Generator {
-        Generator { sums, ..self }
+    /// Returns the generator for launches in which `mma` adds like this; `relies` says that the run names a model of tensor cores.
+    pub fn adding(self, sums: Sums, relies: bool) -> Generator {
+        Generator { sums, relies, ..self }
     }
 
     /// Generates the code of a kernel, with defaults or typical types as its compile-time arguments. With `lines`, CUDA text and
@@ -97,7 +106,7 @@ impl Generator {
             Level::Lanes => Ok(lanes_text(&prepared, &session.sources)),
             // What launches run whose blocks are the signature's, and whose arrays have rows of whole boxes.
             Level::Cuda | Level::Ptx | Level::Sass => {
-                let product = usual_copies(&prepared, self.architecture());
+                let product = usual_copies(&prepared, self.architecture(), self.relies);
                 let block = constant_block(&session.program, &session.program.kernels[id]);
                 let options = Options { block, product, ..self.options.clone() };
                 match level {

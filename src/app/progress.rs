@@ -1,4 +1,4 @@
-//! A progress bar for long launches, on standard error if that is a terminal.
+//! A progress bar for long launches and measurements, on standard error if that is a terminal.
 //!
 //! Other output to the terminal removes the bar first, and so does every end of the process.
 
@@ -58,14 +58,18 @@ pub(crate) struct Watch {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts showing progress; `None` if standard error is no terminal.
-pub(crate) fn watch(progress: &Arc<Progress>) -> Option<Watch> {
+/// What the parts of a launch are called.
+pub(crate) const OF_LAUNCHES: &str = "groups of threads";
+
+/// Starts showing progress, in parts that are called so; `None` if standard error is no terminal.
+pub(crate) fn watch(progress: &Arc<Progress>, parts: &'static str) -> Option<Watch> {
     if !std::io::stderr().is_terminal() {
         return None;
     }
     let ended = Arc::new((Mutex::new(false), Condvar::new()));
     let (progress, end) = (progress.clone(), ended.clone());
-    let thread = std::thread::Builder::new().name("clk-progress".into()).spawn(move || follow(&progress, &end)).ok()?;
+    let thread =
+        std::thread::Builder::new().name("clk-progress".into()).spawn(move || follow(&progress, parts, &end)).ok()?;
     Some(Watch { ended, thread: Some(thread) })
 }
 
@@ -83,7 +87,7 @@ impl Drop for Watch {
 }
 
 /// Draws the bar until the run has ended.
-fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
+fn follow(progress: &Progress, parts: &str, (ended, wake): &(Mutex<bool>, Condvar)) {
     let mut since = Instant::now();
     let mut before = 0;
     let Ok(mut done) = ended.lock() else { return };
@@ -103,43 +107,45 @@ fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
             let Ok(mut shown) = SHOWN.lock() else { return };
             // The launch may have ended while this thread waited for the lock.
             if progress.of.load(Ordering::Relaxed) == of && !ENDING.load(Ordering::SeqCst) {
-                shown.get_or_insert_with(|| new_bar(of, since)).set_position(begun);
+                shown.get_or_insert_with(|| new_bar(of, parts, since)).set_position(begun);
             }
         }
     }
     clear();
 }
 
-fn new_bar(of: u64, since: Instant) -> ProgressBar {
-    let style = ProgressStyle::with_template(&template(tty::width())).unwrap_or_else(|_| ProgressStyle::default_bar());
+fn new_bar(of: u64, parts: &str, since: Instant) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template(&template(tty::width(), parts)).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr_with_hz(10));
     bar.set_style(style.progress_chars("##-"));
     bar.with_elapsed(since.elapsed())
 }
 
 /// Returns the template of the bar for a terminal of this width.
-fn template(columns: usize) -> String {
-    /// Length of the longest text beside the bar.
-    const WORDS: usize = " 100% of 1234567890 groups of threads, 59m to go".len();
+fn template(columns: usize, parts: &str) -> String {
+    /// Length of the longest text beside the bar, with the longest name of parts.
+    const WORDS: usize = " 100% of 1234567890 , 59m to go".len() + OF_LAUNCHES.len();
     const PERCENT: usize = " 100%".len();
     let room = columns.saturating_sub(MARGIN);
     let (bar, words) = match room.checked_sub(WORDS) {
-        Some(bar) if bar >= 10 => (bar, " of {len} groups of threads, {eta} to go"),
-        _ => (room.saturating_sub(PERCENT).max(1), ""),
+        Some(bar) if bar >= 10 => (bar, format!(" of {{len}} {parts}, {{eta}} to go")),
+        _ => (room.saturating_sub(PERCENT).max(1), String::new()),
     };
     format!("{{bar:{}}} {{percent:>3}}%{words}", bar.min(30))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::template;
+    use super::{OF_LAUNCHES, template};
 
     #[test]
     fn the_bar_leaves_room_for_what_the_terminal_echoes() {
-        assert_eq!(template(120), "{bar:30} {percent:>3}% of {len} groups of threads, {eta} to go");
-        assert_eq!(template(80), "{bar:24} {percent:>3}% of {len} groups of threads, {eta} to go");
-        assert_eq!(template(60), "{bar:30} {percent:>3}%");
-        assert_eq!(template(30), "{bar:17} {percent:>3}%");
-        assert_eq!(template(5), "{bar:1} {percent:>3}%");
+        assert_eq!(template(120, OF_LAUNCHES), "{bar:30} {percent:>3}% of {len} groups of threads, {eta} to go");
+        assert_eq!(template(80, OF_LAUNCHES), "{bar:24} {percent:>3}% of {len} groups of threads, {eta} to go");
+        assert_eq!(template(80, "choices"), "{bar:24} {percent:>3}% of {len} choices, {eta} to go");
+        assert_eq!(template(60, OF_LAUNCHES), "{bar:30} {percent:>3}%");
+        assert_eq!(template(30, OF_LAUNCHES), "{bar:17} {percent:>3}%");
+        assert_eq!(template(5, OF_LAUNCHES), "{bar:1} {percent:>3}%");
     }
 }

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::disk;
-use crate::check::typed::KernelId;
+use crate::base::diag::Diagnostic;
+use crate::check::typed::{self, KernelId};
 use crate::compile::Session;
 use crate::host::format;
 use crate::host::tuned::file::{Entry, File, Found, Kernel};
-use crate::host::tuned::{self, Measured, Store};
+use crate::host::tuned::{self, Measured, Read, Store};
 
 /// Files of choices beside their sources.
 pub(crate) struct Beside;
@@ -26,6 +27,26 @@ pub(crate) fn beside(source: &str) -> Option<PathBuf> {
     let path = Path::new(source);
     let is_program = path.extension().is_some_and(|extension| extension == "clk") && path.is_file();
     is_program.then(|| path.with_extension("tune"))
+}
+
+/// Returns what is to be said of the file of choices of a program: it cannot be taken, or lines of it are out of date.
+pub(crate) fn examined(session: &Session) -> Vec<Diagnostic> {
+    let (program, sources) = (&session.program, &session.sources);
+    let tuned: Vec<&typed::Kernel> = program.kernels_of(session.main).map(|(_, kernel)| kernel).collect();
+    let tuned: Vec<&typed::Kernel> = tuned.into_iter().filter(|kernel| !kernel.tunes.is_empty()).collect();
+    let Some(first) = tuned.first() else { return vec![] };
+    let source = sources.name(first.span.file);
+    let (name, file) = match Read::beside(&Beside, source).whole(source, tuned::clause(first)) {
+        Ok(Some(found)) => found,
+        Ok(None) => return vec![],
+        Err(damaged) => return vec![damaged],
+    };
+    let said = tuned::all_stale(&file, program, &tuned, sources).into_iter().map(|(line, kernel, why)| match kernel {
+        Some(kernel) => tuned::stale(kernel, sources, (&name, line), &why),
+        None => Diagnostic::warning("W0612", format!("line {line} of `{name}` is out of date: {why}"))
+            .help(format!("`clk tune {source}` takes it out")),
+    });
+    said.collect()
 }
 
 /// Returns a file with what was measured of kernels of its source, and notes on what it no longer has.
@@ -56,6 +77,12 @@ pub(crate) fn merged(
             }
             None => vec![],
         };
+        // Values may be constants, which are no part of the head.
+        entries.retain(|entry| {
+            let why = tuned::allowed(&session.program, kernel, entry).err();
+            notes.extend(why.iter().map(|why| format!("left out what was measured on {}: {why}", entry.device)));
+            why.is_none()
+        });
         for measured in measured.iter().filter(|measured| measured.kernel == *id) {
             let new = entry(session, measured);
             match entries.iter_mut().find(|old| old.device == new.device && old.class == new.class) {
@@ -83,6 +110,7 @@ fn entry(session: &Session, measured: &Measured) -> Entry {
         class: measured.class.clone(),
         choice: setting(measured.best).unwrap_or_default(),
         at: measured.at.clone(),
+        body: Some(tuned::body_hash(kernel, &session.sources)),
         found: found.collect(),
         line: 0,
     }

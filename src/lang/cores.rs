@@ -53,6 +53,12 @@ impl Cores {
         }
     }
 
+    /// Whether a GPU's tensor cores multiply where `mma` is to have these bits: if they have them, and that was compared with what such a GPU
+    /// computes, or the run names the model and so `relies` on what is published.
+    pub fn multiply_on(self, architecture: u32, relies: bool) -> bool {
+        Cores::of(architecture) == Some(self) && (relies || Cores::is_verified(architecture))
+    }
+
     /// Whether the model of this GPU was compared with what such a GPU computes, when Clk was made.
     pub fn is_verified(architecture: u32) -> bool {
         architecture == 90

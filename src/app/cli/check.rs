@@ -1,9 +1,9 @@
-//! `clk check`: compiles without running, proves what is expected of kernels, and reports the diagnostics.
+//! `clk check`: compiles without running, proves what is expected of kernels, reads the choices of tuned ones, and reports the diagnostics.
 
 use std::path::PathBuf;
 
 use crate::app::context::Context;
-use crate::app::{disk, exit, script};
+use crate::app::{disk, exit, script, tunings};
 use crate::base::diag::Diagnostic;
 use crate::compile::Session;
 use crate::prove::{of_file, unexpected};
@@ -17,6 +17,9 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
         failed |= compiled.is_none();
         if let Some(compiled) = &compiled {
             failed |= expected(&compiled.session, context);
+            let choices = tunings::examined(&compiled.session);
+            failed |= choices.iter().any(Diagnostic::is_error);
+            context.console.report_all(&choices, &compiled.session.sources);
             if let Some(code) = context.interrupt.exit_code() {
                 return code;
             }

@@ -69,7 +69,7 @@ fn kernels(path: &Path, level: Level, wanted: &Wanted<'_>, context: &mut Context
     }
     let limits = &context.limits;
     let generator = Generator::new(context.text.clone(), wanted.architecture);
-    let generator = generator.checking(limits.checks()).adding(limits.sums);
+    let generator = generator.checking(limits.checks()).adding(limits.sums, context.machine.relies());
     let (mut whole, mut said) = (Some(()), String::new());
     for (id, kernel) in found {
         match generator.kernel(&session, *id, level, wanted.lines) {

@@ -105,7 +105,7 @@ fn run(compiled: &Compiled, wanted: &Wanted, context: &mut Context) -> Ran {
     context.limits.check = Some(false);
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     interpreter.count(Some(counting.clone()));
-    let watch = progress::watch(&interpreter.options.control.progress);
+    let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES);
     let result = all(compiled, &mut interpreter, wanted, context);
     drop(watch);
     let code = match result {

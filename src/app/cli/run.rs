@@ -88,7 +88,7 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
 
 fn run(compiled: &Compiled, interpreter: &mut Interpreter, show_value: bool, context: &mut Context) -> u8 {
     for chunk in compiled.chunks.clone() {
-        let watch = progress::watch(&interpreter.options.control.progress);
+        let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES);
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
         drop(watch);
         let warnings = proof::beyond(interpreter, &compiled.session, &context.interrupt);

@@ -9,7 +9,7 @@ use crate::app::devices::Choice;
 use crate::app::script::{self, Compiled};
 use crate::app::tunings::{self, beside};
 use crate::app::world::Captured;
-use crate::app::{disk, exit, names};
+use crate::app::{disk, exit, names, progress};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::check::typed::KernelId;
@@ -49,7 +49,9 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, limit: f64, context: &mut 
     interpreter.tuning.end_kernels = Some(std::sync::Arc::new(move || {
         machine.stop_kernels();
     }));
+    let watch = progress::watch(&interpreter.tuning.progress, "choices");
     let ran = run(&compiled, &mut interpreter, context);
+    drop(watch);
     let warnings = interpreter.take_warnings();
     context.console.report_all(&warnings, &compiled.session.sources);
     if let Err(diagnostic) = ran {

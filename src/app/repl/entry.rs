@@ -131,7 +131,7 @@ impl Repl<'_> {
     /// Runs the new chunks and shows the value; `None` after a failure was reported.
     fn run_chunks(&mut self, entered: &Entered, show: bool) -> Option<Option<Last>> {
         let mut last = None;
-        let watch = progress::watch(&self.interpreter.options.control.progress);
+        let watch = progress::watch(&self.interpreter.options.control.progress, progress::OF_LAUNCHES);
         for chunk in entered.outcome.chunks.clone() {
             let console = &mut self.context.console;
             let result = self.interpreter.run_entry(&self.session, chunk, &mut Terminal { console });

@@ -280,8 +280,7 @@ impl Context {
     pub fn has_cores(&self, wanted: Cores) -> bool {
         let architecture = self.properties.architecture;
         let Some(own) = Cores::of(architecture) else { return false };
-        let is_tried = Cores::is_verified(architecture) || self.settings.relies;
-        if own == wanted && is_tried {
+        if wanted.multiply_on(architecture, self.settings.relies) {
             return true;
         }
         if let (Some(tell), false) = (self.settings.tell, self.told.swap(true, Ordering::Relaxed)) {

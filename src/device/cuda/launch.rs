@@ -10,7 +10,7 @@ use super::driver::{Address, Argument, Launch, Map, MapElement, Words};
 use super::fault;
 use super::kernel::Kernel;
 use super::memory::{self, Buffer};
-use super::plan::{End, Facts};
+use super::plan::{End, Facts, Plan};
 use super::records::{Pending, stoppable};
 use super::replay::{Kept, Record};
 use super::text::abi::{BOX_ALIGN, CudaKernel, FAULT_BYTES, KernelArgument, MOST_AXES, Options};
@@ -55,7 +55,25 @@ impl Kernel {
         let Some(plan) = self.plan(&Facts { args, extents, declared: control.declared })? else {
             return Ok(Output::new());
         };
-        let variant = &plan.variant;
+        match self.performed(&plan, extents, args, control)? {
+            Ok(output) => Ok(output),
+            // Without packed factors it takes longer.
+            Err(_) => match self.plan_without_room(&Facts { args, extents, declared: control.declared })? {
+                Some(plan) => self.performed(&plan, extents, args, control)?.map_err(End::Device),
+                None => Ok(Output::new()),
+            },
+        }
+    }
+
+    /// Launches as planned; returns the error, with nothing launched, if there is no memory for packed factors.
+    fn performed(
+        &self,
+        plan: &Plan,
+        extents: Extents,
+        args: &mut [Arg<'_>],
+        control: &Control,
+    ) -> Result<Result<Output, DeviceError>, End> {
+        let (context, variant) = (&self.context, &plan.variant);
         let loaded = variant.load(context)?;
         let begin = context.settings.timed.then(Instant::now);
         // Output, and bytes of the caller, have to be on the host when this returns.
@@ -65,7 +83,13 @@ impl Kernel {
             context.confirm()?;
         }
         let buffers = self.bring(&plan.whole, args)?;
-        let service = Service::new(context, variant, args, now)?;
+        let mut service = Service::new(context, variant, now)?;
+        match [0, 1].map(|factor| Service::packed(context, variant, args, factor)) {
+            [Err(full @ DeviceError::OutOfMemory { .. }), _] | [_, Err(full @ DeviceError::OutOfMemory { .. })] => {
+                return Ok(Err(full));
+            }
+            [a, b] => service.packed = [a?, b?],
+        }
         let own = variant.kernel.own_extents(extents);
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
         arguments.extend(variant.kernel.params.iter().map(|p| pass(p, args, &own, &buffers, &service)));
@@ -81,7 +105,7 @@ impl Kernel {
         }
         if !now {
             begin.into_iter().for_each(|begin| context.count_begin(begin));
-            return Ok(Output::new());
+            return Ok(Ok(Output::new()));
         }
         context.flush()?;
         let outcome = self.outcome(variant, &service, control);
@@ -90,7 +114,7 @@ impl Kernel {
                 buffer.download(bytes)?;
             }
         }
-        outcome
+        outcome.map(Ok)
     }
 
     /// Records the launch as data, to be run again on another device.
@@ -202,7 +226,7 @@ struct Service {
 }
 
 impl Service {
-    fn new(context: &Arc<Context>, variant: &Variant, args: &[Arg<'_>], now: bool) -> Result<Service, DeviceError> {
+    fn new(context: &Arc<Context>, variant: &Variant, now: bool) -> Result<Service, DeviceError> {
         let zeroed = |wanted: bool, bytes| wanted.then(|| Buffer::zeroed(context, bytes)).transpose();
         let prints = match variant.prints {
             false => None,
@@ -221,7 +245,7 @@ impl Service {
             faults: zeroed(variant.reports.is_some() && now, FAULT_BYTES as u64)?,
             prints,
             barrier: zeroed(variant.meets, 4)?,
-            packed: [Service::packed(context, variant, args, 0)?, Service::packed(context, variant, args, 1)?],
+            packed: [None, None],
         })
     }
 

@@ -6,7 +6,7 @@ mod product;
 use std::sync::{Arc, PoisonError};
 
 pub(crate) use self::kept::{End, Facts, Kept, Plan};
-use self::kept::{shapes, values};
+use self::kept::{Room, shapes, values};
 use super::context::Context;
 use super::driver::Shape;
 use super::kernel::Kernel;
@@ -35,7 +35,7 @@ impl Kernel {
                 return Ok(kept[0].plan.clone());
             }
         }
-        let (variant, mut by_value) = self.fitting(facts, is_declared);
+        let (variant, mut by_value) = self.fitting(facts, is_declared, Room::Some);
         let (by_blocks, asks) = whole::by_blocks(&self.prepared, facts, facts.declared);
         by_value |= asks;
         let plan = self.fresh_plan(variant, facts, &by_blocks)?.map(Arc::new);
@@ -53,6 +53,13 @@ impl Kernel {
         Ok(plan)
     }
 
+    /// Returns the plan of this launch where there is no memory beside that of its arrays.
+    pub(crate) fn plan_without_room(&self, facts: &Facts<'_, '_>) -> Result<Option<Arc<Plan>>, End> {
+        let (variant, _) = self.fitting(facts, self.is_declared(facts), Room::None);
+        let (by_blocks, _) = whole::by_blocks(&self.prepared, facts, facts.declared);
+        Ok(self.fresh_plan(variant, facts, &by_blocks)?.map(Arc::new))
+    }
+
     fn fresh_plan(
         &self,
         variant: Arc<Variant>,
@@ -63,6 +70,9 @@ impl Kernel {
         if matches!(variant.kernel.geometry, Geometry::Product { .. }) {
             // Its blocks occupy a multiprocessor each, and take one tile after the other.
             grid.grid[0] = grid.grid[0].min(self.context.properties.multiprocessors.max(1));
+            if variant.kernel.cooperative {
+                grid.grid[0] = grid.grid[0].min(self.resident(&variant)?);
+            }
         }
         let shared = variant.kernel.shared_bytes(&self.prepared.module, facts);
         let shared = shared.map_err(|fault| self.shared_fault(fault.why, fault.span))?;
@@ -87,8 +97,8 @@ impl Kernel {
 
     /// Returns the variant for this launch: with offsets as wide as necessary, and with more guards where its assumptions do not
     /// hold. Also returns whether that, or the size of shared memory, depends on the values of parameters.
-    fn fitting(&self, facts: &Facts<'_, '_>, is_declared: bool) -> (Arc<Variant>, bool) {
-        let (on_tensor_cores, asks) = self.on_tensor_cores(facts);
+    fn fitting(&self, facts: &Facts<'_, '_>, is_declared: bool, room: Room) -> (Arc<Variant>, bool) {
+        let (on_tensor_cores, asks) = self.on_tensor_cores(facts, room);
         if let Some(variant) = on_tensor_cores {
             return (variant, asks);
         }

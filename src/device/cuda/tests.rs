@@ -59,6 +59,8 @@ struct Fake {
 
 #[derive(Default)]
 struct State {
+    /// How many blocks that meet run at the same time, if not one for each multiprocessor.
+    resident: Option<u32>,
     memory: BTreeMap<u64, Vec<u8>>,
     graphs: Vec<Option<Vec<Launch>>>,
     /// Only waits see the flag, as if kernels started only then.
@@ -193,7 +195,7 @@ impl Driver for Fake {
         0
     }
     fn resident_blocks(&self, _: Function, _: u32, _: u32) -> Answer<u32> {
-        Ok(self.properties.multiprocessors)
+        Ok(self.state.lock().unwrap().resident.unwrap_or(self.properties.multiprocessors))
     }
     unsafe fn launch(&self, _: Function, shape: &Shape, arguments: &[Argument]) -> Answer {
         self.with("launch", |state| self.run(state, shape, arguments));

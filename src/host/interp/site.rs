@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, Geometry, Kernel, KernelId, Launch};
+use crate::check::typed::{AssumeKind, Expr, ExprKind, Geometry, Kernel, KernelId, Launch};
 use crate::check::walk;
 use crate::device::{Executable, Extents};
 use crate::host::array::Element;
@@ -144,7 +144,8 @@ pub(crate) struct Kinds(Option<(Vec<Kind>, Named)>);
 impl Kinds {
     /// Returns the kinds if the instance, shapes and geometry of a launch depend on them and on what is named alone.
     pub fn of(launch: &Launch, kernel: &Kernel, values: &[Option<Value>], named: &Named) -> Kinds {
-        let plain = launch.grid.is_none() && launch.block.is_none() && !depends_on_values(kernel);
+        let plain =
+            launch.grid.is_none() && launch.block.is_none() && !depends_on_values(kernel) && !chooses_by_values(kernel);
         let kinds = || values.iter().map(|value| Kind::of(value.as_ref())).collect::<Option<Vec<Kind>>>();
         Kinds(if plain { kinds().map(|kinds| (kinds, named.clone())) } else { None })
     }
@@ -162,4 +163,20 @@ fn depends_on_values(kernel: &Kernel) -> bool {
         Geometry::Grid { grid, block, .. } => grid.iter().chain(block).for_each(look),
     }
     found
+}
+
+/// Whether values of arguments decide if a choice of tuned constants can be taken: only where it meets the conditions.
+fn chooses_by_values(kernel: &Kernel) -> bool {
+    let reads = |expr: &Expr, wanted: &dyn Fn(&ExprKind) -> bool| {
+        let mut found = false;
+        walk::expr(expr, &mut |e| found |= wanted(&e.kind));
+        found
+    };
+    let is_tuned =
+        |kind: &ExprKind| matches!(kind, ExprKind::ConstParam(i) if kernel.tunes.iter().any(|own| own.param == *i));
+    !kernel.tunes.is_empty()
+        && kernel.assumes.iter().any(|assume| match &assume.kind {
+            AssumeKind::Condition(_) => assume.exprs().any(|e| reads(e, &|kind| matches!(kind, ExprKind::Local(_)))),
+            AssumeKind::Array { .. } => assume.exprs().any(|e| reads(e, &is_tuned)),
+        })
 }

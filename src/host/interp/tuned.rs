@@ -4,7 +4,7 @@
 //! types and sizes. Trials (`clk tune`, `clk test --tunings`) leave the launch with its defaults.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::base::diag::Diagnostic;
@@ -15,7 +15,7 @@ use crate::device::{Arg, Control, Device, Executable, Extents, Mark, device_diag
 use crate::host::array::Array;
 use crate::host::format;
 use crate::host::tuned::file::File;
-use crate::host::tuned::{self, Effort, Lacking, Measured, Mode, Read};
+use crate::host::tuned::{self, Effort, Known, Lacking, Measured, Mode, clause};
 use crate::host::value::Value;
 use crate::lower::{Argument, Instance, describe};
 
@@ -82,27 +82,32 @@ impl Machine<'_> {
         };
         let (device, class) = (self.interp.options.device.model(), self.class(kernel, &bound.inner));
         let of = if class.is_empty() { String::new() } else { format!(" for {class}") };
-        let measured = format!("measured{of} on {device} ({name})");
+        let mut measured = format!("measured{of} on {device} ({name})");
         match tuned::look_up(&file, self.program, kernel, self.sources, (&device, &class)) {
-            Ok(choice) if choice == choice_of(kernel, bound) => self.took(kernel, bound, &measured),
-            Ok(choice) => match self.with_choice(frame, tried, &choice) {
-                Ok(other) => {
-                    self.took(kernel, &other, &measured);
-                    return Ok(Some(other));
+            Ok(Known { choice, is_of_other_body }) => {
+                if is_of_other_body {
+                    measured.push_str(", before its body changed");
                 }
-                Err(Signal::Error(why)) => {
-                    let text = tuned::text(kernel, &choice);
-                    self.took(kernel, bound, &format!("{text} of {name} does not fit this launch: {}", why.title));
+                if choice == choice_of(kernel, bound) {
+                    self.took(kernel, bound, &measured);
+                    return Ok(None);
                 }
-                Err(other) => return Err(other),
-            },
+                match self.with_choice(frame, tried, &choice) {
+                    Ok(other) => {
+                        self.took(kernel, &other, &measured);
+                        return Ok(Some(other));
+                    }
+                    Err(Signal::Error(why)) => {
+                        let text = tuned::text(kernel, &choice);
+                        self.took(kernel, bound, &format!("{text} of {name} does not fit this launch: {}", why.title));
+                    }
+                    Err(other) => return Err(other),
+                }
+            }
             Err(Lacking::Nothing) => self.took(kernel, bound, &format!("{name} has nothing{of} on {device}")),
             Err(Lacking::Stale { line, why }) => {
                 self.took(kernel, bound, &format!("line {line} of {name} is out of date"));
-                let title = format!("line {line} of `{name}` is out of date: {why}");
-                let warning = Diagnostic::warning("W0612", title).at(clause(kernel), "the defaults are taken");
-                let command = format!("clk tune {} {}", self.sources.name(kernel.span.file), kernel.name);
-                self.interp.warn(warning.help(format!("measure again: `{command}`")));
+                self.interp.warn(tuned::stale(kernel, self.sources, (&name, line), &why));
             }
         }
         Ok(None)
@@ -110,21 +115,9 @@ impl Machine<'_> {
 
     /// Returns the file of choices of a kernel's source with its name, if there is one; an error if it cannot be taken.
     fn choices_beside(&mut self, kernel: &Kernel, span: Span) -> Eval<Option<(String, Arc<File>)>> {
-        let title = match self.interp.tuning.file(kernel.span.file, self.sources) {
-            Read::Absent => return Ok(None),
-            Read::Whole { name, file } => return Ok(Some((name, file))),
-            Read::Unreadable { name, why } => format!("the choices in `{name}` cannot be read: {why}"),
-            Read::Damaged { name, damage } => {
-                format!("`{name}` is no file of choices: line {}: {}", damage.line, damage.why)
-            }
-        };
-        let source = self.sources.name(kernel.span.file);
-        let d = Diagnostic::error("E0526", title).at(clause(kernel), "choices for these are in that file");
-        Err(self.error(
-            d.because(span, "launched here").help(format!(
-                "take the file out, and the defaults are taken; `clk tune {source}` then writes a new one"
-            )),
-        ))
+        let read = self.interp.tuning.file(kernel.span.file, self.sources);
+        let taken = read.whole(self.sources.name(kernel.span.file), clause(kernel));
+        taken.map_err(|d| self.error(d.because(span, "launched here")))
     }
 
     /// Remembers for `--stats` what a launch takes, and why.
@@ -161,7 +154,7 @@ impl Machine<'_> {
         tried: &Tried<'_>,
         choice: &[crate::lang::scalar::Value],
     ) -> Eval<Bound> {
-        let Tried { launch, kernel, bound, span, .. } = *tried;
+        let Tried { launch, kernel, values, bound, span } = *tried;
         let mut generics = bound.inner.generics.to_vec();
         for (tunable, value) in kernel.tunes.iter().zip(choice) {
             if let Some(slot) = generics.get_mut(tunable.param as usize) {
@@ -170,7 +163,7 @@ impl Machine<'_> {
         }
         let mut inner = Frame::new(generics.into(), bound.inner.dims.clone());
         inner.locals = bound.inner.locals.clone();
-        self.conditions(&mut inner, kernel, span)?;
+        self.contracts(&mut inner, kernel, values, span)?;
         let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
         let instance = Instance { arguments: inner.generics.to_vec(), ..bound.instance.clone() };
         Ok(Bound { inner, extents, instance, hidden: bound.hidden.clone() })
@@ -186,8 +179,8 @@ impl Machine<'_> {
         for choice in choices::admissible(self.program, kernel).into_iter().filter(|choice| *choice != default) {
             let other = match self.with_choice(frame, tried, &choice) {
                 Ok(other) => other,
-                // The conditions on sizes exclude it.
-                Err(Signal::Error(why)) if why.code == "E0525" => continue,
+                // It does not fit this launch, which would take the defaults.
+                Err(Signal::Error(_)) => continue,
                 Err(other) => return Err(other),
             };
             let why = match self.attempt(tried, &other, None)? {
@@ -233,6 +226,9 @@ impl Machine<'_> {
         all.retain(|choice| *choice != default);
         all.insert(0, default);
         let mut found: Vec<(Choice, Result<f64, String>)> = vec![];
+        let progress = self.interp.tuning.progress.clone();
+        progress.begun.store(0, Ordering::Relaxed);
+        progress.of.store(all.len() as u64, Ordering::Relaxed);
         for choice in all {
             let outcome = match self.with_choice(frame, tried, &choice) {
                 Ok(other) => self.tested(tried, &other, &expected, effort)?,
@@ -240,7 +236,9 @@ impl Machine<'_> {
                 Err(other) => return Err(other),
             };
             found.push((choice, outcome));
+            progress.begun.store(found.len() as u64, Ordering::Relaxed);
         }
+        progress.of.store(0, Ordering::Relaxed);
         let at = self.spelled(kernel, &bound.inner, &|name, size| format!("{name} = {size}"));
         let best = best(&found);
         let measured = Measured { kernel: launch.kernel, device, class, at, span, tried: found, best };
@@ -360,7 +358,9 @@ impl Machine<'_> {
         }
         let device = self.interp.options.device.clone();
         device.finish().map_err(|error| self.error(device_diagnostic(&error, tried.span)))?;
-        let watched = Watched::begin(effort.limit, stop, outer, self.interp.tuning.end_kernels.clone());
+        // The limit is one of a launch.
+        let limit = effort.limit * args.len() as f64;
+        let watched = Watched::begin(limit, stop, outer, self.interp.tuning.end_kernels.clone());
         let timed = timed(&*device, &**executable, bound.extents, &mut args, &control);
         let late = watched.end();
         self.poll(tried.span)?;
@@ -447,14 +447,6 @@ fn best(found: &[(Choice, Result<f64, String>)]) -> usize {
     let worth = seconds(0).map_or(f64::INFINITY, |seconds| seconds * WORTH);
     let faster = (1..found.len()).filter_map(|at| Some((at, seconds(at)?))).filter(|(_, seconds)| *seconds < worth);
     faster.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(at, _)| at)
-}
-
-/// Returns the place of a kernel's `tune` clause.
-fn clause(kernel: &Kernel) -> Span {
-    match (kernel.tunes.first(), kernel.tunes.last()) {
-        (Some(first), Some(last)) => first.span.to(last.span),
-        _ => kernel.name_span,
-    }
 }
 
 /// Returns why a launch is not tuned, if it is not.

@@ -35,6 +35,8 @@ pub struct Entry {
     pub choice: Setting,
     /// The sizes that were measured.
     pub at: String,
+    /// Of the kernel's body when it was measured.
+    pub body: Option<u64>,
     /// What was found for each choice, in the order of the source.
     pub found: Vec<Found>,
     pub line: usize,
@@ -74,6 +76,9 @@ impl File {
                 let _ = writeln!(out, "    choose {}", setting_text(&entry.choice));
                 if !entry.at.is_empty() {
                     let _ = writeln!(out, "    at {}", entry.at);
+                }
+                if let Some(body) = entry.body {
+                    let _ = writeln!(out, "    body {body:016x}");
                 }
                 for Found { setting, outcome } in &entry.found {
                     let setting = setting_text(setting);
@@ -124,9 +129,7 @@ impl Reader {
             "kernel" => {
                 self.complete()?;
                 let (name, hash) = rest.split_once(' ').ok_or("a kernel has a name and a number")?;
-                let whole = hash.len() == 16;
-                let hash = u64::from_str_radix(hash, 16).ok().filter(|_| whole);
-                let hash = hash.ok_or("the number of a kernel has 16 hexadecimal digits")?;
+                let hash = digits(hash).ok_or("the number of a kernel has 16 hexadecimal digits")?;
                 if self.file.kernels.iter().any(|kernel| kernel.name == name) {
                     return Err(format!("the kernel `{name}` is here twice"));
                 }
@@ -155,6 +158,10 @@ impl Reader {
                 entry.choice = setting(rest)?;
             }
             "at" => self.entry()?.at = rest.into(),
+            "body" => {
+                let body = digits(rest).ok_or("the number of a body has 16 hexadecimal digits")?;
+                self.entry()?.body = Some(body);
+            }
             "time" => {
                 let (time, of) = rest.split_once(": ").ok_or("a time has a colon, and the constants behind it")?;
                 let found = Found { setting: setting(of)?, outcome: Ok(time.into()) };
@@ -185,6 +192,12 @@ impl Reader {
     }
 }
 
+/// Reads 16 hexadecimal digits.
+fn digits(text: &str) -> Option<u64> {
+    let whole = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u64::from_str_radix(text, 16).ok().filter(|_| whole)
+}
+
 /// Reads `BM = 64, FAST = true`.
 fn setting(text: &str) -> Result<Setting, String> {
     let one = |part: &str| {
@@ -193,7 +206,12 @@ fn setting(text: &str) -> Result<Setting, String> {
         (!name.is_empty() && !value.is_empty()).then(|| (name.to_string(), value.to_string()))
     };
     let all: Option<Setting> = text.split(',').map(one).collect();
-    all.ok_or_else(|| format!("`{text}` does not read `NAME = VALUE, …`"))
+    let all = all.ok_or_else(|| format!("`{text}` does not read `NAME = VALUE, …`"))?;
+    let twice = all.iter().enumerate().find(|(at, (name, _))| all[..*at].iter().any(|(before, _)| before == name));
+    match twice {
+        Some((_, (name, _))) => Err(format!("`{name}` has two values")),
+        None => Ok(all),
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +226,7 @@ on NVIDIA H200
   for T = f32, M 33..=64
     choose B = 32, FAST = true
     at M = 40
+    body 0123456789abcdef
     time 1.50 us: B = 16, FAST = true
     time 1.00 us: B = 32, FAST = true
     refused B = 64, FAST = true: E0521 a block cannot have 4096 threads: no
@@ -240,6 +259,8 @@ on sim
             ("<<<<<<< HEAD", 2, "says nothing"),
             ("kernel f", 2, "number"),
             ("kernel f 12", 2, "16 hexadecimal"),
+            ("kernel f +000000000000001", 2, "16 hexadecimal"),
+            ("kernel f 0000000000000001\non sim\nfor all\nbody 1\nchoose B = 1", 5, "16 hexadecimal"),
             ("on sim\nfor all", 3, "no `kernel`"),
             ("kernel f 0000000000000001\nfor all", 3, "no `on`"),
             ("kernel f 0000000000000001\non sim\nchoose B = 1", 4, "no `for`"),
@@ -248,6 +269,7 @@ on sim
             ("kernel f 0000000000000001\non sim\nfor all\nchoose B = 1\nfor all\nchoose B = 2", 6, "twice"),
             ("kernel f 0000000000000001\non sim\nfor all\nchoose B", 5, "NAME = VALUE"),
             ("kernel f 0000000000000001\non sim\nfor all\nchoose B = 1\nchoose B = 2", 6, "second"),
+            ("kernel f 0000000000000001\non sim\nfor all\nchoose B = 1, C = 1, B = 2", 5, "`B` has two values"),
             ("kernel f 0000000000000001\nkernel f 0000000000000001", 3, "twice"),
         ] {
             let (at, why) = with(lines);

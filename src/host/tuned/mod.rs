@@ -10,12 +10,14 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
 
+use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Sources, Span};
 use crate::check::choices::{self, Choice};
 use crate::check::typed::{self, KernelId, Program, Tunable};
+use crate::device::Progress;
 use crate::lang::scalar::Value;
 use crate::syntax::token::Tok;
-use file::{Damage, File, Setting};
+use file::{Damage, Entry, File, Setting};
 
 /// Where files of choices are. Implemented by `app`.
 pub trait Store: Send + Sync {
@@ -57,6 +59,8 @@ pub struct Tuning {
     /// What launches took and why, once each.
     pub said: IndexSet<String>,
     pub measured: Vec<Measured>,
+    /// Of the choices that are being measured, for display.
+    pub progress: Arc<Progress>,
     /// How many launches were compared, and with how many other choices.
     pub compared: (u64, u64),
 }
@@ -99,18 +103,88 @@ impl Tuning {
     /// Returns the file of choices of a source, read once.
     pub fn file(&mut self, of: FileId, sources: &Sources) -> Read {
         let store = &self.store;
-        let read = || {
-            let Some((name, text)) = store.as_ref().and_then(|store| store.read(sources.name(of))) else {
-                return Read::Absent;
-            };
-            match text.map(|text| File::parse(&text)) {
-                Ok(Ok(file)) => Read::Whole { name, file: Arc::new(file) },
-                Ok(Err(damage)) => Read::Damaged { name, damage },
-                Err(why) => Read::Unreadable { name, why },
-            }
-        };
+        let read = || store.as_ref().map_or(Read::Absent, |store| Read::beside(&**store, sources.name(of)));
         self.files.entry(of).or_insert_with(read).clone()
     }
+}
+
+impl Read {
+    /// Reads the file of choices of a source.
+    pub fn beside(store: &dyn Store, source: &str) -> Read {
+        let Some((name, text)) = store.read(source) else { return Read::Absent };
+        match text.map(|text| File::parse(&text)) {
+            Ok(Ok(file)) => Read::Whole { name, file: Arc::new(file) },
+            Ok(Err(damage)) => Read::Damaged { name, damage },
+            Err(why) => Read::Unreadable { name, why },
+        }
+    }
+
+    /// Returns the file with its name, if there is one; an error, for kernels of a source with this clause, if it cannot be taken.
+    pub fn whole(self, source: &str, clause: Span) -> Result<Option<(String, Arc<File>)>, Diagnostic> {
+        let title = match self {
+            Read::Absent => return Ok(None),
+            Read::Whole { name, file } => return Ok(Some((name, file))),
+            Read::Unreadable { name, why } => format!("the choices in `{name}` cannot be read: {why}"),
+            Read::Damaged { name, damage } => {
+                format!("`{name}` is no file of choices: line {}: {}", damage.line, damage.why)
+            }
+        };
+        let d = Diagnostic::error("E0526", title).at(clause, "choices for these are in that file");
+        let help = "take the file out, and the defaults are taken";
+        Err(d.help(format!("{help}; `clk tune {source}` then writes a new one")))
+    }
+}
+
+/// Returns the place of a kernel's `tune` clause.
+pub(crate) fn clause(kernel: &typed::Kernel) -> Span {
+    match (kernel.tunes.first(), kernel.tunes.last()) {
+        (Some(first), Some(last)) => first.span.to(last.span),
+        _ => kernel.name_span,
+    }
+}
+
+/// Returns the warning of what is out of date in the line of a file: of which kernel, and why.
+pub(crate) fn stale(kernel: &typed::Kernel, sources: &Sources, (name, line): (&str, usize), why: &str) -> Diagnostic {
+    let title = format!("line {line} of `{name}` is out of date: {why}");
+    let command = format!("clk tune {} {}", sources.name(kernel.span.file), kernel.name);
+    let warning = Diagnostic::warning("W0612", title).at(clause(kernel), "the defaults are taken");
+    warning.help(format!("measure again: `{command}`"))
+}
+
+/// Returns the lines of a file that are out of date for one of these kernels, each with why; and of other kernels.
+pub(crate) fn all_stale<'k>(
+    file: &File,
+    program: &Program,
+    kernels: &[&'k typed::Kernel],
+    sources: &Sources,
+) -> Vec<(usize, Option<&'k typed::Kernel>, String)> {
+    let mut found = vec![];
+    for known in &file.kernels {
+        let Some(kernel) = kernels.iter().find(|kernel| kernel.name == known.name.as_str()) else {
+            found.push((known.line, None, format!("the source tunes no kernel `{}`", known.name)));
+            continue;
+        };
+        if known.hash != hash(kernel, sources) {
+            found.push((known.line, Some(*kernel), other_head(kernel)));
+            continue;
+        }
+        let of_entries =
+            known.entries.iter().filter_map(|entry| Some((entry.line, allowed(program, kernel, entry).err()?)));
+        found.extend(of_entries.map(|(line, why)| (line, Some(*kernel), why)));
+    }
+    found
+}
+
+fn other_head(kernel: &typed::Kernel) -> String {
+    format!("the head of `{}` has changed since it was measured", kernel.name)
+}
+
+/// What a file says of a launch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Known {
+    pub choice: Choice,
+    /// It was measured with another body of the kernel. That changes no result, and perhaps which choice is best.
+    pub is_of_other_body: bool,
 }
 
 /// Returns what a file says of launches of a kernel.
@@ -120,24 +194,28 @@ pub(crate) fn look_up(
     kernel: &typed::Kernel,
     sources: &Sources,
     (device, class): (&str, &str),
-) -> Result<Choice, Lacking> {
+) -> Result<Known, Lacking> {
     let Some(known) = file.kernels.iter().find(|known| known.name == kernel.name.as_str()) else {
         return Err(Lacking::Nothing);
     };
     if known.hash != hash(kernel, sources) {
-        let why = format!("the head of `{}` has changed since it was measured", kernel.name);
-        return Err(Lacking::Stale { line: known.line, why });
+        return Err(Lacking::Stale { line: known.line, why: other_head(kernel) });
     }
     let Some(entry) = known.entries.iter().find(|entry| entry.device == device && entry.class == class) else {
         return Err(Lacking::Nothing);
     };
-    let stale = |why: String| Lacking::Stale { line: entry.line, why };
-    let choice = choice_of(kernel, &entry.choice).map_err(stale)?;
-    if !choices::admissible(program, kernel).contains(&choice) {
-        let why = format!("`{}` no longer allows {}", kernel.name, text(kernel, &choice));
-        return Err(Lacking::Stale { line: entry.line, why });
+    let choice = allowed(program, kernel, entry).map_err(|why| Lacking::Stale { line: entry.line, why })?;
+    let is_of_other_body = entry.body.is_some_and(|body| body != body_hash(kernel, sources));
+    Ok(Known { choice, is_of_other_body })
+}
+
+/// Returns the choice of an entry; an error, which says why, if the kernel no longer allows it.
+pub(crate) fn allowed(program: &Program, kernel: &typed::Kernel, entry: &Entry) -> Result<Choice, String> {
+    let choice = choice_of(kernel, &entry.choice)?;
+    match choices::admissible(program, kernel).contains(&choice) {
+        true => Ok(choice),
+        false => Err(format!("`{}` no longer allows {}", kernel.name, text(kernel, &choice))),
     }
-    Ok(choice)
 }
 
 /// Returns the values of a setting, in the order of the kernel's clause.
@@ -176,7 +254,15 @@ pub fn text(kernel: &typed::Kernel, choice: &[Value]) -> String {
 pub fn hash(kernel: &typed::Kernel, sources: &Sources) -> u64 {
     let span = kernel.span;
     let end = kernel.body.as_ref().map_or(span.end, |body| body.root.span.start.clamp(span.start, span.end));
-    let text = sources.slice(Span { end, ..span });
+    hash_of(sources.slice(Span { end, ..span }))
+}
+
+/// Returns a number of the tokens of a kernel's body, without the functions that it calls.
+pub(crate) fn body_hash(kernel: &typed::Kernel, sources: &Sources) -> u64 {
+    kernel.body.as_ref().map_or(0, |body| hash_of(sources.slice(body.root.span)))
+}
+
+fn hash_of(text: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let tokens = crate::syntax::lex(FileId(0), text).tokens;

@@ -122,7 +122,7 @@ kernel scale<const B: i32 = 64>(x: [f32; N], out y: [f32; N]) threads(i: N) bloc
         title: "choices that are out of date",
         text: r#"
 The file of choices beside a source has an entry for a kernel whose head has changed since: its parameters, its geometry, its conditions, or the values that it lists. The entry is not
-taken, and launches take the defaults. `clk tune` measures anew, and leaves out what is out of date; taking the lines out of the file also ends the warning.
+taken, and launches take the defaults; `clk check` reports it without a launch. `clk tune` measures anew, and leaves out what is out of date; taking the lines out of the file also ends the warning.
 "#,
     },
 ];

@@ -18,7 +18,8 @@ impl Repl<'_> {
         };
         let style = self.context.console.style;
         let colored = |text: &str| listing::render(text, language, style);
-        let generator = Generator::new(self.context.text.clone(), None).adding(self.context.limits.sums);
+        let (sums, relies) = (self.context.limits.sums, self.context.machine.relies());
+        let generator = Generator::new(self.context.text.clone(), None).adding(sums, relies);
         match generator.kernel(&self.session, kernel, level, false) {
             Ok(text) => Ok(colored(&(self.assumed(kernel) + &text))),
             Err(Failure::Program(diagnostics)) => {

@@ -36,6 +36,13 @@ impl LaunchFacts for Facts<'_, '_> {
     }
 }
 
+/// Whether there is memory for packed factors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Some,
+    None,
+}
+
 /// A variant and its launch geometry.
 pub(crate) struct Plan {
     pub variant: Arc<Variant>,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Facts, assumes_values};
+use super::{End, Facts, Room, assumes_values};
 use crate::device::Extents;
 use crate::device::cuda::context::Instructions;
 use crate::device::cuda::driver::Properties;
 use crate::device::cuda::kernel::Kernel;
-use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, LaunchFacts, NARROW, Options};
+use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, Geometry, LaunchFacts, NARROW, Options};
 use crate::device::cuda::text::{
     TENSOR_ARCHITECTURE, is_narrow, is_rounded, most_product_tiles, product_extents, product_shared,
 };
@@ -50,16 +50,18 @@ impl Kernel {
 
     /// Returns the variant that computes this launch on tensor cores, if there can be one; and whether that depends on the values of
     /// parameters.
-    pub(super) fn on_tensor_cores(&self, facts: &Facts<'_, '_>) -> (Option<Arc<Variant>>, bool) {
+    pub(super) fn on_tensor_cores(&self, facts: &Facts<'_, '_>, room: Room) -> (Option<Arc<Variant>>, bool) {
         let Some((ways, extents)) = self.computable(facts).or_else(|| self.held_in_registers(facts)) else {
             return (None, false);
         };
         let facts = Facts { args: facts.args, extents, declared: facts.declared };
-        // A compiler that does not know these instructions is no reason not to run the kernel.
-        let fits =
-            |variant: &Arc<Variant>| variant.kernel.assumptions_hold(&facts) && variant.load(&self.context).is_ok();
+        // A compiler that does not know these instructions is no reason not to run the kernel, and neither is a GPU on which no blocks meet.
+        let fits = |variant: &Arc<Variant>| {
+            let meets = || !variant.kernel.cooperative || self.resident(variant).is_ok_and(|blocks| blocks > 0);
+            variant.kernel.assumptions_hold(&facts) && variant.load(&self.context).is_ok() && meets()
+        };
         let mut asks = false;
-        for way in ways {
+        for way in ways.into_iter().filter(|way| room == Room::Some || !way.packs()) {
             let mut options = Options { product: Some(way), ..self.options() };
             let Some(variant) = self.product_variant(&options) else { continue };
             asks |= assumes_values(&variant);
@@ -72,6 +74,14 @@ impl Kernel {
             }
         }
         (None, asks)
+    }
+
+    /// Returns how many blocks of a text for tensor cores run at the same time.
+    pub(super) fn resident(&self, variant: &Variant) -> Result<u32, End> {
+        let Geometry::Product { threads, shared, .. } = variant.kernel.geometry else { return Ok(0) };
+        let loaded = variant.load(&self.context)?;
+        self.allow_shared(loaded, shared)?;
+        Ok(self.context.call(|driver| driver.resident_blocks(loaded.function, threads, shared))?)
     }
 
     fn element_size(&self, param: u32) -> Option<u64> {

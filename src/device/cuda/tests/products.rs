@@ -187,19 +187,70 @@ fn factors_are_packed_to_memory_of_their_own() {
             assert_eq!(call.memory[&address].len(), bytes, "{argument:?}");
         }
     };
-    let (_, _, fake) = gpu(product(), 1 << 24, body);
     let copies = Copies::Pieces { packed: [true; 2] };
-    let options = Options { stop: true, product: Some(copies), ..Options::default() };
-    let params = cuda_text(&product(), &options, None).params;
-    let properties = fake.properties.clone();
-    let fake = Arc::new(Fake { properties: properties.clone(), params, body, state: Mutex::default() });
+    assert_eq!(launched_odd(of(90, 1 << 24), None, Some(copies), body), 1);
+}
+
+/// Rows of 130 bytes.
+const ODD_SHAPES: [[u32; 2]; 3] = [[700, 65], [300, 65], [700, 300]];
+
+/// Returns a GPU with so much memory.
+fn of(architecture: u32, memory: u64) -> Properties {
+    let shared_per_block = if architecture == 90 { 227 << 10 } else { 163 << 10 };
+    Properties {
+        architecture,
+        memory,
+        multiprocessors: 4,
+        shared_per_block,
+        grid: [1 << 20; 3],
+        ..Properties::default()
+    }
+}
+
+/// Launches the product of factors with odd rows on a GPU where so many blocks run at the same time, with a driver that expects the parameters
+/// of a text that reads factors like this; returns how many launches were on tensor cores.
+fn launched_odd(properties: Properties, resident: Option<u32>, copies: Option<Copies>, body: Body) -> u64 {
+    let cores = Cores::of(properties.architecture).expect("tensor cores");
+    let of_cores = || product_of(BF16, [false, true], cores);
+    let block = if copies.is_none() { Some([64, 1, 1]) } else { None };
+    let options = Options { stop: true, product: copies, block, ..Options::default() };
+    let params = cuda_text(&of_cores(), &options, None).params;
+    let state = Mutex::new(State { resident, ..State::default() });
+    let fake = Arc::new(Fake { properties: properties.clone(), params, body, state });
+    let driver = fake.clone();
+    let settings = Settings { relies: true, ..Settings::default() };
     let parts = || Ok(Arc::new(Paper) as Arc<dyn Compiler>);
-    let gpu = Gpu::with_parts(properties, Settings::default(), move |_| Ok(fake), parts);
-    let shapes = [[700, 65], [300, 65], [700, 300]];
-    let mut storages = storages(shapes);
-    let kernel = Kernel::new(gpu.context.clone(), Arc::new(product()), None);
-    kernel.launch(BLOCKS, &mut arguments(&mut storages, shapes), &Control::default()).unwrap();
-    assert_eq!(gpu.statistics().on_tensor_cores, 1);
+    let gpu = Gpu::with_parts(properties, settings, move |_| Ok(driver), parts);
+    let mut storages = storages(ODD_SHAPES);
+    let kernel = Kernel::new(gpu.context.clone(), Arc::new(of_cores()), None);
+    kernel.launch(BLOCKS, &mut arguments(&mut storages, ODD_SHAPES), &Control::default()).unwrap();
+    gpu.context.finish().unwrap();
+    assert_eq!(fake.count("launch"), 1);
+    gpu.statistics().on_tensor_cores
+}
+
+/// Where memory for packed factors is missing, a launch does without: by copies of elements, or without tensor cores.
+#[test]
+fn without_memory_for_packed_factors_there_are_other_ways() {
+    // The arrays have 970,000 bytes, the packed factors 144,000.
+    let by_elements: Body = |call| assert_eq!((call.shape.block, call.shape.cooperative), ([384, 1, 1], false));
+    assert_eq!(launched_odd(of(90, 1_000_000), None, Some(Copies::Elements), by_elements), 1);
+    let usual: Body = |call| assert_eq!((call.shape.grid, call.shape.block), ([10, 44, 1], [64, 1, 1]));
+    assert_eq!(launched_odd(of(80, 1_000_000), None, None, usual), 0);
+    // With memory for the first factor alone.
+    assert_eq!(launched_odd(of(80, 1_100_000), None, None, usual), 0);
+}
+
+/// Blocks that meet take more tiles where fewer run at the same time; where none does, there are other ways.
+#[test]
+fn as_many_blocks_pack_as_run_at_the_same_time() {
+    let packed = Some(Copies::Pieces { packed: [true; 2] });
+    let fewer: Body = |call| assert_eq!((call.shape.grid, call.shape.cooperative), ([3, 1, 1], true));
+    assert_eq!(launched_odd(of(90, 1 << 24), Some(3), packed, fewer), 1);
+    let by_elements: Body = |call| assert_eq!((call.shape.grid, call.shape.cooperative), ([4, 1, 1], false));
+    assert_eq!(launched_odd(of(90, 1 << 24), Some(0), Some(Copies::Elements), by_elements), 1);
+    let usual: Body = |call| assert_eq!((call.shape.grid, call.shape.block), ([10, 44, 1], [64, 1, 1]));
+    assert_eq!(launched_odd(of(80, 1 << 24), Some(0), None, usual), 0);
 }
 
 /// The maps of a launch: the extents of the arrays, the last axis first, and the columns and rows of their boxes.

@@ -82,6 +82,11 @@ pub enum Copies {
 }
 
 impl Copies {
+    /// Whether factors are packed, to memory of their own.
+    pub(crate) fn packs(self) -> bool {
+        matches!(self, Copies::Pieces { packed } if packed.contains(&true))
+    }
+
     /// Whether the text is for the tensor cores of sm_90a alone.
     pub(crate) fn is_of_sm90a(self) -> bool {
         !matches!(self, Copies::Pieces { .. })

@@ -183,17 +183,14 @@ impl Gen<'_> {
         let element = self.params.len() - 1;
         let mut params = self.arguments_of(2);
         params.retain(|param| !matches!(param, KernelArgument::Value { param, .. } if *param == element));
-        let packs = match copies {
-            Copies::Boxes => {
-                params.extend([a.map(own[0]), b.map(own[1])]);
-                false
-            }
-            Copies::Elements => false,
+        match copies {
+            Copies::Boxes => params.extend([a.map(own[0]), b.map(own[1])]),
+            Copies::Elements => {}
             Copies::Pieces { packed } => {
                 params.extend([&a, &b].into_iter().filter(|read| packed[read.factor]).map(Read::packed));
-                packed.contains(&true)
             }
-        };
+        }
+        let packs = copies.packs();
         params.extend(packs.then_some(KernelArgument::GridBarrier));
         let shared = Shared::of(copies);
         let notes = self.product_notes(&a, &b, shared);
