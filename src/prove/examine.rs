@@ -41,7 +41,7 @@ pub fn examine(program: &Program, id: KernelId) -> Report {
 }
 
 /// As [`examine`]; runs of candidates end soon after the flag is set, and what they would have shown is unknown.
-pub(crate) fn examine_until(program: &Program, id: KernelId, stop: &Arc<AtomicBool>) -> Report {
+pub fn examine_until(program: &Program, id: KernelId, stop: &Arc<AtomicBool>) -> Report {
     let Some(kernel) = program.kernels.get(id) else { return Report::default() };
     let instances::Instances { examined, others } = instances::of(program, id, kernel);
     let several = examined.len() > 1;

@@ -153,8 +153,8 @@ mod twin;
 
 pub use evidence::Witness;
 pub use examine::examine;
-pub(crate) use examine::examine_until;
-pub(crate) use expected::unexpected;
-pub(crate) use instances::of_file;
+pub use examine::examine_until;
+pub use expected::unexpected;
+pub use instances::of_file;
 pub use report::{Property, Report, Verdict};
 pub use trial::Contracts;

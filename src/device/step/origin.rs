@@ -66,7 +66,7 @@ pub struct Node {
 }
 
 /// A sum that a loop adds up in a variable.
-pub(crate) struct Sum {
+pub struct Sum {
     pub count: usize,
     /// What the variable held before the first term.
     pub start: Node,
@@ -74,7 +74,7 @@ pub(crate) struct Sum {
     pub largest: Node,
 }
 
-pub(crate) struct Origins<'m> {
+pub struct Origins<'m> {
     timeline: Timeline<'m>,
 }
 
@@ -584,7 +584,7 @@ impl Observer for Turns {
 }
 
 /// Returns whether all components of a value are finite.
-pub(crate) fn is_finite(value: Val) -> bool {
+pub fn is_finite(value: Val) -> bool {
     !value.ty.scalar().is_float() || value.values().all(|lane| lane.as_f64().is_finite())
 }
 

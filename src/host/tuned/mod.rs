@@ -136,7 +136,7 @@ impl Read {
 }
 
 /// Returns the place of a kernel's `tune` clause.
-pub(crate) fn clause(kernel: &typed::Kernel) -> Span {
+pub fn clause(kernel: &typed::Kernel) -> Span {
     match (kernel.tunes.first(), kernel.tunes.last()) {
         (Some(first), Some(last)) => first.span.to(last.span),
         _ => kernel.name_span,
@@ -144,7 +144,7 @@ pub(crate) fn clause(kernel: &typed::Kernel) -> Span {
 }
 
 /// Returns the warning of what is out of date in the line of a file: of which kernel, and why.
-pub(crate) fn stale(kernel: &typed::Kernel, sources: &Sources, (name, line): (&str, usize), why: &str) -> Diagnostic {
+pub fn stale(kernel: &typed::Kernel, sources: &Sources, (name, line): (&str, usize), why: &str) -> Diagnostic {
     let title = format!("line {line} of `{name}` is out of date: {why}");
     let command = format!("clk tune {} {}", sources.name(kernel.span.file), kernel.name);
     let warning = Diagnostic::warning("W0612", title).at(clause(kernel), "the defaults are taken");
@@ -152,7 +152,7 @@ pub(crate) fn stale(kernel: &typed::Kernel, sources: &Sources, (name, line): (&s
 }
 
 /// Returns the lines of a file that are out of date for one of these kernels, each with why; and of other kernels.
-pub(crate) fn all_stale<'k>(
+pub fn all_stale<'k>(
     file: &File,
     program: &Program,
     kernels: &[&'k typed::Kernel],
@@ -210,7 +210,7 @@ pub(crate) fn look_up(
 }
 
 /// Returns the choice of an entry; an error, which says why, if the kernel no longer allows it.
-pub(crate) fn allowed(program: &Program, kernel: &typed::Kernel, entry: &Entry) -> Result<Choice, String> {
+pub fn allowed(program: &Program, kernel: &typed::Kernel, entry: &Entry) -> Result<Choice, String> {
     let choice = choice_of(kernel, &entry.choice)?;
     match choices::admissible(program, kernel).contains(&choice) {
         true => Ok(choice),
@@ -258,7 +258,7 @@ pub fn hash(kernel: &typed::Kernel, sources: &Sources) -> u64 {
 }
 
 /// Returns a number of the tokens of a kernel's body, without the functions that it calls.
-pub(crate) fn body_hash(kernel: &typed::Kernel, sources: &Sources) -> u64 {
+pub fn body_hash(kernel: &typed::Kernel, sources: &Sources) -> u64 {
     kernel.body.as_ref().map_or(0, |body| hash_of(sources.slice(body.root.span)))
 }
 

@@ -49,7 +49,7 @@ use crate::base::source::Sources;
 use crate::ir::Prepared;
 use crate::ir::def::*;
 use crate::ir::ranges::{self, Setting};
-pub(crate) use abi::CudaKernel;
+pub use abi::CudaKernel;
 pub use abi::{Copies, LaunchFacts, Options};
 use generator::Gen;
 pub(crate) use launch::{SharedRefusal, is_narrow, message};
@@ -70,7 +70,7 @@ pub(crate) fn is_rounded(kernel: &Prepared, factor: Factor) -> bool {
 
 /// Returns how the text for the tensor cores of a GPU reads factors whose rows are multiples of 16 bytes, if the kernel is a product or a
 /// program of tiles that launches compute there; `relies` says that the run names the model of tensor cores.
-pub(crate) fn usual_copies(kernel: &Prepared, architecture: u32, relies: bool) -> Option<Copies> {
+pub fn usual_copies(kernel: &Prepared, architecture: u32, relies: bool) -> Option<Copies> {
     let product = kernel.module.kernel.product.as_ref();
     let of_sm90a = Options { product: Some(Copies::Boxes), ..Options::default() };
     match product {
