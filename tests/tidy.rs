@@ -39,6 +39,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("bytemuck", &["src/base/", "src/device/cuda/", "src/device/sim/product/", "src/host/array/", "src/host/graph/"]),
     ("chumsky", &["src/syntax/"]),
     ("clap", &["src/app/cli/"]),
+    ("clap_complete", &["src/app/cli/"]),
+    ("clap_mangen", &["src/app/cli/install.rs"]),
     ("crc32fast", &["src/host/files/"]),
     ("ctrlc", &["src/app/"]),
     ("cudarc", &["src/device/cuda/driver/"]),
@@ -51,6 +53,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libm", &["src/lang/functions.rs", "src/lang/scalar/"]),
     ("logos", &["src/syntax/"]),
     ("png", &["src/host/"]),
+    ("pulldown_cmark", &["src/app/site/"]),
     ("rustc_hash", &["src/"]),
     ("rustyline", &["src/app/debug/prompt.rs", "src/app/repl/"]),
     ("safetensors", &["src/host/"]),
@@ -58,6 +61,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("smol_str", &["src/"]),
     ("strsim", &["src/app/", "src/check/", "src/compile/", "src/host/ops/"]),
     ("tempfile", &["src/app/"]),
+    ("toml", &["src/app/project/"]),
 ];
 
 /// I/O, which only the app performs: everything below it is a function of its arguments.

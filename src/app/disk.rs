@@ -10,9 +10,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::names;
+use super::{names, project};
 use crate::base::diag::Diagnostic;
-use crate::compile::Files;
+use crate::compile::{Files, Missing};
 
 pub(crate) use self::open::{contents, open, read};
 pub(crate) use self::reason::reason;
@@ -31,6 +31,10 @@ pub(crate) struct Disk;
 impl Files for Disk {
     fn read(&self, path: &Path) -> Result<String, String> {
         read_source(path)
+    }
+
+    fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, Missing>> {
+        project::module(words, folder)
     }
 }
 

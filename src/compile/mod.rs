@@ -23,7 +23,7 @@ pub(crate) mod trial;
 
 pub use entry::Entered;
 pub(crate) use examine::{each_launch, is_concrete};
-pub use session::{Definitions, Files, Modules, NoFiles, Outcome, Session};
+pub use session::{Definitions, Files, Missing, Modules, NoFiles, Outcome, Session};
 
 impl Session {
     /// Compiles a script with its imports into the main module. After an error the program is as before.
