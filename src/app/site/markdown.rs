@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 use super::highlight::{self, escape};
 use super::{Page, Texts, plan};
@@ -267,18 +267,6 @@ fn size(bytes: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     (bytes.get(12..16)? == b"IHDR").then_some(())?;
     Some((number(16)?, number(20)?))
-}
-
-/// Returns a Markdown text as HTML, for parts of pages that have no links.
-pub(super) fn inline(text: &str) -> String {
-    let mut out = String::new();
-    let events = Parser::new(text).map(|event| match event {
-        Event::Text(text) => Event::Text(CowStr::from(text.to_string())),
-        other => other,
-    });
-    html::push_html(&mut out, events);
-    let out = out.trim();
-    out.strip_prefix("<p>").and_then(|out| out.strip_suffix("</p>")).unwrap_or(out).to_owned()
 }
 
 #[cfg(test)]
