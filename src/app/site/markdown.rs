@@ -75,6 +75,9 @@ fn beside(file: &str, path: &str) -> String {
     parts.join("/")
 }
 
+/// What stands behind `clk` in a block with the head of an item.
+pub(super) const SIGNATURE: &str = "signature";
+
 struct Writer<'w> {
     page: &'w Page,
     known: &'w Known<'w>,
@@ -149,7 +152,7 @@ impl Writer<'_> {
     fn block(&mut self, info: &str, text: &str) -> String {
         let pre = |class: &str, body: &str| format!("<pre class=\"{class}\"><code>{body}</code></pre>\n");
         match info.split_once(' ').unwrap_or((info, "")) {
-            ("clk", "") => pre("program", &highlight::program(text)),
+            ("clk", "" | SIGNATURE) => pre("program", &highlight::program(text)),
             ("clk", _) => pre("program wrong", &highlight::program(text)),
             ("text", command) if !command.is_empty() => {
                 let mut words: Vec<&str> = command.split_whitespace().collect();

@@ -70,17 +70,23 @@ fn module(name: &str) -> Option<Page> {
     Some(made(&format!("std/{name}.html"), &format!("std.{name}"), text))
 }
 
+/// Names in brackets refer to items of the source, for its readers; here they are names.
+fn plain_names(doc: &str) -> String {
+    doc.replace("[`", "`").replace("`]", "`")
+}
+
 /// Returns the documentation of a module's items.
 fn items(title: &str, session: &Session, module: &Module, public: &dyn Fn(&str) -> bool) -> String {
     let mut text = format!("# {title}\n\n");
     if let Some(doc) = &module.doc {
-        let _ = write!(text, "{}\n\n", doc.trim());
+        let _ = write!(text, "{}\n\n", plain_names(doc.trim()));
     }
     for (name, &binding) in &module.names {
         if public(name)
             && cli::is_own(binding, &session.program, module)
             && let Some(item) = cli::documented_item(name, binding, session)
         {
+            let item = plain_names(&item);
             let item =
                 item.strip_prefix("```\n").map_or_else(|| item.clone(), |rest| format!("```clk signature\n{rest}"));
             let _ = write!(text, "## {name}\n\n{item}\n");
