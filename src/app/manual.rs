@@ -134,23 +134,27 @@ pub(crate) static PICTURES: &[(&str, &[u8])] = &[
 /// The language reference.
 pub(crate) const REFERENCE: &str = include_str!("../../grammar/README.md");
 
-/// Returns the name of a page as a topic: that of its file, without a number in front.
-fn name_of(path: &str) -> &str {
-    let file = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".md");
-    file.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches('-')
+/// Returns the name of a page as a topic: `proofs`, `book/blocks`. The number of a chapter is left out.
+fn name_of(path: &str) -> String {
+    let name = path.trim_start_matches("docs/").trim_end_matches(".md");
+    let (folder, file) = name.rsplit_once('/').map_or(("", name), |(folder, file)| (folder, file));
+    let file = file.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches('-');
+    if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
 }
 
 fn title_of(text: &str) -> &str {
     text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("")
 }
 
-/// Returns the page with a name.
+/// Returns the page with a name; the folder may be left out.
 pub(crate) fn page(topic: &str) -> Option<&'static str> {
-    PAGES.iter().find(|(path, _)| name_of(path).eq_ignore_ascii_case(topic)).map(|(_, text)| *text)
+    let exact = PAGES.iter().find(|(path, _)| name_of(path).eq_ignore_ascii_case(topic));
+    let is_last = |name: &str| name.rsplit_once('/').is_some_and(|(_, last)| last.eq_ignore_ascii_case(topic));
+    exact.or_else(|| PAGES.iter().find(|(path, _)| is_last(&name_of(path)))).map(|(_, text)| *text)
 }
 
 /// Returns the names of all pages with their titles.
-pub(crate) fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn titles() -> impl Iterator<Item = (String, &'static str)> {
     PAGES.iter().map(|(path, text)| (name_of(path), title_of(text)))
 }
 
@@ -181,7 +185,7 @@ mod tests {
 
     #[test]
     fn topics() {
-        assert_eq!(name_of("docs/book/03-blocks.md"), "blocks");
+        assert_eq!(name_of("docs/book/03-blocks.md"), "book/blocks");
         assert!(page("proofs").is_some() && page("nothing").is_none());
         assert!(section("kernels").is_some_and(|text| text.starts_with("## Kernels\n")));
     }

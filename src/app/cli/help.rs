@@ -72,7 +72,7 @@ fn overview() -> String {
     text += &format!("  {}\n", repl::TOPICS.join("  "));
     text += "\nPages of the manual\n";
     for (name, title) in manual::titles() {
-        text += &format!("  {name:<16} {title}\n");
+        text += &format!("  {name:<18} {title}\n");
     }
     text += "\nThe language\n";
     for section in manual::sections() {

@@ -58,7 +58,9 @@ pub(crate) fn man(folder: &Path, context: &mut Context) -> u8 {
 
 /// Returns the pages of a command and of its subcommands, with their file names.
 fn pages(command: &Command) -> Vec<(String, Vec<u8>)> {
-    let page = clap_mangen::Man::new(command.clone()).source(format!("clk {}", env!("CARGO_PKG_VERSION")));
+    // The short help leaves options out; a manual page has all of them, with their texts.
+    let full = command.clone().mut_args(|arg| arg.hide_short_help(false));
+    let page = clap_mangen::Man::new(full).source(format!("clk {}", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
     // Writing to memory does not fail.
     let _ = page.render(&mut text);

@@ -136,6 +136,9 @@ pub(crate) fn file(wanted: &Wanted, context: &mut Context) -> u8 {
                 break;
             }
         }
+        if changed() && !context.interrupt.is_set() {
+            continue;
+        }
         let (count, s) = (files.len(), if files.len() == 1 { "" } else { "s" });
         context.console.line(&format!("watching {count} file{s}; Ctrl-C ends"));
         context.console.flush();

@@ -55,7 +55,9 @@ impl Wrong {
 /// Returns the folder of the project that a folder belongs to: it or the nearest one above with a `clk.toml`. The path is relative
 /// if the folder's is, so that a file has the same path however it is imported.
 pub(crate) fn folder_of(folder: &Path) -> Option<PathBuf> {
-    let absolute = std::path::absolute(folder).ok()?;
+    // A file without a folder in its name lies in the current one.
+    let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let absolute = std::path::absolute(start).ok()?;
     let ups = absolute.ancestors().position(|above| above.join(MANIFEST).is_file())?;
     let mut result = folder.to_path_buf();
     for _ in 0..ups {
