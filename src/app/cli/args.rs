@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::profile::Wanted;
-use super::{fetch, help, install, launch, new, site, watch};
+use super::{fetch, help, install, launch, new, site, watch, why};
 use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Isolate, Usage};
 use crate::app::generated::Level;
@@ -322,7 +322,7 @@ pub(crate) fn command() -> Command {
             tune(),
             emit(),
             with_short_help(prove()),
-            why(),
+            why::command(),
             profile(),
             with_short_help(explain()),
             with_short_help(doc()),
@@ -591,26 +591,6 @@ fn prove() -> Command {
                 .long("certificate")
                 .action(ArgAction::SetTrue)
                 .help("Print the proofs as well: each question with the steps that answer it"),
-        )
-}
-
-fn why() -> Command {
-    Command::new("why")
-        .about("Show how an element of an array came to be, back to the inputs")
-        .arg(file("The program"))
-        .arg(Arg::new("element").value_name("ELEMENT").required(true).help("An element of a variable, such as `y[17]`"))
-        .arg(
-            Arg::new("levels")
-                .long("levels")
-                .value_name("N")
-                .value_parser(value_parser!(usize))
-                .help("How many levels of the tree to show [default: 6]"),
-        )
-        .arg(
-            Arg::new("nan")
-                .long("nan")
-                .action(ArgAction::SetTrue)
-                .help("ELEMENT is a variable: show the first number that is not finite on the way to it"),
         )
 }
 

@@ -3,7 +3,7 @@
 
 use clap::{Arg, Command};
 
-use super::{args, doc, explain};
+use super::{doc, explain};
 use crate::app::context::Context;
 use crate::app::{exit, manual, markdown, repl};
 use crate::lang::codes;
@@ -17,10 +17,12 @@ pub(crate) fn command() -> Command {
     )
 }
 
-pub(crate) fn topic(topic: Option<&str>, context: &mut Context) -> u8 {
+/// Shows a topic; `clk` is the definition of the command line.
+pub(crate) fn topic(topic: Option<&str>, mut clk: Command, context: &mut Context) -> u8 {
+    clk.build();
     let found = match topic {
-        None => Ok(overview()),
-        Some(topic) => page(topic, context),
+        None => Ok(overview(&clk)),
+        Some(topic) => page(topic, &mut clk, context),
     };
     match found {
         Ok(text) => {
@@ -34,10 +36,8 @@ pub(crate) fn topic(topic: Option<&str>, context: &mut Context) -> u8 {
     }
 }
 
-fn page(topic: &str, context: &Context) -> Result<String, String> {
+fn page(topic: &str, clk: &mut Command, context: &Context) -> Result<String, String> {
     let style = context.console.style;
-    let mut clk = args::command();
-    clk.build();
     if let Some(command) = clk.find_subcommand_mut(topic) {
         return Ok(command.render_long_help().to_string());
     }
@@ -60,10 +60,8 @@ fn page(topic: &str, context: &Context) -> Result<String, String> {
     doc::lookup(Some(topic), style).map_err(without)
 }
 
-fn overview() -> String {
+fn overview(clk: &Command) -> String {
     let mut text = String::from("clk help TOPIC shows one of these.\n\nCommands\n");
-    let mut clk = args::command();
-    clk.build();
     let commands: Vec<&Command> = clk.get_subcommands().filter(|command| !command.is_hide_set()).collect();
     for command in commands {
         text += &format!("  {:<12} {}\n", command.get_name(), command.get_about().cloned().unwrap_or_default());

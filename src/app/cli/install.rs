@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Command, value_parser};
 use clap_complete::Shell;
 
-use super::args;
 use crate::app::context::Context;
 use crate::app::{disk, exit};
 use crate::base::source::Sources;
@@ -30,21 +29,20 @@ pub(crate) fn man_command() -> Command {
     )
 }
 
-pub(crate) fn completions(shell: Shell, context: &mut Context) -> u8 {
+pub(crate) fn completions(shell: Shell, mut clk: Command, context: &mut Context) -> u8 {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut args::command(), "clk", &mut text);
+    clap_complete::generate(shell, &mut clk, "clk", &mut text);
     context.console.print(&String::from_utf8_lossy(&text));
     exit::OK
 }
 
-pub(crate) fn man(folder: &Path, context: &mut Context) -> u8 {
+pub(crate) fn man(folder: &Path, mut clk: Command, context: &mut Context) -> u8 {
     if let Err(error) = std::fs::create_dir_all(folder) {
         context.console.report(&disk::unwritable(folder, &disk::reason(&error)), &Sources::default());
         return exit::FAILURE;
     }
-    let mut command = args::command();
-    command.build();
-    let pages = pages(&command);
+    clk.build();
+    let pages = pages(&clk);
     for (name, page) in &pages {
         let path = folder.join(name);
         if let Err(why) = disk::write_whole(&path, page) {

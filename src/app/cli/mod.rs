@@ -124,9 +124,9 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::New { path } => new::folder(&path, context),
         Task::Fetch { folder, update } => fetch::folder(&folder, update, context),
         Task::Watch { wanted } => watch::file(&wanted, context),
-        Task::Help { topic } => help::topic(topic.as_deref(), context),
-        Task::Completions { shell } => install::completions(shell, context),
-        Task::Man { folder } => install::man(&folder, context),
+        Task::Help { topic } => help::topic(topic.as_deref(), args::command(), context),
+        Task::Completions { shell } => install::completions(shell, args::command(), context),
+        Task::Man { folder } => install::man(&folder, args::command(), context),
         Task::Repl { plain, startup } => {
             context.limits.check.get_or_insert(true);
             repl::main(plain, startup, context)

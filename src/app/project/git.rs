@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Pin, lock};
+use super::lock::{self, Pin};
 use crate::app::leftovers::Leftover;
 use crate::app::{cache, disk, private};
 

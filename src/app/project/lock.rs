@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use toml::de::DeTable;
 
-use super::WRONG;
+use super::manifest::WRONG;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
 

@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::WRONG;
 use crate::app::names;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
 use crate::syntax::token::KEYWORDS;
+
+/// The code of a `clk.toml` or `clk.lock` that cannot be read.
+pub(super) const WRONG: &str = "E0730";
 
 /// What `clk.toml` says.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use self::git::{checkout, fetch};
 pub(crate) use self::lock::{Lock, Pin};
+use self::manifest::WRONG;
 pub(crate) use self::manifest::{Manifest, Source, name_problem};
 use super::disk;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
 use crate::compile::Missing;
 
-/// The code of a `clk.toml` or `clk.lock` that cannot be read.
-pub(crate) const WRONG: &str = "E0730";
 /// The code of a dependency that cannot be fetched.
 pub(crate) const UNFETCHED: &str = "E0731";
 /// The code of an import whose dependency is not there.

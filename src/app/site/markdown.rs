@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 use super::highlight::{self, escape};
-use super::{Page, Texts, plan};
+use super::page::Page;
+use super::plan;
+use super::texts::Texts;
 use crate::compile::library;
 use crate::lang::codes;
 

@@ -6,6 +6,7 @@
 
 mod highlight;
 mod markdown;
+mod page;
 mod plan;
 mod reference;
 mod search;
@@ -16,18 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use self::markdown::Rendered;
+use self::page::Page;
 pub(crate) use self::texts::Texts;
 use super::disk;
-
-/// A page before rendering.
-pub(super) struct Page {
-    /// The file it is made of, from the root of the repository; empty if Clk makes it.
-    source: String,
-    /// The file that is written, from the root of the site.
-    output: String,
-    title: String,
-    markdown: String,
-}
 
 /// A site, ready to be written: files and what is wrong with it.
 pub(crate) struct Site {

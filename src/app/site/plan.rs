@@ -1,6 +1,7 @@
 //! Which text becomes which page, and the order of the navigation. Input: the texts. Output: pages, and the groups beside each page.
 
-use super::{Page, Texts};
+use super::page::Page;
+use super::texts::Texts;
 
 /// Returns the file in the site of a picture of the repository.
 pub(super) fn picture(source: &str) -> String {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::Page;
+use super::page::Page;
 use crate::app::cli;
 use crate::app::disk::Disk;
 use crate::check::typed::Module;

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::Page;
 use super::markdown::Rendered;
+use super::page::Page;
 
 /// Returns a script with the entries: title, where it is found, address.
 pub(super) fn index(pages: &[Page], rendered: &[Rendered]) -> String {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::Page;
 use super::highlight::escape;
 use super::markdown::{self, Rendered};
+use super::page::Page;
 use super::plan::Navigation;
 
 pub(super) const STYLE: &str = include_str!("assets/style.css");

@@ -63,7 +63,7 @@ impl Texts {
     fn add(&mut self, root: &Path, name: String) -> Result<(), (PathBuf, String)> {
         let path = root.join(&name);
         if name.ends_with(".png") {
-            let bytes = std::fs::read(&path).map_err(|error| (path, disk::reason(&error)))?;
+            let bytes = disk::read(&path).map_err(|why| (path, why))?;
             self.pictures.insert(name, bytes);
         } else {
             let text = disk::read_source(&path).map_err(|why| (path, why))?;
