@@ -118,7 +118,8 @@ fn every_page_is_whole() {
         assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "{page}: an id occurs twice");
         for picture in html.split("<img ").skip(1) {
             let tag = picture.split('>').next().expect("a tag");
-            let alt = attributes(&format!(" {tag}"), "alt");
+            let tag = format!(" {tag}");
+            let alt = attributes(&tag, "alt");
             assert!(alt.first().is_some_and(|alt| alt.len() > 10), "{page}: a picture without a description: {tag}");
             assert!(tag.contains(" width=") && tag.contains(" height="), "{page}: {tag}");
         }
