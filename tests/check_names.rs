@@ -267,7 +267,9 @@ fn no_program_of_the_repository_is_doubted() {
         assert_eq!(warnings_of_syntax(&text), Vec::<String>::new(), "{}", path.display());
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["README.md", "grammar/README.md", "docs/gradients.md", "docs/proofs.md", "docs/tiles.md"] {
+    for name in
+        ["README.md", "grammar/README.md", "docs/gradients.md", "docs/proofs.md", "docs/tiles.md", "docs/tour.md"]
+    {
         let text = fs::read_to_string(here.join(name)).expect("a text");
         for block in text.split("```clk").skip(1) {
             let block = block.split("```").next().unwrap_or("");

@@ -555,11 +555,11 @@ fn reset_and_quit() {
     assert!(ran.err.contains("no command `:nosuch`") && ran.err.contains("could be :reload or :reset"), "{}", ran.err);
 }
 
-/// Runs the session in the README and compares its output. Of a diagnostic only the first line is shown there.
+/// Runs the session in the manual and compares its output. Of a diagnostic only the first line is shown there.
 #[test]
-fn the_session_in_the_readme_is_true() {
-    let readme = include_str!("../README.md");
-    let block = readme.split("```text\nclk 1> ").nth(1).and_then(|rest| rest.split("```").next()).expect("a session");
+fn the_session_in_the_manual_is_true() {
+    let page = include_str!("../docs/session.md");
+    let block = page.split("```text\nclk 1> ").nth(1).and_then(|rest| rest.split("```").next()).expect("a session");
     let block = format!("clk 1> {block}");
     let folder = tempfile::tempdir().expect("a folder");
     let mut entries = String::new();

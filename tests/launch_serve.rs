@@ -295,13 +295,13 @@ fn a_pipe_in_the_place_of_a_program_is_not_waited_for() {
     assert_eq!(server.ask(r#"{"op": "sync"}"#), json!({}));
 }
 
-/// Runs the client shown in the README, with the binary under test as `clk`.
+/// Runs the client shown in the manual, with the binary under test as `clk`.
 #[test]
-fn the_client_in_the_readme_works() {
-    let readme = include_str!("../README.md");
-    let client = readme.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a client");
+fn the_client_in_the_manual_works() {
+    let page = include_str!("../docs/gpu.md");
+    let client = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a client");
     let folder = tempfile::tempdir().expect("a folder");
-    let kernel = readme.split("```clk\n").nth(1).and_then(|rest| rest.split("\nlet ").next()).expect("a kernel");
+    let kernel = page.split("```clk\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a kernel");
     std::fs::write(folder.path().join("saxpy.clk"), kernel).expect("written");
     let client = client.replace("\"clk\"", &format!("{:?}", env!("CARGO_BIN_EXE_clk")));
     let mut python = std::process::Command::new("python3");

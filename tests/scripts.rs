@@ -147,17 +147,23 @@ fn every_block_of_the_language_reference_runs() {
     all_run(blocks(&text).into_iter().enumerate().map(|(i, b)| (format!("block {}", i + 1), b)).collect());
 }
 
-/// The pages for users whose blocks run.
-const PAGES: [&str; 8] = [
-    "docs/debugging.md",
-    "docs/gradients.md",
-    "docs/profiling.md",
-    "docs/proofs.md",
-    "docs/races.md",
-    "docs/tiles.md",
-    "docs/tuning.md",
-    "docs/why.md",
-];
+/// Returns the pages for users, whose blocks run: the README, and all of `docs`.
+fn pages() -> Vec<String> {
+    let mut found = vec!["README.md".to_string()];
+    let mut folders = vec!["docs".to_string()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).expect("the folder is there") {
+            let name = format!("{folder}/{}", entry.expect("an entry").file_name().to_string_lossy());
+            match root().join(&name).is_dir() {
+                true => folders.push(name),
+                false => found.extend(name.ends_with(".md").then_some(name)),
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() >= 40, "{} pages", found.len());
+    found
+}
 
 fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).expect("a page")
@@ -166,8 +172,8 @@ fn page(name: &str) -> String {
 #[test]
 fn every_block_of_the_pages_runs() {
     let mut scripts = Vec::new();
-    for name in PAGES {
-        let found = blocks(&page(name)).into_iter().enumerate();
+    for name in pages() {
+        let found = blocks(&page(&name)).into_iter().enumerate();
         scripts.extend(found.map(|(i, block)| (format!("{name}, block {}", i + 1), block)));
     }
     all_run(scripts);
@@ -179,26 +185,29 @@ struct Shown {
     words: String,
     /// A line `…` stands for what is left out.
     text: String,
+    /// The lines of the text in the page, counted from 0.
+    lines: std::ops::Range<usize>,
 }
 
 /// Returns the ```` ```text clk WORDS ```` blocks of a Markdown text.
 fn shown(markdown: &str) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut program = String::new();
-    let mut open: Option<(String, String)> = None;
-    for line in markdown.lines() {
+    let mut open: Option<(String, String, usize)> = None;
+    for (at, line) in markdown.lines().enumerate() {
         match (&mut open, line.strip_prefix("```")) {
-            (None, Some(info)) => open = Some((info.to_string(), String::new())),
-            (Some((_, text)), None) => {
+            (None, Some(info)) => open = Some((info.to_string(), String::new(), at + 1)),
+            (Some((_, text, _)), None) => {
                 text.push_str(line);
                 text.push('\n');
             }
             (Some(_), Some(_)) => {
-                let (info, text) = open.take().expect("an open block");
+                let (info, text, first) = open.take().expect("an open block");
                 if info == "clk" || info == "clk fails" {
                     program = text;
                 } else if let Some(words) = info.strip_prefix("text clk ") {
-                    found.push(Shown { program: program.clone(), words: words.to_string(), text });
+                    let (program, words) = (program.clone(), words.to_string());
+                    found.push(Shown { program, words, text, lines: first..at });
                 }
             }
             (None, None) => {}
@@ -207,30 +216,100 @@ fn shown(markdown: &str) -> Vec<Shown> {
     found
 }
 
+/// Returns what a command prints for a program, in a folder with the examples' data.
+fn printed(scratch: &Path, program: &str, words: &str) -> String {
+    fs::write(scratch.join("kernels.clk"), program).expect("written");
+    // A word with spaces is in quotes.
+    let parts = words.split('\'').enumerate();
+    let mut args: Vec<&str> =
+        parts.flat_map(|(i, part)| if i % 2 == 1 { vec![part] } else { part.split_whitespace().collect() }).collect();
+    if !args.contains(&"kernels.clk") {
+        args.push("kernels.clk");
+    }
+    let ran = common::run(scratch, &args);
+    format!("{}{}", ran.out, ran.err)
+}
+
+/// With `CLK_BLESS=1`, blocks that leave nothing out (`…`) are written anew where they differ.
 #[test]
 fn what_the_pages_show_of_commands_is_what_they_print() {
     let scratch = tempfile::tempdir().expect("a scratch folder");
-    for name in PAGES {
-        let all = shown(&page(name));
-        assert!(all.len() >= 2, "{name} shows {} commands", all.len());
-        for Shown { program, words, text } in all {
-            fs::write(scratch.path().join("kernels.clk"), program).expect("written");
-            // A word with spaces is in quotes.
-            let parts = words.split('\'').enumerate();
-            let mut args: Vec<&str> = parts
-                .flat_map(|(i, part)| if i % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
-                .collect();
-            if !args.contains(&"kernels.clk") {
-                args.push("kernels.clk");
-            }
-            let ran = common::run(scratch.path(), &args);
-            let printed = format!("{}{}", ran.out, ran.err);
-            for part in text.split("…\n") {
-                let part = part.trim();
-                assert!(printed.contains(part), "{name}: `clk {words}` does not print\n{part}\nbut\n{printed}");
+    let bless = std::env::var_os("CLK_BLESS").is_some();
+    let (mut count, mut failures) = (0, String::new());
+    for name in pages() {
+        let text = page(&name);
+        let mut lines: Vec<&str> = text.lines().collect();
+        let blocks = shown(&text);
+        count += blocks.len();
+        let outputs: Vec<String> =
+            blocks.iter().map(|shown| printed(scratch.path(), &shown.program, &shown.words)).collect();
+        // From the last one, so that the lines of those before stay where they are.
+        for (Shown { words, text, lines: at, .. }, printed) in blocks.iter().zip(&outputs).rev() {
+            let is_true = !text.is_empty() && text.split("…\n").all(|part| printed.contains(part.trim()));
+            if !is_true && bless && !text.contains("…\n") {
+                lines.splice(at.clone(), printed.trim_end().lines());
+            } else if !is_true {
+                failures += &format!("{name}: `clk {words}` does not print\n{text}\nbut\n{printed}\n");
             }
         }
+        if bless {
+            fs::write(root().join(&name), lines.join("\n") + "\n").expect("written");
+        }
     }
+    assert!(failures.is_empty(), "{failures}");
+    assert!(count >= 90, "{count} commands are shown");
+}
+
+/// The pictures of the pages are what programs write: those of `examples`, and the blocks of the pages. `CLK_BLESS=1` writes them anew.
+#[test]
+fn pictures_are_what_programs_draw() {
+    let folder = root().join("docs/pictures");
+    let entries = fs::read_dir(&folder).expect("the pictures").map(|e| e.expect("an entry").file_name());
+    let names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    let examples = sources("examples").into_iter().map(|path| fs::read_to_string(path).expect("a source"));
+    let programs: Vec<String> = examples.chain(pages().iter().flat_map(|name| blocks(&page(name)))).collect();
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    fs::create_dir_all(scratch.path().join("examples/data")).expect("a folder");
+    for entry in fs::read_dir(root().join("examples/data")).expect("the data") {
+        let path = entry.expect("an entry").path();
+        fs::copy(&path, scratch.path().join("examples/data").join(path.file_name().expect("a name"))).expect("copied");
+    }
+    let mut failures = Vec::new();
+    for name in &names {
+        let drawing: Vec<&String> = programs.iter().filter(|text| text.contains(&format!("\"{name}\""))).collect();
+        let [program] = drawing[..] else {
+            failures.push(format!("{} programs draw {name}", drawing.len()));
+            continue;
+        };
+        printed(scratch.path(), program, "run");
+        let drawn = fs::read(scratch.path().join(name)).unwrap_or_default();
+        if std::env::var_os("CLK_BLESS").is_some() && !drawn.is_empty() {
+            fs::write(folder.join(name), drawn).expect("written");
+        } else if fs::read(folder.join(name)).expect("a picture") != drawn {
+            failures.push(format!("{name} is not what its program draws"));
+        }
+    }
+    assert!(names.len() >= 8 && failures.is_empty(), "of {} pictures: {failures:#?}", names.len());
+}
+
+/// The first page says what its first program prints.
+#[test]
+fn the_readme_is_true() {
+    let text = page("README.md");
+    let program = blocks(&text).into_iter().next().expect("a program");
+    let promised = program.lines().find_map(|line| line.split_once("// ")).filter(|(code, _)| code.contains("print"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = printed(folder.path(), &program, "run");
+    assert_eq!(promised.map(|(_, said)| said), Some(said.trim()));
+    let mandelbrot = common::run(folder.path(), &["run", &root().join("examples/mandelbrot.clk").to_string_lossy()]);
+    assert!(text.contains(&format!("```text\n{}```", mandelbrot.out)), "{}", mandelbrot.out);
+    // The message is that of the chapter on blocks, without its notes.
+    let message =
+        text.split("```text\nerror[E0601]").nth(1).and_then(|rest| rest.split("```").next()).expect("a message");
+    let chapter = page("docs/book/06-blocks.md");
+    let program = chapter.split("```clk fails\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a program");
+    let said = printed(folder.path(), program, "run").replace("kernels.clk", "guard.clk");
+    assert!(said.contains(message.trim_end()), "{said}");
 }
 
 /// The names in a cell of a table: what stands in backticks before any space or parenthesis.

@@ -4,26 +4,24 @@
 mod open;
 mod reason;
 mod replace;
+mod source;
 pub(crate) mod temporary;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::names;
+use super::{names, project};
 use crate::base::diag::Diagnostic;
-use crate::compile::Files;
+use crate::compile::{Files, Missing};
 
 pub(crate) use self::open::{contents, open, read};
 pub(crate) use self::reason::reason;
 pub(crate) use self::replace::write_whole;
+pub(crate) use self::source::{MAX_SOURCE, read_source, source_text};
 
 /// The diagnostic code of a source file that cannot be read.
 pub(crate) const CODE: &str = "E0701";
-
-/// Size limit of source files in bytes. A larger file is data rather than a program, and compiling takes about a hundred times
-/// the size of the source in memory.
-pub(crate) const MAX_SOURCE: u64 = 16 << 20;
 
 /// The file system of this machine.
 pub(crate) struct Disk;
@@ -32,25 +30,10 @@ impl Files for Disk {
     fn read(&self, path: &Path) -> Result<String, String> {
         read_source(path)
     }
-}
 
-/// Reads a source file; `Err` is the reason why it cannot be read.
-pub(crate) fn read_source(path: &Path) -> Result<String, String> {
-    source_text(contents(open(path)?, MAX_SOURCE + 1)?)
-}
-
-/// Decodes the bytes of a program; `Err` says why they are none.
-pub(crate) fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
-    if bytes.len() as u64 > MAX_SOURCE {
-        let most = MAX_SOURCE >> 20;
-        return Err(format!(
-            "it is larger than {most} MiB (data can be kept in a file of its own, which `load` reads)"
-        ));
+    fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, Missing>> {
+        project::module(words, folder)
     }
-    if bytes.starts_with(b"\xef\xbb\xbf") {
-        bytes.drain(..3);
-    }
-    String::from_utf8(bytes).map_err(|e| format!("it is not UTF-8 (at byte {})", e.utf8_error().valid_up_to()))
 }
 
 /// Expands a leading `~` of a user-written path to the home directory. `./~` is a directory of that name.

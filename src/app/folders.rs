@@ -21,6 +21,11 @@ pub(crate) fn state(variable: Variable<'_>) -> Option<PathBuf> {
     of(variable, "XDG_STATE_HOME", ".local/state/clk", "clk")
 }
 
+/// Returns the directory for configuration: `XDG_CONFIG_HOME/clk` if that is absolute, else `~/.config/clk`.
+pub(crate) fn configuration(variable: Variable<'_>) -> Option<PathBuf> {
+    of(variable, "XDG_CONFIG_HOME", ".config/clk", "clk/config")
+}
+
 fn of(variable: Variable<'_>, named: &str, at_home: &str, local: &str) -> Option<PathBuf> {
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(named)
@@ -43,6 +48,7 @@ mod tests {
         assert_eq!(of(&[("XDG_CACHE_HOME", "relative"), home], cache), Some("/h/.cache/clk".into()));
         assert_eq!(of(&[("XDG_STATE_HOME", "/s"), home], state), Some("/s/clk".into()));
         assert_eq!(of(&[("XDG_STATE_HOME", "relative"), home], state), Some("/h/.local/state/clk".into()));
+        assert_eq!(of(&[home], configuration), Some("/h/.config/clk".into()));
         assert_eq!(of(&[], cache), None);
     }
 }

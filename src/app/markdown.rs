@@ -54,11 +54,34 @@ fn starts_item(line: &str) -> bool {
 }
 
 fn flush(paragraph: &mut String, out: &mut String, style: Style) {
-    for line in wrap::fold(paragraph, style.width) {
+    for line in wrap::fold(&without_links(paragraph), style.width) {
         out.push_str(&inline(&line, style));
         out.push('\n');
     }
     paragraph.clear();
+}
+
+/// Replaces links by their texts, outside of `code`: a terminal cannot follow them.
+fn without_links(paragraph: &str) -> String {
+    let mut out = paragraph.to_owned();
+    let mut from = 0;
+    while let Some(middle) = out.get(from..).and_then(|rest| rest.find("](")).map(|at| from + at) {
+        let in_code = out[..middle].matches('`').count() % 2 == 1;
+        let start = out[..middle].rfind('[').filter(|_| !in_code);
+        let end = out[middle..].find(')').map(|at| middle + at);
+        match (start, end) {
+            (Some(start), Some(end)) => {
+                out.replace_range(middle..=end, "");
+                // A picture has a `!` in front.
+                let start = if out[..start].ends_with('!') { start - 1 } else { start };
+                let mark = if out[start..].starts_with('!') { 2 } else { 1 };
+                out.replace_range(start..start + mark, "");
+                from = middle - mark;
+            }
+            _ => from = middle + 2,
+        }
+    }
+    out
 }
 
 /// Colors `code`; the backquotes are kept, since they mark its end when the text is copied.
@@ -80,6 +103,13 @@ fn inline(line: &str, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_become_their_texts() {
+        let text = "See [a `b`](c.md#d), `x[i](y)` and [e](f).";
+        assert_eq!(without_links(text), "See a `b`, `x[i](y)` and e.");
+        assert_eq!(without_links("a](b [c"), "a](b [c");
+    }
 
     #[test]
     fn paragraphs_fold_and_code_stays() {

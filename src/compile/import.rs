@@ -56,7 +56,7 @@ impl<'a> Loader<'a> {
     }
 
     fn module(&mut self, import: &ast::Import, base: Option<&Path>) -> Result<ModuleId, Box<Diagnostic>> {
-        let (key, span) = key(import, base)?;
+        let (key, span) = key(import, base, self.files)?;
         if let Some(&known) = self.session.modules.known.get(&key) {
             return Ok(known);
         }
@@ -138,7 +138,7 @@ impl<'a> Loader<'a> {
 }
 
 /// Resolves an import; the error has the location to report.
-fn key(import: &ast::Import, base: Option<&Path>) -> Result<(Key, Span), Box<Diagnostic>> {
+fn key(import: &ast::Import, base: Option<&Path>, files: &dyn Files) -> Result<(Key, Span), Box<Diagnostic>> {
     match &import.source {
         ast::ImportSource::File { path, span } => match base {
             Some(base) => Ok((Key::File(normal(&base.join(path.as_str()))), *span)),
@@ -152,7 +152,14 @@ fn key(import: &ast::Import, base: Option<&Path>) -> Result<(Key, Span), Box<Dia
             match words.as_slice() {
                 ["std", rest @ ..] if !rest.is_empty() => Ok((Key::Library(rest.join(".")), span)),
                 ["std"] => Err(all_modules("`std` itself is not a module", span)),
-                _ => Err(not_std(&words.join("."), span)),
+                words => match base.and_then(|base| files.module(words, base)) {
+                    Some(Ok(path)) => Ok((Key::File(normal(&path)), span)),
+                    Some(Err(missing)) if foreign_module(words.first().unwrap_or(&"")).is_none() => {
+                        let label = format!("`{}` is not available", words.join("."));
+                        Err(Box::new(Diagnostic::error(missing.code, missing.title).at(span, label).help(missing.help)))
+                    }
+                    _ => Err(not_std(&words.join("."), span)),
+                },
             }
         }
     }
@@ -181,7 +188,7 @@ fn all_modules(title: &str, span: Span) -> Box<Diagnostic> {
 fn not_std(path: &str, span: Span) -> Box<Diagnostic> {
     let first = path.split('.').next().unwrap_or(path);
     let error = Diagnostic::error("E0293", format!("`{path}` is not part of the standard library"))
-        .at(span, "only `std.…` is imported by name");
+        .at(span, "by name, `std.…` is imported, and what a `clk.toml` lists");
     if let Some(help) = foreign_module(first) {
         return Box::new(error.help(help));
     }

@@ -22,8 +22,8 @@ pub mod trial;
 
 pub use clk_lang_stdlib as library;
 pub use entry::Entered;
-pub use examine::{each_launch, is_concrete};
-pub use session::{Definitions, Files, Modules, NoFiles, Outcome, Session};
+pub(crate) use examine::{each_launch, is_concrete};
+pub use session::{Definitions, Files, Missing, Modules, NoFiles, Outcome, Session};
 
 impl Session {
     /// Compiles a script with its imports into the main module. After an error the program is as before.

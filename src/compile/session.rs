@@ -22,6 +22,19 @@ pub trait Files {
     fn neighbors(&self, _path: &Path) -> Vec<String> {
         vec![]
     }
+
+    /// Returns the file of the module `words` (`shapes`, or `shapes.solid`) of a project, as imported by a file in a folder; `None`
+    /// if the folder belongs to no project.
+    fn module(&self, _words: &[&str], _folder: &Path) -> Option<Result<PathBuf, Missing>> {
+        None
+    }
+}
+
+/// Why a module of a project is not available.
+pub struct Missing {
+    pub code: &'static str,
+    pub title: String,
+    pub help: String,
 }
 
 /// No files: for texts that import only the standard library.

@@ -17,7 +17,14 @@ fn programs() -> Vec<(String, String)> {
             programs.push((name, std::fs::read_to_string(&path).expect("UTF-8")));
         }
     }
-    for page in ["grammar/README.md", "README.md", "docs/gradients.md", "docs/proofs.md"] {
+    for page in [
+        "grammar/README.md",
+        "README.md",
+        "docs/gradients.md",
+        "docs/proofs.md",
+        "docs/tour.md",
+        "docs/book/12-tuned.md",
+    ] {
         let text = read(page);
         let blocks = text.split("\n```clk\n").skip(1).filter_map(|part| part.split_once("\n```"));
         programs

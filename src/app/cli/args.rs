@@ -7,8 +7,8 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::launch;
 use super::profile::Wanted;
+use super::{fetch, help, install, launch, new, site, watch, why};
 use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Isolate, Usage};
 use crate::app::generated::Level;
@@ -36,6 +36,7 @@ pub(crate) enum Task {
     Profile { file: PathBuf, wanted: Box<Wanted> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
+    Site { out: PathBuf, from: Option<PathBuf>, paths: Vec<PathBuf> },
     Fix { paths: Vec<PathBuf>, dry_run: bool, profile: bool },
     Lsp,
     Dap,
@@ -43,7 +44,13 @@ pub(crate) enum Task {
     Cache { action: CacheAction },
     Launch { job: Box<Job> },
     Doctor,
-    Repl { plain: bool },
+    New { path: PathBuf },
+    Fetch { folder: PathBuf, update: bool },
+    Watch { wanted: watch::Wanted },
+    Help { topic: Option<String> },
+    Completions { shell: clap_complete::Shell },
+    Man { folder: PathBuf },
+    Repl { plain: bool, startup: bool },
 }
 
 impl Task {
@@ -56,8 +63,12 @@ impl Task {
             // Profiles are of the simulator.
             Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Profile { .. } => false,
             Task::Explain { .. } => false,
+            Task::Site { .. } => false,
             Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
+            // Each run of a watch is a process of its own.
+            Task::New { .. } | Task::Fetch { .. } | Task::Watch { .. } => false,
+            Task::Help { .. } | Task::Completions { .. } | Task::Man { .. } => false,
         }
     }
 }
@@ -75,6 +86,7 @@ const UNPROVED: &str = "unproved";
 const EVERYTHING: &str = "everything";
 const FAST_MMA: &str = "fast-mma";
 const MMA: &str = "mma";
+const NO_STARTUP: &str = "no-startup";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -190,7 +202,9 @@ fn task(matches: &ArgMatches) -> Task {
     if let Some(text) = matches.get_one::<String>("eval") {
         return Task::Eval { text: text.clone() };
     }
-    let Some((name, sub)) = matches.subcommand() else { return Task::Repl { plain: false } };
+    let Some((name, sub)) = matches.subcommand() else {
+        return Task::Repl { plain: false, startup: !matches.get_flag(NO_STARTUP) };
+    };
     let one = |id: &str| sub.get_one::<String>(id).cloned();
     let path = |id: &str| sub.get_one::<PathBuf>(id).cloned().unwrap_or_default();
     let paths = |id: &str| sub.get_many::<PathBuf>(id).unwrap_or_default().cloned().collect();
@@ -238,7 +252,13 @@ fn task(matches: &ArgMatches) -> Task {
         "explain" => Task::Explain { code: one("code") },
         "doc" => {
             let words: Vec<String> = sub.get_many::<String>("name").unwrap_or_default().cloned().collect();
-            Task::Doc { name: (!words.is_empty()).then(|| words.join(" ")) }
+            match sub.get_one::<PathBuf>("html") {
+                Some(out) => {
+                    let paths = words.iter().map(PathBuf::from).collect();
+                    Task::Site { out: out.clone(), from: sub.get_one("from").cloned(), paths }
+                }
+                None => Task::Doc { name: (!words.is_empty()).then(|| words.join(" ")) },
+            }
         }
         "fix" => {
             Task::Fix { paths: paths("paths"), dry_run: sub.get_flag("dry-run"), profile: sub.get_flag("profile") }
@@ -259,11 +279,25 @@ fn task(matches: &ArgMatches) -> Task {
         },
         "launch" => Task::Launch { job: Box::new(launch::job(sub)) },
         "doctor" => Task::Doctor,
-        _ => Task::Repl { plain: sub.get_flag("plain") },
+        "new" => Task::New { path: path("path") },
+        "fetch" => {
+            let folder = sub.get_one::<PathBuf>("folder").cloned().unwrap_or_else(|| ".".into());
+            Task::Fetch { folder, update: sub.get_flag("update") }
+        }
+        "watch" => Task::Watch { wanted: watch::wanted(sub) },
+        "help" => {
+            let words: Vec<String> = sub.get_many::<String>("topic").unwrap_or_default().cloned().collect();
+            Task::Help { topic: (!words.is_empty()).then(|| words.join(" ")) }
+        }
+        "completions" => {
+            Task::Completions { shell: sub.get_one("shell").copied().unwrap_or(clap_complete::Shell::Bash) }
+        }
+        "man" => Task::Man { folder: path("folder") },
+        _ => Task::Repl { plain: sub.get_flag("plain"), startup: !matches.get_flag(NO_STARTUP) },
     }
 }
 
-fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new("clk")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Clk: write a GPU kernel, run it at once, see the fault at its line")
@@ -288,7 +322,7 @@ fn command() -> Command {
             tune(),
             emit(),
             with_short_help(prove()),
-            why(),
+            why::command(),
             profile(),
             with_short_help(explain()),
             with_short_help(doc()),
@@ -300,6 +334,12 @@ fn command() -> Command {
             with_short_help(cache()),
             with_short_help(doctor()),
             repl(),
+            with_short_help(new::command()),
+            with_short_help(fetch::command()),
+            watch::command(),
+            with_short_help(help::command()),
+            with_short_help(install::completions_command()),
+            with_short_help(install::man_command()),
         ])
 }
 
@@ -326,6 +366,7 @@ fn global_options() -> Vec<Arg> {
                 "Look for races, reads of unwritten memory, overflow and the like [default: in `test` and sessions]; \
                  with `=everything` also for races that are proved not to exist",
             ),
+        flag(NO_STARTUP, "In sessions: do not run the startup file (`clk/startup.clk` among your configuration files)"),
         flag("no-check", "Do not look for them").overrides_with("check"),
         flag("trap-nan", "Stop where the first NaN or infinity is computed"),
         flag(
@@ -553,26 +594,6 @@ fn prove() -> Command {
         )
 }
 
-fn why() -> Command {
-    Command::new("why")
-        .about("Show how an element of an array came to be, back to the inputs")
-        .arg(file("The program"))
-        .arg(Arg::new("element").value_name("ELEMENT").required(true).help("An element of a variable, such as `y[17]`"))
-        .arg(
-            Arg::new("levels")
-                .long("levels")
-                .value_name("N")
-                .value_parser(value_parser!(usize))
-                .help("How many levels of the tree to show [default: 6]"),
-        )
-        .arg(
-            Arg::new("nan")
-                .long("nan")
-                .action(ArgAction::SetTrue)
-                .help("ELEMENT is a variable: show the first number that is not finite on the way to it"),
-        )
-}
-
 fn profile() -> Command {
     let name =
         |id: &'static str, value: &'static str, help: &'static str| Arg::new(id).long(id).value_name(value).help(help);
@@ -605,9 +626,10 @@ fn doc() -> Command {
     Command::new("doc").about("Show what is documented: builtins, modules, keywords, files; or look for words").arg(
         Arg::new("name").value_name("NAME").num_args(0..).help(
             "A builtin (`sqrt`), a module (`std.linalg`), a member of one (`std.linalg.matmul`), a keyword, a file, or \
-             words to look for; without it, all are listed",
+             words to look for; without it, all are listed. With `--html`, files and folders to document; without any, Clk itself",
         ),
     )
+    .args(site::options())
 }
 
 /// Returns the option of Clk that a word spells, if any; used for words after the script's name.

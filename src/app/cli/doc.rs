@@ -115,7 +115,7 @@ fn modules() -> String {
     text
 }
 
-fn group_title(group: Group) -> &'static str {
+pub(crate) fn group_title(group: Group) -> &'static str {
     match group {
         Group::Arithmetic => "Arithmetic",
         Group::Float => "Floating point",
@@ -190,7 +190,7 @@ fn module(name: &str, style: Style) -> Result<String, String> {
 }
 
 /// Compiles a script that imports a module and returns that module.
-fn imported(name: &str) -> Result<(Session, Module), String> {
+pub(crate) fn imported(name: &str) -> Result<(Session, Module), String> {
     let mut session = Session::default();
     let outcome = session.add("<doc>", &format!("import {name} as documented\n"), &Disk);
     if let Some(error) = outcome.diagnostics.iter().find(|d| d.is_error()) {
@@ -238,7 +238,7 @@ fn module_page(name: &str, session: &Session, module: &Module, style: Style) -> 
 }
 
 /// Whether the module defines a name rather than importing it.
-fn is_own(binding: Binding, program: &Program, module: &Module) -> bool {
+pub(crate) fn is_own(binding: Binding, program: &Program, module: &Module) -> bool {
     let owner = match binding {
         Binding::Fn(id) => program.fns[id].module,
         Binding::Kernel(id) => program.kernels[id].module,

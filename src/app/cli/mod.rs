@@ -8,15 +8,21 @@ mod doc;
 mod doctor;
 mod emit;
 mod explain;
+mod fetch;
 mod fix;
 mod fmt;
+mod help;
+mod install;
 mod launch;
+mod new;
 mod profile;
 mod prove;
 mod run;
+mod site;
 mod stats;
 mod test;
 mod tune;
+mod watch;
 mod why;
 
 use self::args::Task;
@@ -30,7 +36,7 @@ use crate::lower::Sums;
 use std::ffi::OsString;
 
 pub(crate) use self::bench::summary as bench_summary;
-pub(crate) use self::doc::{item as documented_item, lookup as documentation};
+pub(crate) use self::doc::{group_title, imported, is_own, item as documented_item, lookup as documentation};
 pub(crate) use self::explain::page as explanation;
 pub(crate) use self::profile::of_session as profile_of_session;
 pub(crate) use self::run::stdin as run_stdin;
@@ -107,6 +113,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Profile { file, wanted } => profile::file(&file, &wanted, context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
+        Task::Site { out, from, paths } => site::make(&out, from.as_deref(), &paths, context),
         Task::Fix { paths, dry_run, profile } => fix::paths(&paths, fix::Manner { dry_run, profile }, context),
         Task::Lsp => lsp::main(),
         Task::Dap => dap::main(context),
@@ -114,9 +121,15 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Cache { action } => cache::perform(action, context),
         Task::Launch { job } => super::launch::main(&job, context),
         Task::Doctor => doctor::report(context),
-        Task::Repl { plain } => {
+        Task::New { path } => new::folder(&path, context),
+        Task::Fetch { folder, update } => fetch::folder(&folder, update, context),
+        Task::Watch { wanted } => watch::file(&wanted, context),
+        Task::Help { topic } => help::topic(topic.as_deref(), args::command(), context),
+        Task::Completions { shell } => install::completions(shell, args::command(), context),
+        Task::Man { folder } => install::man(&folder, args::command(), context),
+        Task::Repl { plain, startup } => {
             context.limits.check.get_or_insert(true);
-            repl::main(plain, context)
+            repl::main(plain, startup, context)
         }
     }
 }

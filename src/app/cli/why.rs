@@ -1,11 +1,36 @@
 //! `clk why`: shows how an element of an array came to be.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, Command, value_parser};
 
 use crate::app::context::Context;
 use crate::app::script;
 use crate::app::world::Captured;
 use crate::app::{exit, why};
+
+/// The command's arguments.
+pub(crate) fn command() -> Command {
+    Command::new("why")
+        .about("Show how an element of an array came to be, back to the inputs")
+        .arg(
+            Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("The program"),
+        )
+        .arg(Arg::new("element").value_name("ELEMENT").required(true).help("An element of a variable, such as `y[17]`"))
+        .arg(
+            Arg::new("levels")
+                .long("levels")
+                .value_name("N")
+                .value_parser(value_parser!(usize))
+                .help("How many levels of the tree to show [default: 6]"),
+        )
+        .arg(
+            Arg::new("nan")
+                .long("nan")
+                .action(ArgAction::SetTrue)
+                .help("ELEMENT is a variable: show the first number that is not finite on the way to it"),
+        )
+}
 
 pub(crate) fn file(path: &Path, asked: &str, levels: Option<usize>, nan: bool, context: &mut Context) -> u8 {
     let Some(mut compiled) = script::compile_file(path, &mut context.console) else {

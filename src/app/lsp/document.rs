@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::text::Text;
 use super::uri;
 use crate::app::disk::Disk;
-use crate::compile::Files;
+use crate::compile::{Files, Missing};
 use crate::ide::Analysis;
 
 pub(crate) struct Document {
@@ -39,6 +39,10 @@ impl Files for Overlay<'_> {
             Some(document) => Ok(document.text.as_str().to_owned()),
             None => Disk.read(path),
         }
+    }
+
+    fn module(&self, words: &[&str], folder: &Path) -> Option<Result<PathBuf, Missing>> {
+        Disk.module(words, folder)
     }
 
     fn neighbors(&self, path: &Path) -> Vec<String> {

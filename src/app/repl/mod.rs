@@ -15,14 +15,19 @@ mod transcript;
 use std::io::{BufRead, IsTerminal};
 use std::ops::ControlFlow;
 
+pub(crate) use self::guide::{NAMES as TOPICS, find as topic};
+
 use self::keys::is_unfinished;
 use self::state::Repl;
 use super::context::Context;
-use super::exit;
+use super::{disk, exit, folders};
+
+/// The startup file, in the folder for configuration.
+const STARTUP: &str = "startup.clk";
 
 /// Reads entries until the end. If standard input is no terminal, it is run as a script; with `plain` it is read as entries,
-/// without line editing, and only their results are written.
-pub(crate) fn main(plain: bool, context: &mut Context) -> u8 {
+/// without line editing, and only their results are written. `startup` is whether a session at a terminal begins with the user's file.
+pub(crate) fn main(plain: bool, startup: bool, context: &mut Context) -> u8 {
     if plain {
         context.interrupt.be_patient(1);
         let code = Repl::new(context).read_plain();
@@ -33,6 +38,9 @@ pub(crate) fn main(plain: bool, context: &mut Context) -> u8 {
     }
     context.interrupt.be_patient(2);
     let mut repl = Repl::new(context);
+    if startup {
+        repl.start_up();
+    }
     match terminal::read_all(&mut repl) {
         Ok(()) => repl.context.interrupt.ending().or(repl.ended).unwrap_or(exit::OK),
         Err(error) => {
@@ -43,6 +51,22 @@ pub(crate) fn main(plain: bool, context: &mut Context) -> u8 {
 }
 
 impl Repl<'_> {
+    /// Runs the user's startup file, if there is one, as if it were loaded. A session begins also if it fails.
+    fn start_up(&mut self) {
+        let Some(folder) = folders::configuration(&folders::environment) else { return };
+        let path = folder.join(STARTUP);
+        if !path.exists() {
+            return;
+        }
+        match disk::read_source(&path) {
+            Ok(text) if self.undone_if_unwound(|repl| repl.run_file(&path, &text)) == Some(true) => {
+                self.context.console.fact(&format!("ran {}", path.display()));
+            }
+            Ok(_) => self.context.console.error_line("the startup file has failed; `clk --no-startup` leaves it out"),
+            Err(why) => self.report_all(&[disk::unreadable(&path, &why)]),
+        }
+    }
+
     /// Reads entries from standard input.
     fn read_plain(&mut self) -> u8 {
         let mut entry = String::new();

@@ -24,8 +24,20 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0293",
         title: "a module by name that is not of the standard library",
-        text: "Only `std.…` is imported by name; your own modules are files.\n\n```clk fails\nimport shapes\n```\n\n\
+        text: "By name, a program imports `std.…` and, in a project, what its `clk.toml` lists; other modules are files.\n\n\
+               ```clk fails\nimport shapes\n```\n\n\
                Write the path of the file, and its name after `as`: `import \"./shapes.clk\" as shapes`.\n",
+    },
+    Page {
+        code: "E0294",
+        title: "a dependency of a project that is not there",
+        text: "A program that lies in a project (a folder with a `clk.toml`, or one inside of it) imports by name the project itself and \
+               the dependencies that `clk.toml` lists:\n\n\
+               ```toml\nname = \"waves\"\n\n[dependencies]\nshapes = { path = \"../shapes\" }\n\
+               noise = { git = \"https://example.org/noise.git\", tag = \"v1.0\" }\n```\n\n\
+               `import shapes` is the file `shapes.clk` in the folder of that project, `import shapes.solid` its file `solid.clk`. \
+               A dependency from a Git repository is used at the commit that `clk.lock` pins; `clk fetch` downloads it and writes that \
+               file. No other command downloads anything.\n",
     },
     Page {
         code: "W0010",

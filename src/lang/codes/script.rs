@@ -423,4 +423,38 @@ CLK_CACHE_DIR=~/.cache/clk-kernels clk run program.clk   # made if it does not e
 ```
 "#,
     },
+    Page {
+        code: "E0730",
+        title: "a project's file that cannot be read",
+        text: r#"
+`clk.toml` has the name of a project and its dependencies, in TOML. All keys are known, so that a misspelled one is not ignored:
+
+```toml
+name = "waves"              # a name that can be imported
+version = "1.0.0"           # for readers, like `description` and `license`
+
+[dependencies]
+shapes = { path = "../shapes" }
+noise = { git = "https://example.org/noise.git", tag = "v1.0" }    # or `branch`, or `rev`, or none of them
+```
+
+`clk.lock` is written by `clk fetch`. If it was damaged, remove it and run that command again.
+"#,
+    },
+    Page {
+        code: "E0731",
+        title: "a dependency that cannot be fetched",
+        text: r#"
+`clk fetch` runs the installed `git`, which must be able to clone the repository without asking for a password. The message ends with
+what `git` said. A dependency with Git dependencies of its own must pin them: its repository must contain its `clk.lock`.
+"#,
+    },
+    Page {
+        code: "E0732",
+        title: "a project that cannot be made",
+        text: r#"
+`clk new NAME` makes a folder, and refuses to write into an existing one that is not empty. The name of a project can be imported, so it
+consists of lowercase letters, digits and `_`, begins with a letter, and is no keyword.
+"#,
+    },
 ];

@@ -1,0 +1,68 @@
+//! `clk completions` and `clk man`: what packages install beside the binary, made from the definition of the command line.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, Command, value_parser};
+use clap_complete::Shell;
+
+use crate::app::context::Context;
+use crate::app::{disk, exit};
+use crate::base::source::Sources;
+
+pub(crate) fn completions_command() -> Command {
+    Command::new("completions").about("Write the completions of a shell to standard output").arg(
+        Arg::new("shell")
+            .value_name("SHELL")
+            .required(true)
+            .value_parser(value_parser!(Shell))
+            .help("For bash: `clk completions bash > ~/.local/share/bash-completion/completions/clk`"),
+    )
+}
+
+pub(crate) fn man_command() -> Command {
+    Command::new("man").about("Write the manual pages of all commands into a folder").arg(
+        Arg::new("folder")
+            .value_name("FOLDER")
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+            .help("Such as `~/.local/share/man/man1`; it is made if it is not there"),
+    )
+}
+
+pub(crate) fn completions(shell: Shell, mut clk: Command, context: &mut Context) -> u8 {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut clk, "clk", &mut text);
+    context.console.print(&String::from_utf8_lossy(&text));
+    exit::OK
+}
+
+pub(crate) fn man(folder: &Path, mut clk: Command, context: &mut Context) -> u8 {
+    if let Err(error) = std::fs::create_dir_all(folder) {
+        context.console.report(&disk::unwritable(folder, &disk::reason(&error)), &Sources::default());
+        return exit::FAILURE;
+    }
+    clk.build();
+    let pages = pages(&clk);
+    for (name, page) in &pages {
+        let path = folder.join(name);
+        if let Err(why) = disk::write_whole(&path, page) {
+            context.console.report(&disk::unwritable(&path, &why), &Sources::default());
+            return exit::FAILURE;
+        }
+    }
+    context.console.fact(&format!("wrote {} pages to {}", pages.len(), folder.display()));
+    exit::OK
+}
+
+/// Returns the pages of a command and of its subcommands, with their file names.
+fn pages(command: &Command) -> Vec<(String, Vec<u8>)> {
+    // The short help leaves options out; a manual page has all of them, with their texts.
+    let full = command.clone().mut_args(|arg| arg.hide_short_help(false));
+    let page = clap_mangen::Man::new(full).source(format!("clk {}", env!("CARGO_PKG_VERSION")));
+    let mut text = Vec::new();
+    // Writing to memory does not fail.
+    let _ = page.render(&mut text);
+    let mut found = vec![(page.get_filename(), text)];
+    found.extend(command.get_subcommands().filter(|sub| !sub.is_hide_set()).flat_map(pages));
+    found
+}

@@ -1,0 +1,70 @@
+//! `clk doc --html`: writes the documentation as a folder of static pages, that of Clk itself or that of programs.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, value_parser};
+
+use super::check;
+use crate::app::context::Context;
+use crate::app::site::{self, Texts};
+use crate::app::{disk, exit};
+use crate::base::source::Sources;
+
+/// Options of `clk doc`.
+pub(crate) fn options() -> [Arg; 2] {
+    let folder = |id: &'static str| Arg::new(id).long(id).value_name("FOLDER").value_parser(value_parser!(PathBuf));
+    [
+        folder("html").help("Write the documentation as web pages into FOLDER"),
+        folder("from")
+            .requires("html")
+            .help("Read the manual's pages from this copy of Clk's repository [default: those in the binary]"),
+    ]
+}
+
+pub(crate) fn make(out: &Path, from: Option<&Path>, paths: &[PathBuf], context: &mut Context) -> u8 {
+    let site = match made(from, paths, context) {
+        Ok(site) => site,
+        Err(code) => return code,
+    };
+    for complaint in &site.complaints {
+        context.console.error_line(&format!("error: {complaint}"));
+    }
+    match site.write(out) {
+        Ok(pages) => {
+            context.console.fact(&format!("wrote {pages} pages; begin with {}", out.join("index.html").display()))
+        }
+        Err((path, why)) => {
+            context.console.report(&disk::unwritable(&path, &why), &Sources::default());
+            return exit::FAILURE;
+        }
+    }
+    if site.complaints.is_empty() { exit::OK } else { exit::FAILURE }
+}
+
+fn made(from: Option<&Path>, paths: &[PathBuf], context: &mut Context) -> Result<site::Site, u8> {
+    if paths.is_empty() {
+        let texts = match from {
+            None => Ok(Texts::embedded()),
+            Some(root) => Texts::of_folder(root),
+        };
+        return match texts {
+            Ok(texts) => Ok(site::make(&texts)),
+            Err((path, why)) => {
+                context.console.report(&disk::unreadable(&path, &why), &Sources::default());
+                Err(exit::FAILURE)
+            }
+        };
+    }
+    let mut failed = false;
+    let mut programs = Vec::new();
+    for path in check::programs(paths, context, &mut failed) {
+        match disk::read_source(&path) {
+            Ok(text) => programs.push((path, text)),
+            Err(why) => {
+                failed = true;
+                context.console.report(&disk::unreadable(&path, &why), &Sources::default());
+            }
+        }
+    }
+    if failed { Err(exit::FAILURE) } else { Ok(site::of_programs(&programs)) }
+}

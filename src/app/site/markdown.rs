@@ -1,0 +1,318 @@
+//! Markdown to HTML. Input: a page. Output: its HTML, headings, and what its links lead to. Programs are colored, links between files of
+//! the repository become links between pages, and codes and modules in backquotes link to their pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+
+use super::highlight::{self, escape};
+use super::page::Page;
+use super::plan;
+use super::texts::Texts;
+use crate::compile::library;
+use crate::lang::codes;
+
+/// What links are looked up in.
+pub(super) struct Known<'k> {
+    /// The output of each source.
+    pub places: &'k BTreeMap<&'k str, &'k str>,
+    pub outputs: &'k BTreeSet<&'k str>,
+    pub texts: &'k Texts,
+}
+
+/// A heading below the title.
+pub(super) struct Heading {
+    pub level: usize,
+    pub id: String,
+    pub text: String,
+}
+
+#[derive(Default)]
+pub(super) struct Rendered {
+    pub html: String,
+    pub headings: Vec<Heading>,
+    pub ids: BTreeSet<String>,
+    /// Output page and anchor of each link with a fragment.
+    pub anchors: Vec<(String, String)>,
+    /// Pictures, by their source.
+    pub pictures: BTreeSet<String>,
+    pub complaints: Vec<String>,
+}
+
+pub(super) fn render(page: &Page, known: &Known<'_>) -> Rendered {
+    let mut writer = Writer { page, known, done: Rendered::default(), up: up(&page.output) };
+    let mut events = Parser::new_ext(&page.markdown, Options::ENABLE_TABLES);
+    let mut out = Vec::new();
+    while let Some(event) = events.next() {
+        writer.event(event, &mut events, &mut out);
+    }
+    let mut text = String::new();
+    html::push_html(&mut text, out.into_iter());
+    writer.done.html = text;
+    writer.done
+}
+
+/// Returns the way from a page to the root of the site.
+pub(super) fn up(output: &str) -> String {
+    "../".repeat(output.matches('/').count())
+}
+
+/// Returns the identifier of a heading, by the rules of the sites that show repositories.
+fn slug(text: &str) -> String {
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()
+}
+
+/// Joins a relative path to the folder of a file, and resolves `..`.
+fn beside(file: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = file.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// What stands behind `clk` in a block with the head of an item.
+pub(super) const SIGNATURE: &str = "signature";
+
+struct Writer<'w> {
+    page: &'w Page,
+    known: &'w Known<'w>,
+    done: Rendered,
+    up: String,
+}
+
+impl Writer<'_> {
+    fn event<'e>(&mut self, event: Event<'e>, rest: &mut Parser<'e>, out: &mut Vec<Event<'e>>) {
+        match event {
+            Event::Start(Tag::Heading { level, .. }) => {
+                let inner = until(rest, |tag| matches!(tag, TagEnd::Heading(_)));
+                let heading = self.heading(level, inner);
+                out.push(Event::Html(heading.into()));
+            }
+            Event::Start(Tag::CodeBlock(kind)) => {
+                let text: String = until(rest, |tag| matches!(tag, TagEnd::CodeBlock)).iter().map(plain).collect();
+                let info = match &kind {
+                    CodeBlockKind::Fenced(info) => info.to_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                out.push(Event::Html(self.block(&info, &text).into()));
+            }
+            Event::Start(Tag::Link { link_type, dest_url, title, id }) => match self.link(&dest_url) {
+                Some(url) => out.push(Event::Start(Tag::Link { link_type, dest_url: url.into(), title, id })),
+                None => {
+                    // The text remains; what it is about is not part of the site.
+                    let inner = until(rest, |tag| matches!(tag, TagEnd::Link));
+                    out.extend(inner);
+                }
+            },
+            Event::Start(Tag::Image { dest_url, .. }) => {
+                let inner = until(rest, |tag| matches!(tag, TagEnd::Image));
+                let alt: String = inner.iter().map(plain).collect();
+                out.push(Event::InlineHtml(self.picture(&dest_url, &alt).into()));
+            }
+            Event::Start(Tag::Table(columns)) => {
+                out.push(Event::Html("<div class=\"table\">".into()));
+                out.push(Event::Start(Tag::Table(columns)));
+            }
+            Event::End(TagEnd::Table) => out.extend([Event::End(TagEnd::Table), Event::Html("</div>\n".into())]),
+            Event::Code(text) if !inside_link(out) => match self.page_of_code(&text) {
+                Some(url) => {
+                    out.push(Event::InlineHtml(format!("<a href=\"{url}\"><code>{}</code></a>", escape(&text)).into()));
+                }
+                None => out.push(Event::Code(text)),
+            },
+            other => out.push(other),
+        }
+    }
+
+    fn heading(&mut self, level: HeadingLevel, inner: Vec<Event<'_>>) -> String {
+        let text: String = inner.iter().map(plain).collect();
+        let mut id = slug(&text);
+        let first = id.clone();
+        let mut number = 1;
+        while !self.done.ids.insert(id.clone()) {
+            id = format!("{first}-{number}");
+            number += 1;
+        }
+        let level = level as usize;
+        let mut shown = String::new();
+        html::push_html(&mut shown, inner.into_iter());
+        if level == 1 {
+            return format!("<h1 id=\"{id}\">{shown}</h1>\n");
+        }
+        let html = format!("<h{level} id=\"{id}\"><a class=\"anchor\" href=\"#{id}\">{shown}</a></h{level}>\n");
+        self.done.headings.push(Heading { level, id, text });
+        html
+    }
+
+    fn block(&mut self, info: &str, text: &str) -> String {
+        let pre = |class: &str, body: &str| format!("<pre class=\"{class}\"><code>{body}</code></pre>\n");
+        match info.split_once(' ').unwrap_or((info, "")) {
+            ("clk", "" | SIGNATURE) => pre("program", &highlight::program(text)),
+            ("clk", _) => pre("program wrong", &highlight::program(text)),
+            ("text", command) if !command.is_empty() => {
+                let mut words: Vec<&str> = command.split_whitespace().collect();
+                if !command.contains("kernels.clk") && words.first() == Some(&"clk") {
+                    words.push("kernels.clk");
+                }
+                let command = escape(&words.join(" "));
+                format!(
+                    "<div class=\"shown\"><div class=\"command\">$ {command}</div>{}</div>\n",
+                    pre("output", &highlight::output(text, &self.up))
+                )
+            }
+            ("text" | "", _) => pre("output", &highlight::output(text, &self.up)),
+            ("sh", _) => pre("shell", &escape(text)),
+            _ => pre("foreign", &escape(text)),
+        }
+    }
+
+    /// Returns the link for a link of the page's source; `None` if it leads to something that is not part of the site.
+    fn link(&mut self, url: &str) -> Option<String> {
+        if url.contains("://") || url.starts_with("mailto:") {
+            return Some(url.to_owned());
+        }
+        let (path, anchor) = url.split_once('#').map_or((url, None), |(path, anchor)| (path, Some(anchor)));
+        let target = if path.is_empty() {
+            self.page.output.clone()
+        } else if self.page.source.is_empty() {
+            beside(&self.page.output, path)
+        } else {
+            let source = beside(&self.page.source, path);
+            match self.known.places.get(source.as_str()) {
+                Some(output) => (*output).to_owned(),
+                None if self.known.texts.root.as_ref().is_none_or(|root| root.join(&source).exists()) => return None,
+                None => {
+                    self.done.complaints.push(format!("the link `{url}` leads nowhere"));
+                    return None;
+                }
+            }
+        };
+        if !self.known.outputs.contains(target.as_str()) {
+            self.done.complaints.push(format!("the link `{url}` leads to `{target}`, which is no page"));
+            return None;
+        }
+        if let Some(anchor) = anchor.filter(|anchor| !anchor.is_empty()) {
+            self.done.anchors.push((target.clone(), anchor.to_owned()));
+        }
+        let anchor = anchor.map_or(String::new(), |anchor| format!("#{anchor}"));
+        Some(if path.is_empty() { anchor } else { format!("{}{target}{anchor}", self.up) })
+    }
+
+    fn picture(&mut self, url: &str, alt: &str) -> String {
+        let source = beside(&self.page.source, url);
+        let Some(bytes) = self.known.texts.pictures.get(&source) else {
+            self.done.complaints.push(format!("there is no picture `{url}`"));
+            return String::new();
+        };
+        if alt.is_empty() {
+            self.done.complaints.push(format!("the picture `{url}` has no description"));
+        }
+        let size = size(bytes).map_or(String::new(), |(w, h)| format!(" width=\"{w}\" height=\"{h}\""));
+        let html = format!(
+            "<img src=\"{}{}\" alt=\"{}\"{size} loading=\"lazy\">",
+            self.up,
+            plan::picture(&source),
+            escape(alt)
+        );
+        self.done.pictures.insert(source);
+        html
+    }
+
+    /// Returns the link for a code or a module of the standard library.
+    fn page_of_code(&self, text: &str) -> Option<String> {
+        let target = match codes::find(text) {
+            Some(page) if page.code == text => format!("errors/{text}.html"),
+            _ => {
+                let rest = text.strip_prefix("std.")?;
+                let (module, member) = rest.split_once('.').map_or((rest, None), |(m, name)| (m, Some(name)));
+                let page = format!("std/{module}.html");
+                match member {
+                    None => page,
+                    Some(name) if library::members(module).iter().any(|member| member.name == name) => {
+                        format!("{page}#{}", slug(name))
+                    }
+                    Some(_) => return None,
+                }
+            }
+        };
+        let page = target.split('#').next().unwrap_or("");
+        self.known.outputs.contains(page).then(|| format!("{}{target}", self.up))
+    }
+}
+
+/// Takes the events up to the end of an element.
+fn until<'e>(rest: &mut Parser<'e>, is_end: impl Fn(&TagEnd) -> bool) -> Vec<Event<'e>> {
+    rest.take_while(|event| !matches!(event, Event::End(tag) if is_end(tag))).collect()
+}
+
+/// Returns the text of an event without markup.
+fn plain<'e>(event: &'e Event<'_>) -> &'e str {
+    match event {
+        Event::Text(text) | Event::Code(text) => text,
+        Event::SoftBreak | Event::HardBreak => " ",
+        _ => "",
+    }
+}
+
+/// Whether what comes next stands in a link already.
+fn inside_link(out: &[Event<'_>]) -> bool {
+    let last = out.iter().rev().find(|e| matches!(e, Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link)));
+    matches!(last, Some(Event::Start(_)))
+}
+
+/// Returns width and height of a PNG file.
+fn size(bytes: &[u8]) -> Option<(u32, u32)> {
+    let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    (bytes.get(12..16)? == b"IHDR").then_some(())?;
+    Some((number(16)?, number(20)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_of_headings() {
+        assert_eq!(slug("What is a fault"), "what-is-a-fault");
+        assert_eq!(slug("`clk run`: a, b"), "clk-run-a-b");
+    }
+
+    #[test]
+    fn paths() {
+        assert_eq!(beside("docs/book/a.md", "../tiles.md"), "docs/tiles.md");
+        assert_eq!(beside("README.md", "docs/tiles.md"), "docs/tiles.md");
+        assert_eq!(up("errors/E0101.html"), "../");
+    }
+
+    #[test]
+    fn links_and_programs() {
+        let page = Page {
+            source: "docs/a.md".into(),
+            output: "a.html".into(),
+            title: "A".into(),
+            markdown: "# A\n\n## Two `b`s\n\nSee [b](book/b.md#x), [c](c.md), `E0601`.\n\n```clk\nlet x = 1\n```\n"
+                .into(),
+        };
+        let (places, outputs) =
+            (BTreeMap::from([("docs/book/b.md", "book/b.html")]), BTreeSet::from(["book/b.html", "errors/E0601.html"]));
+        let texts = Texts { root: Some("/nowhere".into()), ..Texts::default() };
+        let done = render(&page, &Known { places: &places, outputs: &outputs, texts: &texts });
+        for part in [
+            "<h2 id=\"two-bs\">",
+            "<a href=\"book/b.html#x\">b</a>",
+            "errors/E0601.html",
+            "<span class=\"k\">let</span>",
+        ] {
+            assert!(done.html.contains(part), "{part}: {}", done.html);
+        }
+        assert_eq!(done.complaints, ["the link `c.md` leads nowhere"]);
+        assert_eq!(done.anchors, [("book/b.html".to_string(), "x".to_string())]);
+    }
+}

@@ -1,0 +1,94 @@
+//! `clk doc --html`: the documentation as a folder of static pages. Input: the manual's texts (embedded, or of a copy of the repository)
+//! and what Clk knows of itself: builtins, standard library, diagnostic codes. Output: HTML, one style sheet, one script for the
+//! search, pictures. Pages are Markdown until the end; each link and anchor is looked up when all pages are known.
+//!
+//! Nothing in it needs a network or, except for the search, a script: Clk's own lexer colors the programs.
+
+mod highlight;
+mod markdown;
+mod page;
+mod plan;
+mod reference;
+mod search;
+mod template;
+mod texts;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use self::markdown::Rendered;
+use self::page::Page;
+pub(crate) use self::texts::Texts;
+use super::disk;
+
+/// A site, ready to be written: files and what is wrong with it.
+pub(crate) struct Site {
+    files: BTreeMap<String, Vec<u8>>,
+    pages: usize,
+    /// Links that lead nowhere, and the like.
+    pub complaints: Vec<String>,
+}
+
+/// Makes the site of Clk itself.
+pub(crate) fn make(texts: &Texts) -> Site {
+    let mut pages = plan::pages(texts);
+    pages.extend(reference::pages());
+    build(pages, texts)
+}
+
+/// Makes the site of these programs.
+pub(crate) fn of_programs(programs: &[(PathBuf, String)]) -> Site {
+    build(reference::of_programs(programs), &Texts::default())
+}
+
+fn build(pages: Vec<Page>, texts: &Texts) -> Site {
+    let places: BTreeMap<&str, &str> =
+        pages.iter().filter(|p| !p.source.is_empty()).map(|p| (p.source.as_str(), p.output.as_str())).collect();
+    let outputs: BTreeSet<&str> = pages.iter().map(|page| page.output.as_str()).collect();
+    let mut complaints = Vec::new();
+    let rendered: Vec<Rendered> = pages
+        .iter()
+        .map(|page| markdown::render(page, &markdown::Known { places: &places, outputs: &outputs, texts }))
+        .collect();
+    let ids: BTreeMap<&str, &BTreeSet<String>> =
+        pages.iter().zip(&rendered).map(|(page, done)| (page.output.as_str(), &done.ids)).collect();
+    for (page, done) in pages.iter().zip(&rendered) {
+        let name = if page.source.is_empty() { &page.output } else { &page.source };
+        complaints.extend(done.complaints.iter().map(|complaint| format!("{name}: {complaint}")));
+        for (target, anchor) in &done.anchors {
+            if !ids.get(target.as_str()).is_some_and(|ids| ids.contains(anchor)) {
+                complaints.push(format!("{name}: `{target}` has no heading for `#{anchor}`"));
+            }
+        }
+    }
+    let mut files = BTreeMap::new();
+    let navigation = plan::Navigation::new(&pages);
+    for (page, done) in pages.iter().zip(&rendered) {
+        files.insert(page.output.clone(), template::page(page, done, &navigation).into_bytes());
+    }
+    files.insert("search-index.js".into(), search::index(&pages, &rendered).into_bytes());
+    files.insert("style.css".into(), template::STYLE.into());
+    files.insert("search.js".into(), template::SCRIPT.into());
+    files.insert(".nojekyll".into(), vec![]);
+    let pictures: BTreeSet<&String> = rendered.iter().flat_map(|done| &done.pictures).collect();
+    for name in pictures {
+        if let Some(bytes) = texts.pictures.get(name) {
+            files.insert(plan::picture(name), bytes.clone());
+        }
+    }
+    Site { files, pages: pages.len(), complaints }
+}
+
+impl Site {
+    /// Writes all files into a folder; returns the number of pages, or the file that cannot be written and why.
+    pub fn write(&self, folder: &Path) -> Result<usize, (PathBuf, String)> {
+        for (name, bytes) in &self.files {
+            let path = folder.join(name);
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent).map_err(|error| (parent.to_path_buf(), disk::reason(&error)))?;
+            }
+            disk::write_whole(&path, bytes).map_err(|why| (path, why))?;
+        }
+        Ok(self.pages)
+    }
+}

@@ -1,0 +1,11 @@
+//! A page of the site before it is rendered.
+
+/// A page before rendering.
+pub(super) struct Page {
+    /// The file it is made of, from the root of the repository; empty if Clk makes it.
+    pub source: String,
+    /// The file that is written, from the root of the site.
+    pub output: String,
+    pub title: String,
+    pub markdown: String,
+}

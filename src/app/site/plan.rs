@@ -1,0 +1,127 @@
+//! Which text becomes which page, and the order of the navigation. Input: the texts. Output: pages, and the groups beside each page.
+
+use super::page::Page;
+use super::texts::Texts;
+
+/// Returns the file in the site of a picture of the repository.
+pub(super) fn picture(source: &str) -> String {
+    format!("pictures/{}", source.rsplit('/').next().unwrap_or(source))
+}
+
+/// Returns the page of a text, if it becomes one.
+fn output(source: &str) -> Option<String> {
+    Some(match source {
+        "CONTRIBUTING.md" => "contributing.html".into(),
+        "SECURITY.md" => "security.html".into(),
+        "grammar/README.md" => "reference.html".into(),
+        "grammar/numpy.md" => "numpy-functions.html".into(),
+        "grammar/clk.ebnf" => "grammar.html".into(),
+        _ => match source.strip_prefix("docs/") {
+            Some(page) => page.strip_suffix(".md")?.to_owned() + ".html",
+            None => {
+                source.strip_prefix("examples/").map(|name| format!("examples/{}", name.replace(".clk", ".html")))?
+            }
+        },
+    })
+}
+
+/// Returns the title in a Markdown text.
+fn title(markdown: &str) -> String {
+    let line = markdown.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("");
+    line.replace('`', "")
+}
+
+pub(super) fn pages(texts: &Texts) -> Vec<Page> {
+    let mut pages = Vec::new();
+    for (source, text) in &texts.texts {
+        let Some(output) = output(source) else { continue };
+        let markdown = match source.rsplit_once('.') {
+            Some((name, "clk")) => {
+                let name = name.trim_start_matches("examples/");
+                format!("# {name}.clk\n\nFrom [the examples](../gallery.html). `clk run examples/{name}.clk` runs it.\n\n```clk\n{text}```\n")
+                    .replace("(../gallery.html)", "(../docs/gallery.md)")
+            }
+            Some((_, "ebnf")) => format!(
+                "# Grammar\n\nThe grammar of Clk in EBNF. The [reference](README.md) says what it means.\n\n```ebnf\n{text}```\n"
+            ),
+            _ => text.clone(),
+        };
+        pages.push(Page { source: source.clone(), output, title: title(&markdown), markdown });
+    }
+    // `index.md` is the page that the README of the repository corresponds to.
+    pages
+}
+
+/// The groups of the navigation: title, and the pages by their outputs. A name that ends with `/` stands for all pages below it.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Start", &["index.html", "install.html", "gallery.html", "faq.html"]),
+    ("Tutorial", &["book/"]),
+    ("How to", &["howto/"]),
+    ("Coming from", &["from/cuda.html", "from/numpy.html", "from/triton.html", "numpy-functions.html"]),
+    (
+        "Guides",
+        &[
+            "performance.html",
+            "debugging.html",
+            "races.html",
+            "why.html",
+            "proofs.html",
+            "profiling.html",
+            "tuning.html",
+            "tiles.html",
+            "gradients.html",
+            "gpu.html",
+            "python.html",
+            "projects.html",
+        ],
+    ),
+    (
+        "Reference",
+        &[
+            "reference.html",
+            "commands.html",
+            "builtins.html",
+            "std/index.html",
+            "errors/index.html",
+            "grammar.html",
+            "benchmarks.html",
+        ],
+    ),
+    ("About", &["design.html", "security.html", "contributing.html", "site.html", "releasing.html"]),
+];
+
+/// Groups of pages with their titles.
+pub(super) struct Navigation {
+    pub groups: Vec<(String, Vec<(String, String)>)>,
+}
+
+impl Navigation {
+    pub fn new(pages: &[Page]) -> Navigation {
+        let mut groups = Vec::new();
+        for (group, names) in GROUPS {
+            let mut found: Vec<(String, String)> = Vec::new();
+            for name in *names {
+                let fits = |page: &&Page| {
+                    if name.ends_with('/') { page.output.starts_with(name) } else { page.output == *name }
+                };
+                found.extend(pages.iter().filter(fits).map(|page| (page.output.clone(), page.title.clone())));
+            }
+            if !found.is_empty() {
+                groups.push(((*group).to_owned(), found));
+            }
+        }
+        if groups.is_empty() {
+            let all = pages.iter().map(|page| (page.output.clone(), page.title.clone())).collect();
+            groups.push(("Contents".to_owned(), all));
+        }
+        Navigation { groups }
+    }
+
+    /// Returns the pages before and behind a page of the tutorial.
+    pub fn neighbors(&self, output: &str) -> (Option<&(String, String)>, Option<&(String, String)>) {
+        let chapters = self.groups.iter().find(|(_, pages)| pages.iter().any(|(page, _)| page == output));
+        let Some((_, pages)) = chapters.filter(|_| output.starts_with("book/")) else { return (None, None) };
+        let at = pages.iter().position(|(page, _)| page == output).unwrap_or(0);
+        (at.checked_sub(1).and_then(|before| pages.get(before)), pages.get(at + 1))
+    }
+}

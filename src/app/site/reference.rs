@@ -1,0 +1,136 @@
+//! Pages that Clk makes of what it knows of itself: builtins, the standard library, diagnostic codes; and of the documentation comments
+//! of programs.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use super::page::Page;
+use crate::app::cli;
+use crate::app::disk::Disk;
+use crate::check::typed::Module;
+use crate::compile::{Session, library};
+use crate::lang::builtin::{self, Group, Worlds};
+use crate::lang::codes;
+
+pub(super) fn pages() -> Vec<Page> {
+    let mut pages = vec![builtins(), modules(), errors()];
+    pages.extend(library::MODULES.iter().filter_map(|(name, _)| module(name)));
+    pages.extend(codes::pages().map(error));
+    pages
+}
+
+fn made(output: &str, title: &str, markdown: String) -> Page {
+    Page { source: String::new(), output: output.into(), title: title.into(), markdown }
+}
+
+fn builtins() -> Page {
+    let mut text = String::from(
+        "# Builtin functions\n\nThey need no import. `clk doc NAME` shows the same in the terminal. The examples are run by the tests.\n",
+    );
+    let mut groups: Vec<Group> = builtin::TABLE.iter().map(|entry| entry.group).collect();
+    groups.sort();
+    groups.dedup();
+    for group in groups {
+        let _ = write!(text, "\n## {}\n\n", cli::group_title(group));
+        for entry in builtin::TABLE.iter().filter(|entry| entry.group == group) {
+            let worlds = match entry.worlds {
+                Worlds::Both => "On the host and in kernels.",
+                Worlds::Device => "In kernels and the functions they call.",
+                Worlds::Host => "In scripts, not in kernels.",
+            };
+            let elementwise = if entry.elementwise { " Elementwise on vectors, and on arrays in scripts." } else { "" };
+            let doc = entry.doc.trim();
+            let _ = write!(
+                text,
+                "### {0}\n\n```clk signature\n{0}{1}\n```\n\n{doc}\n\n*{worlds}{elementwise}*\n\n",
+                entry.name, entry.signature
+            );
+        }
+    }
+    made("builtins.html", "Builtin functions", text)
+}
+
+fn modules() -> Page {
+    let mut text = String::from(
+        "# The standard library\n\n`import std.math` brings a module, `import std.math.{lerp}` a name of one. All of it is written in Clk.\n\n\
+         | module | about | names |\n| --- | --- | --- |\n",
+    );
+    for (module, _) in library::MODULES {
+        let names: Vec<String> = library::members(module).iter().map(|m| format!("`{}`", m.name)).collect();
+        let _ = writeln!(text, "| `std.{module}` | {} | {} |", library::about(module), names.join(", "));
+    }
+    made("std/index.html", "Standard library", text)
+}
+
+fn module(name: &str) -> Option<Page> {
+    let (session, module) = cli::imported(&format!("std.{name}")).ok()?;
+    let members = library::members(name);
+    let public = |item: &str| members.iter().any(|member| member.name == item);
+    let text = items(&format!("std.{name}"), &session, &module, &public);
+    Some(made(&format!("std/{name}.html"), &format!("std.{name}"), text))
+}
+
+/// Names in brackets refer to items of the source, for its readers; here they are names.
+fn plain_names(doc: &str) -> String {
+    doc.replace("[`", "`").replace("`]", "`")
+}
+
+/// Returns the documentation of a module's items.
+fn items(title: &str, session: &Session, module: &Module, public: &dyn Fn(&str) -> bool) -> String {
+    let mut text = format!("# {title}\n\n");
+    if let Some(doc) = &module.doc {
+        let _ = write!(text, "{}\n\n", plain_names(doc.trim()));
+    }
+    for (name, &binding) in &module.names {
+        if public(name)
+            && cli::is_own(binding, &session.program, module)
+            && let Some(item) = cli::documented_item(name, binding, session)
+        {
+            let item = plain_names(&item);
+            let item =
+                item.strip_prefix("```\n").map_or_else(|| item.clone(), |rest| format!("```clk signature\n{rest}"));
+            let _ = write!(text, "## {name}\n\n{item}\n");
+        }
+    }
+    text
+}
+
+/// Returns the pages of programs: what their documentation comments say.
+pub(super) fn of_programs(programs: &[(PathBuf, String)]) -> Vec<Page> {
+    let mut pages = Vec::new();
+    let mut list = String::from("# Programs\n\n| file | about |\n| --- | --- |\n");
+    for (path, text) in programs {
+        let shown = path.display().to_string();
+        let folder = path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        let mut session = Session { folder, ..Session::default() };
+        session.add(&shown, text, &Disk);
+        let Some(module) = session.main.and_then(|main| session.program.modules.get(main)).cloned() else { continue };
+        let name: String =
+            shown.trim_end_matches(".clk").chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+        let output = format!("programs/{name}.html");
+        let about = module.doc.as_deref().and_then(|doc| doc.lines().next()).unwrap_or("").replace('|', "\\|");
+        let _ = writeln!(list, "| [{shown}]({output}) | {about} |");
+        pages.push(made(&output, &shown, items(&shown, &session, &module, &|_| true)));
+    }
+    pages.insert(0, made("index.html", "Programs", list));
+    pages
+}
+
+fn errors() -> Page {
+    let mut text = String::from(
+        "# Messages by code\n\nEvery message has a code. `clk explain E0601` shows its page in the terminal, with an example of the mistake and \
+         of correct code; the examples are run by the tests. Codes that begin with W are warnings.\n\n| code | meaning |\n| --- | --- |\n",
+    );
+    let mut sorted: Vec<_> = codes::pages().collect();
+    sorted.sort_by_key(|page| page.code);
+    for page in sorted {
+        let _ = writeln!(text, "| `{}` | {} |", page.code, page.title.replace('|', "\\|"));
+    }
+    made("errors/index.html", "Messages by code", text)
+}
+
+fn error(page: &codes::Page) -> Page {
+    let title = format!("{}: {}", page.code, page.title);
+    let text = format!("# {title}\n\n{}\n\n[All codes](index.html)\n", page.text.trim());
+    made(&format!("errors/{}.html", page.code), &title, text)
+}
