@@ -1,7 +1,7 @@
 //! The effects available to scripts: printing, showing pictures, reading and writing files.
 
 use super::console::Console;
-use super::{disk, picture};
+use super::disk;
 use crate::host::interp::{Shown, World};
 
 /// Effects on the terminal and the disk.
@@ -15,8 +15,7 @@ impl World for Terminal<'_> {
     }
 
     fn show(&mut self, shown: Shown) {
-        let drawn = picture::draw(&shown, self.console.style, self.console.graphics());
-        self.console.print(&drawn);
+        self.console.show(&shown);
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
