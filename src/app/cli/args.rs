@@ -37,6 +37,7 @@ pub(crate) enum Task {
     Explain { code: Option<String> },
     Doc { name: Option<String> },
     Fix { paths: Vec<PathBuf>, dry_run: bool, profile: bool },
+    Stubs { file: PathBuf },
     Lsp,
     Dap,
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
@@ -56,7 +57,7 @@ impl Task {
             // Profiles are of the simulator.
             Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Profile { .. } => false,
             Task::Explain { .. } => false,
-            Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
+            Task::Stubs { .. } | Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
         }
     }
@@ -259,6 +260,7 @@ fn task(matches: &ArgMatches) -> Task {
         },
         "launch" => Task::Launch { job: Box::new(launch::job(sub)) },
         "doctor" => Task::Doctor,
+        "stubs" => Task::Stubs { file: path("file") },
         _ => Task::Repl { plain: sub.get_flag("plain") },
     }
 }
@@ -297,6 +299,7 @@ fn command() -> Command {
             with_short_help(lsp()),
             dap(),
             launch::command(),
+            with_short_help(stubs()),
             with_short_help(cache()),
             with_short_help(doctor()),
             repl(),
@@ -400,6 +403,12 @@ fn paths(help: &'static str) -> Arg {
 
 fn filter() -> Arg {
     Arg::new("filter").long("filter").short('f').value_name("TEXT").help("Only those whose name contains TEXT")
+}
+
+fn stubs() -> Command {
+    Command::new("stubs")
+        .about("Print a program's kernels and functions as a stub file (.pyi), for type checkers of Python")
+        .arg(file("The program"))
 }
 
 /// File and arguments are one list for clap, so that nothing after the file name is parsed as an option of `clk`.

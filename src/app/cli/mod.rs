@@ -15,6 +15,7 @@ mod profile;
 mod prove;
 mod run;
 mod stats;
+mod stubs;
 mod test;
 mod tune;
 mod why;
@@ -108,6 +109,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
         Task::Fix { paths, dry_run, profile } => fix::paths(&paths, fix::Manner { dry_run, profile }, context),
+        Task::Stubs { file } => stubs::file(&file, context),
         Task::Lsp => lsp::main(),
         Task::Dap => dap::main(context),
         Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
