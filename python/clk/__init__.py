@@ -12,11 +12,11 @@ their signatures. Errors are exceptions that carry the message of the compiler o
 from __future__ import annotations
 
 import os
-import sys
 import types
 from typing import Any
 
-from ._clk import Array, Callable, Program as _Program, __version__, devices
+from ._callable import Callable
+from ._clk import Array, Program as _Program, __version__, devices
 from ._errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -67,12 +67,12 @@ class Module(types.ModuleType):
     def __init__(self, name: str, program: _Program, doc: str | None = None) -> None:
         super().__init__(name, doc)
         self.__dict__["_program"] = program
-        for callee in program.callables:
+        for callee in Callable.all(program):
             self.__dict__[callee.__name__] = callee
 
     def run(self, *args: str, device: str | None = None, check: bool = False) -> None:
         """Runs the statements of the script, with `args` as its arguments. Importing and loading do not."""
-        sys.stdout.write(self._program.run(list(args), device, check))
+        self._program.run(list(args), device, check)
 
     def dtype(self, name: str) -> Any:
         """NumPy's type for arrays of a struct of the program."""

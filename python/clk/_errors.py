@@ -180,8 +180,11 @@ def diagnostic(facts: dict[str, Any]) -> Diagnostic:
 def error(reports: list[dict[str, Any]]) -> Error:
     """Makes the exception for errors, the first of which decides its class."""
     found = [diagnostic(facts) for facts in reports]
-    errors = [one for one in found if one.severity == "error"]
-    return _class_of(errors[0].code if errors else "")(errors or found)
+    errors = [one for one in found if one.severity == "error"] or found
+    made = _class_of(errors[0].code if errors else "")
+    # A call is compiled as a statement of its own: what is wrong there is wrong with its arguments.
+    of_call = errors and errors[0].spans and errors[0].spans[0].file == "<launch>"
+    return (ArgumentError if made is CompileError and of_call else made)(errors)
 
 
 def warn(reports: list[dict[str, Any]]) -> None:

@@ -49,7 +49,7 @@ def run(cell: str, display: Any) -> None:
             display(_show.value(*rest[1:]), raw=True)
         elif kind == "done":
             break
-    if any(error.code == "E0599" for error in errors):
+    if any(error.code in ("E0599", "E0607") for error in errors):
         raise KeyboardInterrupt
     if errors:
         raise Error(errors)

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from . import Module
-from ._clk import Callable
+from . import Callable, Module
 from ._errors import Error
 
 _FLOATS = {"f16", "bf16", "f32", "f64"}
@@ -67,11 +66,12 @@ def _backward(module: Module, callee: Callable) -> tuple[Callable, list[int]]:
     gives = f"({types})" if len(names) > 1 else types
     arguments = ", ".join(own for own, _, _ in inputs)
     text = (
-        f"\nfn {name}_backward_({params}, cotangent_: {result}) -> {gives} {{\n"
-        f"    vjp({name}, wrt = {wrt})({arguments}, cotangent = cotangent_).1\n}}\n"
+        f"\nfn {name}_forward_({params}) -> {result} {{ {name}({arguments}) }}\n"
+        f"fn {name}_backward_({params}, cotangent_: {result}) -> {gives} {{\n"
+        f"    vjp({name}_forward_, wrt = {wrt})({arguments}, cotangent = cotangent_).1\n}}\n"
     )
     program = module._program.extended(text)
-    found = [own for own in program.callables if own.__name__ == f"{name}_backward_"]
+    found = [own for own in Callable.all(program) if own.__name__ == f"{name}_backward_"]
     return found[0], floats
 
 
@@ -92,7 +92,7 @@ def function(module: Module, name: str, *, device: str | None = None) -> Any:
         # A tensor without axes stands for a number.
         pairs = zip(values, inputs)
         return [
-            (value.detach().contiguous() if is_array else value.item()) if isinstance(value, torch.Tensor) else value
+            (value.detach() if is_array else value.item()) if isinstance(value, torch.Tensor) else value
             for value, (_, _, is_array) in pairs
         ]
 
@@ -110,7 +110,7 @@ def function(module: Module, name: str, *, device: str | None = None) -> Any:
         def backward(ctx: Any, cotangent: Any) -> Any:
             saved = iter(ctx.saved_tensors)
             values = [next(saved) if other is None else other for other in ctx.others]
-            found = backward(*plain(tuple(values)), cotangent.contiguous() if cotangent.ndim else cotangent.item())
+            found = backward(*plain(tuple(values)), cotangent.detach() if cotangent.ndim else cotangent.item())
             gradients: list[Any] = [None] * len(values)
             for at, gradient in zip(floats, found if isinstance(found, tuple) else (found,)):
                 if isinstance(values[at], torch.Tensor):
@@ -139,7 +139,7 @@ def operator(module: Module, name: str, qualified: str) -> Any:
     schema = ", ".join(f"{_schema_type(text, is_array)} {own}" for own, text, is_array in inputs)
 
     def forward(*values: Any) -> Any:
-        return callee(*(value.contiguous() if isinstance(value, torch.Tensor) else value for value in values))
+        return callee(*(value.detach() if isinstance(value, torch.Tensor) else value for value in values))
 
     registered = torch.library.custom_op(qualified, forward, mutates_args=(), schema=f"({schema}) -> Tensor")
 
@@ -162,8 +162,8 @@ def operator(module: Module, name: str, qualified: str) -> Any:
     def gradients(ctx: Any, cotangent: Any) -> Any:
         saved = iter(ctx.saved_tensors)
         values = [next(saved) if other is None else other for other in ctx.others]
-        plain = [value.detach().contiguous() if isinstance(value, torch.Tensor) else value for value in values]
-        found = backward(*plain, cotangent.contiguous())
+        plain = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
+        found = backward(*plain, cotangent.detach())
         all_ = found if isinstance(found, tuple) else (found,)
         given: list[Any] = [None] * len(values)
         for at, gradient in zip(floats, all_):

@@ -1,6 +1,6 @@
 //! `clk.Array`: a result in memory of Clk, which other libraries use without copying.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 use clk_lang::host::array::{Array, Element};
 use clk_lang::host::format;
@@ -26,7 +26,7 @@ pub struct ClkArray {
     shape: Box<[isize]>,
     strides: Box<[isize]>,
     /// The format in the buffer protocol; absent for types that it does not have.
-    format: Option<CString>,
+    format: Option<&'static CStr>,
     scalar: Option<Scalar>,
 }
 
@@ -51,7 +51,7 @@ impl ClkArray {
             }
             _ => None,
         };
-        let format = scalar.and_then(format_of).and_then(|format| CString::new(format).ok());
+        let format = scalar.and_then(format_of);
         let strides = row_major(&shape, size as isize).into();
         let shape = shape.into_iter().map(|extent| extent as isize).collect();
         Ok(ClkArray { array, data, shape, strides, format, scalar })
@@ -67,20 +67,20 @@ impl ClkArray {
 }
 
 /// Returns the format of a type in the buffer protocol.
-fn format_of(scalar: Scalar) -> Option<&'static str> {
+fn format_of(scalar: Scalar) -> Option<&'static CStr> {
     Some(match scalar {
-        Scalar::Bool => "?",
-        Scalar::I8 => "b",
-        Scalar::I16 => "h",
-        Scalar::I32 => "i",
-        Scalar::I64 => "q",
-        Scalar::U8 => "B",
-        Scalar::U16 => "H",
-        Scalar::U32 => "I",
-        Scalar::U64 => "Q",
-        Scalar::F16 => "e",
-        Scalar::F32 => "f",
-        Scalar::F64 => "d",
+        Scalar::Bool => c"?",
+        Scalar::I8 => c"b",
+        Scalar::I16 => c"h",
+        Scalar::I32 => c"i",
+        Scalar::I64 => c"q",
+        Scalar::U8 => c"B",
+        Scalar::U16 => c"H",
+        Scalar::U32 => c"I",
+        Scalar::U64 => c"Q",
+        Scalar::F16 => c"e",
+        Scalar::F32 => c"f",
+        Scalar::F64 => c"d",
         Scalar::Bf16 => return None,
     })
 }

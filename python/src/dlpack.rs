@@ -103,6 +103,8 @@ pub struct Tensor {
     /// In bytes.
     pub strides: Vec<isize>,
     pub readonly: bool,
+    /// Whether the capsule is of the form that says what is read-only.
+    pub versioned: bool,
     pub taken: Taken,
 }
 
@@ -156,7 +158,8 @@ fn read(raw: &RawTensor, readonly: bool, taken: Taken) -> PyResult<Tensor> {
         false => slice(raw.strides).iter().map(|&stride| stride as isize * size).collect(),
     };
     let data = raw.data.cast::<u8>().wrapping_add(raw.byte_offset as usize);
-    Ok(Tensor { data, device: (raw.device_type, raw.device_id), scalar, shape, strides, readonly, taken })
+    let (device, versioned) = ((raw.device_type, raw.device_id), matches!(taken, Taken::Versioned(_)));
+    Ok(Tensor { data, device, scalar, shape, strides, readonly, versioned, taken })
 }
 
 /// Returns the strides in bytes of memory without gaps.

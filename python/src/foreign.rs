@@ -284,7 +284,8 @@ fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
         data: tensor.data,
         shape: tensor.shape,
         strides: tensor.strides,
-        readonly: tensor.readonly,
+        // Arrays of JAX never change, also where its capsules do not say so; nor is anything said by those of older libraries.
+        readonly: tensor.readonly || library == Library::Jax || (!tensor.versioned && library == Library::Own),
         written: false,
         keeper: Some(Keeper::Capsule(tensor.taken)),
     })

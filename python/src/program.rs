@@ -48,7 +48,17 @@ impl Shared {
     }
 }
 
-fn no_failure() -> Vec<embed::Report> {
+/// Writes what a run has printed to `sys.stdout`.
+fn write(py: Python<'_>, printed: String) -> PyResult<()> {
+    if !printed.is_empty() {
+        py.import(intern!(py, "sys"))?
+            .getattr(intern!(py, "stdout"))?
+            .call_method1(intern!(py, "write"), (printed,))?;
+    }
+    Ok(())
+}
+
+fn interrupted() -> Vec<embed::Report> {
     vec![embed::Report::of_call("E0599", "interrupted", vec![], vec![])]
 }
 
@@ -73,31 +83,27 @@ impl Program {
         Program::made(py, py.detach(|| stack::roomy(extend)))
     }
 
-    /// The callables, in the order of the source.
-    #[getter]
-    fn callables<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, Callee>>> {
-        let shared = &slf.get().shared;
-        let make = |at| Bound::new(slf.py(), Callee { shared: shared.clone(), at, how: How::default() });
-        (0..shared.callables.len()).map(make).collect()
+    /// The number of callables.
+    fn __len__(&self) -> usize {
+        self.shared.callables.len()
     }
 
-    /// Runs the statements of the script; returns what they printed.
+    /// Runs the statements of the script.
     #[pyo3(signature = (args, device=None, check=false))]
-    fn run(&self, py: Python<'_>, args: Vec<String>, device: Option<String>, check: bool) -> PyResult<String> {
+    fn run(&self, py: Python<'_>, args: Vec<String>, device: Option<String>, check: bool) -> PyResult<()> {
         let how = How { device: device.map(device_name), check };
         let shared = &self.shared;
         let watch = Watch::begin(shared.stop.clone());
-        let ran = py.detach(|| match shared.lock(&watch) {
-            None => Err(no_failure()),
+        let (ran, printed) = py.detach(|| match shared.lock(&watch) {
+            None => (Err(interrupted()), String::new()),
             Some(mut program) => {
                 watch.aim();
-                program.run(&how, args, stack::end())
+                (program.run(&how, args, stack::end()), program.take_printed())
             }
         });
+        write(py, printed)?;
         watch.settled(py)?;
-        let (printed, warnings) = ran.map_err(|reports| errors::raise(py, &reports))?;
-        errors::warn(py, &warnings)?;
-        Ok(printed)
+        errors::warn(py, &ran.map_err(|reports| errors::raise(py, &reports))?)
     }
 
     /// Returns the value of a variable of the script, which has run.
@@ -141,8 +147,8 @@ fn device_name(name: String) -> String {
     }
 }
 
-/// A kernel or function of a program.
-#[pyclass(name = "Callable", module = "clk", frozen, weakref)]
+/// A kernel or function of a program. `clk.Callable` is a subclass, whose instances have documentation of their own.
+#[pyclass(name = "Callable", module = "clk._clk", frozen, subclass, weakref)]
 pub struct Callee {
     shared: Arc<Shared>,
     at: usize,
@@ -166,6 +172,16 @@ impl Callee {
 
 #[pymethods]
 impl Callee {
+    #[new]
+    #[pyo3(signature = (program, at, device=None, check=false))]
+    fn new(program: &Bound<'_, Program>, at: usize, device: Option<String>, check: bool) -> PyResult<Callee> {
+        let shared = program.get().shared.clone();
+        if at >= shared.callables.len() {
+            return Err(pyo3::exceptions::PyIndexError::new_err("the program has no such callable"));
+        }
+        Ok(Callee { shared, at, how: How { device: device.map(device_name), check } })
+    }
+
     #[getter]
     fn __name__(&self) -> &str {
         &self.of().name
@@ -176,8 +192,9 @@ impl Callee {
         &self.of().name
     }
 
+    /// The head of the definition, and its documentation comment.
     #[getter]
-    fn __doc__(&self) -> String {
+    fn text(&self) -> String {
         let of = self.of();
         let doc = of.doc.as_deref().map_or_else(String::new, |doc| format!("\n\n{}", doc.trim()));
         format!("{}{doc}", of.head)
@@ -237,16 +254,6 @@ impl Callee {
         format!("<{word} {} of Clk>", self.of().name)
     }
 
-    /// Returns the same with other settings: `kernel.using(device="sim", check=True)(x)`.
-    #[pyo3(signature = (*, device=None, check=None))]
-    fn using(&self, device: Option<String>, check: Option<bool>) -> Callee {
-        let how = How {
-            device: device.map(device_name).or_else(|| self.how.device.clone()),
-            check: check.unwrap_or(self.how.check),
-        };
-        Callee { shared: self.shared.clone(), at: self.at, how }
-    }
-
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__<'py>(
         &self,
@@ -276,13 +283,14 @@ impl Callee {
             }
         };
         let watch = Watch::begin(self.shared.stop.clone());
-        let ran = py.detach(|| match self.shared.lock(&watch) {
-            None => Err(no_failure()),
+        let (ran, printed) = py.detach(|| match self.shared.lock(&watch) {
+            None => (Err(interrupted()), String::new()),
             Some(mut program) => {
                 watch.aim();
-                program.call(self.at, &options.how, call, stack::end())
+                (program.call(self.at, &options.how, call, stack::end()), program.take_printed())
             }
         });
+        write(py, printed)?;
         watch.settled(py)?;
         match ran {
             Ok(returned) => passed.finish(py, of, &given, returned),
@@ -507,7 +515,7 @@ impl Passed {
         given: &[Option<Bound<'py, PyAny>>],
         returned: Returned,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let Returned { value, written, printed, warnings } = returned;
+        let Returned { value, written, warnings } = returned;
         for (at, array) in &written {
             let (Some(foreign), param) = (&self.arrays[*at], &of.params[*at]) else { continue };
             if !foreign.has_shape_of(array) {
@@ -516,11 +524,6 @@ impl Passed {
                 return Err(errors::refused(py, "E0809", title, &["return the new array instead"], &[&note]));
             }
             foreign.store(array)?;
-        }
-        if !printed.is_empty() {
-            py.import(intern!(py, "sys"))?
-                .getattr(intern!(py, "stdout"))?
-                .call_method1(intern!(py, "write"), (printed,))?;
         }
         let result = self.results(py, of, given, value)?;
         errors::warn(py, &warnings)?;

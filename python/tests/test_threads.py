@@ -10,13 +10,14 @@ import numpy as np
 PROGRAM = """
 kernel spin(rounds: i32, out y: [i32; N]) threads(i: N) {
     var n = 0
-    for k in 0..rounds { n = n * 3 + k }
+    for k in 0..rounds { n = (n << 1) ^ k }
     y[i] = n
 }
 kernel double(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }
-fn endless(n: i32) -> i32 { var k = n
- loop { k = k ^ 1 }
- k }
+fn endless(n: i32) -> i32 {
+    var k = n
+    loop { k = k ^ 1 }
+}
 """
 
 
@@ -77,11 +78,12 @@ def interrupt(call):
     os.kill(os.getpid(), signal.SIGINT)
 
 for call in {calls}:
-    timer = threading.Thread(target=interrupt, args=(call,))
+    timer = threading.Thread(target=interrupt, args=(call,), daemon=True)
     timer.start()
     try:
         call()
         print("ended")
+        break
     except KeyboardInterrupt:
         print("interrupted", m.double(np.ones(2, "float32")).tolist())
     timer.join()
@@ -122,7 +124,7 @@ def interrupt():
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 
-threading.Thread(target=interrupt).start()
+threading.Thread(target=interrupt, daemon=True).start()
 try:
     call()
 except clk.Error as error:

@@ -157,7 +157,12 @@ impl Argument {
         match (self, to) {
             (Argument::Bool(value), Scalar::Bool) => Some(scalar::Value::of(*value)),
             (_, Scalar::Bool) => None,
-            (Argument::Int(value, _), _) => Value::Int(*value).adapt(to),
+            (Argument::Int(value, _), to) => {
+                let found = Value::Int(*value).adapt(to)?;
+                // A float may be the nearest one only.
+                let is_exact = !to.is_float() || value.unsigned_abs() < 1 << 100 && found.as_f64() as i128 == *value;
+                is_exact.then_some(found)
+            }
             // What a float stands for is known exactly only if it is an integer or has a narrow type of its own.
             (Argument::Float(value, own), to) if to.is_float() => {
                 let found = Value::Float(*value).adapt(to).filter(|found| !value.is_nan() || found.is_nan())?;

@@ -57,7 +57,6 @@ pub struct Returned {
     pub value: Value,
     /// The arrays that were passed to be written, by parameter.
     pub written: Vec<(usize, Array)>,
-    pub printed: String,
     pub warnings: Vec<Report>,
 }
 
@@ -76,6 +75,8 @@ pub struct Program {
     /// The variables of the script, once it has run.
     globals: Vec<Option<Value>>,
     warnings: Vec<Report>,
+    /// What the last run or call has printed, also one that failed.
+    printed: String,
 }
 
 impl Program {
@@ -107,6 +108,7 @@ impl Program {
             runs: HashMap::new(),
             globals: Vec::new(),
             warnings,
+            printed: String::new(),
         };
         let mut interpreter = program.interpreter(&How { device: Some("sim".into()), check: false })?;
         program.callables = describe::callables(&program.session, &mut interpreter).into();
@@ -171,24 +173,33 @@ impl Program {
         let mut interpreter = limits.interpreter(&Interrupt::default(), vec![]);
         interpreter.options.control.stop = self.stop.clone();
         interpreter.globals.clone_from(&self.globals);
+        // Arrays of structs are matched to the program's types by their layouts.
+        for (id, _) in self.session.program.structs.iter() {
+            interpreter.element(&self.session.program, &Type::Struct(id));
+        }
         Ok(interpreter)
     }
 
-    /// Runs the statements of the script; returns what they printed.
-    pub fn run(&mut self, how: &How, args: Vec<String>, stack_end: usize) -> Result<(String, Vec<Report>), Failure> {
+    /// Returns what the last run or call has printed.
+    pub fn take_printed(&mut self) -> String {
+        mem::take(&mut self.printed)
+    }
+
+    /// Runs the statements of the script; returns warnings.
+    pub fn run(&mut self, how: &How, args: Vec<String>, stack_end: usize) -> Result<Vec<Report>, Failure> {
         let mut interpreter = self.interpreter(how)?;
         interpreter.globals.clear();
         interpreter.options.args = args;
         interpreter.stack_end = stack_end;
         let mut world = Captured::default();
-        for chunk in self.chunks.clone() {
-            let session = &self.session;
-            let ran = guarded(&self.stop, || interpreter.run_chunk(session, chunk, &mut world));
-            ran.map_err(|diagnostics| Report::all(&diagnostics, &self.session.sources))?;
-        }
+        let ran = guarded(&self.stop, || {
+            self.chunks.clone().try_for_each(|chunk| interpreter.run_chunk(&self.session, chunk, &mut world).map(drop))
+        });
+        self.printed = world.printed;
+        ran.map_err(|diagnostics| Report::all(&diagnostics, &self.session.sources))?;
         self.globals = mem::take(&mut interpreter.globals);
         self.runs.clear();
-        Ok((world.printed, Report::all(&interpreter.take_warnings(), &self.session.sources)))
+        Ok(Report::all(&interpreter.take_warnings(), &self.session.sources))
     }
 
     /// Calls a kernel or function by its position among the callables. `stack_end` is the lowest address that the thread's stack may
@@ -200,7 +211,7 @@ impl Program {
             let interpreter = self.interpreter(how)?;
             self.runs.insert(how.clone(), interpreter);
         }
-        let Program { session, forms, runs, stop, .. } = self;
+        let Program { session, forms, runs, stop, printed, .. } = self;
         let Some(interpreter) = runs.get_mut(how) else { return Err(vec![]) };
         let Call { arguments, generics, dims, geometry } = call;
         let (values, types) =
@@ -219,10 +230,11 @@ impl Program {
             settle(&value).map_err(|problem| Box::new(problem.anywhere()))?;
             Ok(value)
         });
+        *printed = world.printed;
         let written = collect(interpreter, &form, of);
         let warnings = Report::all(&interpreter.take_warnings(), &session.sources);
         match ran {
-            Ok(value) => Ok(Returned { value, written, printed: world.printed, warnings }),
+            Ok(value) => Ok(Returned { value, written, warnings }),
             Err(diagnostics) => Err(Report::all(&diagnostics, &session.sources)),
         }
     }
