@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::Arc;
 
 use super::graphics::{self, Protocol};
-use super::{picture, progress, tty};
+use super::{progress, tty};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::render::{self, Style, Tally};
@@ -118,15 +118,6 @@ impl Console {
                 std::process::exit(super::exit::FAILURE.into());
             }
         }
-    }
-
-    /// Draws a picture.
-    pub fn show(&mut self, shown: &Shown) {
-        if let Some(stage) = &self.stage {
-            return stage.show(shown);
-        }
-        let drawn = picture::draw(shown, self.style, self.graphics());
-        self.print(&drawn);
     }
 
     pub fn flush(&mut self) {

@@ -1,7 +1,7 @@
 //! The effects available to scripts: printing, showing pictures, reading and writing files.
 
 use super::console::Console;
-use super::disk;
+use super::{disk, picture};
 use crate::host::interp::{Shown, World};
 
 /// Effects on the terminal and the disk.
@@ -15,7 +15,11 @@ impl World for Terminal<'_> {
     }
 
     fn show(&mut self, shown: Shown) {
-        self.console.show(&shown);
+        if let Some(stage) = &self.console.stage {
+            return stage.show(&shown);
+        }
+        let drawn = picture::draw(&shown, self.console.style, self.console.graphics());
+        self.console.print(&drawn);
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
