@@ -35,9 +35,9 @@ def of(callee: Any) -> inspect.Signature:
     for name, kind in callee.generics:
         add(named, name, kind, None, inspect.Parameter.KEYWORD_ONLY)
     of_calls = _OPTIONS if callee.is_kernel else {name: _OPTIONS[name] for name in ("device", "check")}
-    for name, default in of_calls.items():
+    for name, usual in of_calls.items():
         if name not in taken:
-            add(named, name, inspect.Parameter.empty, default, inspect.Parameter.KEYWORD_ONLY)
+            add(named, name, inspect.Parameter.empty, usual, inspect.Parameter.KEYWORD_ONLY)
     result = callee.result if not callee.is_kernel else _results(callee)
     return inspect.Signature(inputs + named, return_annotation=result)
 
