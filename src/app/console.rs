@@ -2,12 +2,16 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
+use std::sync::Arc;
+
 use super::graphics::{self, Protocol};
 use super::{progress, tty};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::render::{self, Style, Tally};
 use crate::base::source::Sources;
+use crate::host::interp::Shown;
+use crate::host::value::Value;
 
 /// When to use color (`--color`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +31,21 @@ pub(crate) struct Look {
     pub json: bool,
 }
 
+/// Where output goes that is not for a terminal but for a program, such as a notebook.
+pub(crate) trait Stage: Send + Sync {
+    /// Takes output verbatim.
+    fn print(&self, text: &str);
+    /// Takes lines of an error that has no code.
+    fn error(&self, lines: &str);
+    fn report(&self, diagnostic: &Diagnostic, sources: &Sources);
+    fn show(&self, shown: &Shown);
+    /// Takes the value of an entry, and its text.
+    fn value(&self, value: &Value, text: &str);
+}
+
 pub(crate) struct Console {
+    /// Takes everything in place of the standard streams, if there is one.
+    pub stage: Option<Arc<dyn Stage>>,
     out: BufWriter<io::Stdout>,
     out_is_terminal: bool,
     /// Style of standard output.
@@ -49,6 +67,7 @@ impl Console {
         let width = text_width();
         let style = |color| Style { color, ascii: look.ascii, width };
         Console {
+            stage: None,
             out: BufWriter::with_capacity(1 << 16, io::stdout()),
             out_is_terminal,
             style: style(colored(look.color, anstream::AutoStream::choice(&io::stdout()))),
@@ -60,8 +79,18 @@ impl Console {
         }
     }
 
+    /// Creates a console that gives everything to a stage, in color.
+    pub fn staged(stage: Arc<dyn Stage>) -> Self {
+        let style = Style { color: true, ascii: false, width: 100 };
+        let look = Look { color: When::Never, ..Look::default() };
+        Console { stage: Some(stage), style, error_style: style, ..Console::new(look) }
+    }
+
     /// Writes a text to standard output verbatim.
     pub fn print(&mut self, text: &str) {
+        if let Some(stage) = &self.stage {
+            return stage.print(text);
+        }
         progress::clear();
         let written = self.out.write_all(text.as_bytes());
         let written = if self.out_is_terminal { written.and_then(|()| self.out.flush()) } else { written };
@@ -92,6 +121,9 @@ impl Console {
     }
 
     pub fn flush(&mut self) {
+        if self.stage.is_some() {
+            return;
+        }
         progress::clear();
         let flushed = self.out.flush();
         self.check(flushed);
@@ -99,6 +131,9 @@ impl Console {
 
     /// Flushes standard output, then writes one or more lines to standard error, with control sequences escaped.
     pub fn error_line(&mut self, text: &str) {
+        if let Some(stage) = &self.stage {
+            return stage.error(&escape::lines(text));
+        }
         self.flush();
         let _ = writeln!(io::stderr().lock(), "{}", escape::lines(text));
     }
@@ -107,6 +142,9 @@ impl Console {
     pub fn report(&mut self, diagnostic: &Diagnostic, sources: &Sources) {
         self.tally.count(diagnostic);
         self.internal |= diagnostic.code == super::crash::CODE;
+        if let Some(stage) = &self.stage {
+            return stage.report(diagnostic, sources);
+        }
         let text = if self.json {
             render::json(diagnostic, sources) + "\n"
         } else {
@@ -124,6 +162,9 @@ impl Console {
 
     /// Queries the terminal's width again: it may have been resized during a session.
     pub fn measure(&mut self) {
+        if self.stage.is_some() {
+            return;
+        }
         self.style.width = text_width();
         self.error_style.width = self.style.width;
     }

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::exit;
@@ -19,6 +19,33 @@ use crate::device::cuda::isolate::{self, Child, Process, Role, Segment, Starter}
 /// The hidden commands, by role.
 pub(crate) const KEEPER: &str = "gpu-keeper";
 pub(crate) const WORKER: &str = "gpu-worker";
+
+/// What starts this program again, if that is not the running binary: an interpreter that it is embedded in, and its arguments.
+static RELAUNCH: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets what starts this program again; the first call counts.
+pub(crate) fn relaunch_by(words: Vec<OsString>) {
+    if !words.is_empty() {
+        let _ = RELAUNCH.set(words);
+    }
+}
+
+/// Returns the command that starts this program again.
+fn relaunch() -> Command {
+    match RELAUNCH.get().and_then(|words| words.split_first()) {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        // The running binary itself, even if its file has been replaced.
+        None => {
+            let mut command = Command::new("/proc/self/exe");
+            command.arg0("clk");
+            command
+        }
+    }
+}
 
 /// All worker processes started by this process.
 #[derive(Default)]
@@ -44,9 +71,8 @@ impl Starter for Children {
     fn start(&self, role: Role, ordinal: u32, segment: &Segment) -> io::Result<Process> {
         let (ours, theirs) = UnixStream::pair()?;
         let shared = segment.descriptor().as_raw_fd();
-        // The running binary itself, even if its file has been replaced.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("clk").arg(match role {
+        let mut command = relaunch();
+        command.arg(match role {
             Role::Keeper => KEEPER,
             Role::Worker => WORKER,
         });

@@ -10,6 +10,7 @@ mod debug;
 mod devices;
 mod difference;
 mod disk;
+pub mod embed;
 pub mod exit;
 mod fixes;
 mod folders;
@@ -45,6 +46,7 @@ mod tunings;
 mod why;
 mod world;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub use memory::Memory;
@@ -58,12 +60,17 @@ const STACKS: [usize; 3] = [512 << 20, 64 << 20, 8 << 20];
 
 /// The entry point of the binary.
 pub fn main() -> ExitCode {
+    leave(run_process(std::env::args_os().collect()))
+}
+
+/// Runs the command line in a process that does nothing else; returns the exit code.
+fn run_process(arguments: Vec<OsString>) -> u8 {
     memory::prepare();
     crash::install();
     memory::at_abort();
     memory::survive_file_limits();
     room::ask(memory::available);
-    leave(run())
+    run(arguments)
 }
 
 /// Ends the process without exit handlers: threads may still be opening a GPU driver or compiling a kernel when a script is
@@ -95,8 +102,7 @@ fn unwound(payload: Box<dyn std::any::Any + Send>) -> u8 {
 }
 
 /// Runs the command line on a thread with a large stack; returns the exit code.
-fn run() -> u8 {
-    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+fn run(arguments: Vec<OsString>) -> u8 {
     for stack in STACKS {
         let arguments = arguments.clone();
         let work = std::thread::Builder::new().name("clk".into()).stack_size(stack).spawn(move || {

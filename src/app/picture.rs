@@ -7,6 +7,7 @@ use crate::base::render::Style;
 use crate::host::array::HostArray;
 use crate::host::interp::Shown;
 use crate::host::picture::{self, raster::Raster};
+use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::{Scalar, Value};
 
 /// Maximum height of a picture in terminal rows.
@@ -30,17 +31,40 @@ pub(crate) fn draw(shown: &Shown, style: Style, protocol: Option<Protocol>) -> S
     text
 }
 
+/// Renders a picture as a file: its MIME type, its content, and what it shows.
+pub(crate) fn file(shown: &Shown) -> Outcome<(&'static str, Vec<u8>, String)> {
+    if let Shown::Plot { x, y } = shown {
+        let svg = picture::plot::svg(x, y)?;
+        return Ok(("image/svg+xml", svg.into_bytes(), format!("a plot of {} points", x.count())));
+    }
+    let text = match shown {
+        Shown::Heat(heat) => format!("{} … {}, from dark to bright", number(heat.low), number(heat.high)),
+        Shown::Image(array) => format!("a picture, {}", array.type_name()),
+        Shown::Plot { .. } => String::new(),
+    };
+    let raster = match shown {
+        // An array that is no picture says so.
+        Shown::Image(array) => sized(&Raster::of(array)?),
+        _ => raster(shown).ok_or_else(|| Problem::new("E0717", "this is no picture"))?,
+    };
+    Ok(("image/png", raster.png()?, text))
+}
+
 /// Renders a picture as pixels in a size that suits a terminal.
 fn raster(shown: &Shown) -> Option<Raster> {
+    match shown {
+        Shown::Image(array) => Raster::of(array).ok().map(|raster| sized(&raster)),
+        Shown::Plot { x, y } => picture::plot::raster(x, y).ok(),
+        Shown::Heat(heat) => Some(sized(&heat.raster)),
+    }
+}
+
+/// Enlarges a small picture, and thins a large one.
+fn sized(raster: &Raster) -> Raster {
     const SIZE: usize = 480;
-    let raster = match shown {
-        Shown::Image(array) => Raster::of(array).ok()?,
-        Shown::Plot { x, y } => return picture::plot::raster(x, y).ok(),
-        Shown::Heat(heat) => heat.raster.clone(),
-    };
     match raster.width.max(raster.height).div_ceil(2 * SIZE) {
-        1 => Some(raster.enlarged(picture::enlargement(&raster, SIZE))),
-        step => Some(raster.thinned(step)),
+        1 => raster.enlarged(picture::enlargement(raster, SIZE)),
+        step => raster.thinned(step),
     }
 }
 

@@ -15,6 +15,9 @@ impl World for Terminal<'_> {
     }
 
     fn show(&mut self, shown: Shown) {
+        if let Some(stage) = &self.console.stage {
+            return stage.show(&shown);
+        }
         let drawn = picture::draw(&shown, self.console.style, self.console.graphics());
         self.console.print(&drawn);
     }

@@ -2,6 +2,7 @@
 //! the system takes longer to provide new pages than a kernel takes to write them.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -36,7 +37,7 @@ impl Spare {
     /// Returns it as a buffer; its bytes are initialized.
     fn used(self) -> AlignedBytes {
         let memory = ManuallyDrop::new(self);
-        AlignedBytes { start: memory.start, len: memory.len }
+        AlignedBytes { start: memory.start, len: memory.len, lender: None }
     }
 }
 
@@ -103,11 +104,19 @@ unsafe fn ask_for_large_pages(start: NonNull<u8>, len: usize) {
 #[cfg(not(target_os = "linux"))]
 unsafe fn ask_for_large_pages(_start: NonNull<u8>, _len: usize) {}
 
-/// A buffer of fixed size at an address that is a multiple of [`ALIGN`].
-pub struct AlignedBytes {
+/// What keeps memory that was lent: it is given back when this is dropped.
+pub(crate) type Lender = Box<dyn Any + Send + Sync>;
+
+/// A buffer of fixed size at an address that is a multiple of [`ALIGN`], or of [`LENT_ALIGN`] if it was lent.
+pub(crate) struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
+    /// Set for memory of another owner, such as an array of the program that Clk is embedded in.
+    lender: Option<Lender>,
 }
+
+/// Alignment in bytes that memory of other owners has to have: that of the largest element, and of what the simulator relies on.
+pub(crate) const LENT_ALIGN: usize = 16;
 
 // SAFETY: the buffer is the only owner of its memory, like a `Box<[u8]>`.
 unsafe impl Send for AlignedBytes {}
@@ -123,7 +132,7 @@ impl AlignedBytes {
     /// Allocates `len` zeros; `None` if there is not enough memory.
     pub fn zeroed(len: usize) -> Option<Self> {
         if len == 0 {
-            return Some(AlignedBytes { start: Self::dangling(), len });
+            return Some(AlignedBytes { start: Self::dangling(), len, lender: None });
         }
         let layout = Layout::from_size_align(len, ALIGN).ok()?;
         let known = if len < WORTH_KEEPING { None } else { reused(len) };
@@ -131,7 +140,7 @@ impl AlignedBytes {
             Some(memory) => memory,
             None if len < LARGE => {
                 // SAFETY: the layout's size is not zero.
-                return Some(AlignedBytes { start: NonNull::new(unsafe { alloc_zeroed(layout) })?, len });
+                return Some(AlignedBytes { start: NonNull::new(unsafe { alloc_zeroed(layout) })?, len, lender: None });
             }
             None => {
                 if !has_room(len) {
@@ -157,6 +166,16 @@ impl AlignedBytes {
     pub fn unset(len: usize) -> Option<Self> {
         let known = if len < WORTH_KEEPING { None } else { reused(len) };
         known.map_or_else(|| Self::zeroed(len), |memory| Some(memory.used()))
+    }
+
+    /// Takes memory that `lender` keeps; `None` if its address is no multiple of [`LENT_ALIGN`].
+    ///
+    /// # Safety
+    /// The bytes are initialized, and valid for reads until `lender` is dropped. They are valid for writes, too, and nobody else
+    /// uses them, while the buffer is borrowed mutably.
+    pub unsafe fn lent(start: NonNull<u8>, len: usize, lender: Lender) -> Option<Self> {
+        let is_aligned = start.addr().get().is_multiple_of(LENT_ALIGN);
+        is_aligned.then_some(AlignedBytes { start, len, lender: Some(lender) })
     }
 
     /// Allocates a copy of `bytes`; `None` if there is not enough memory.
@@ -189,7 +208,11 @@ struct Aligned;
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
-        if self.len < WORTH_KEEPING { free(self.start, self.len) } else { keep(self.start, self.len) }
+        match self.lender.take() {
+            Some(lender) => drop(lender),
+            None if self.len < WORTH_KEEPING => free(self.start, self.len),
+            None => keep(self.start, self.len),
+        }
     }
 }
 
@@ -243,6 +266,20 @@ mod tests {
         let parts: Vec<_> = (0..3).map(|_| AlignedBytes::unset(KEPT / 2).unwrap()).collect();
         drop(parts);
         assert!(spare().iter().map(|buffer| buffer.len).sum::<usize>() <= KEPT);
+    }
+
+    #[test]
+    fn lent_memory_is_used_in_place_and_given_back() {
+        use std::sync::Arc;
+        let mut lender = Arc::new([[0u64; 2]; 2]);
+        let start = NonNull::from(Arc::get_mut(&mut lender).unwrap()).cast::<u8>();
+        let start = start.map_addr(|at| at.checked_next_multiple_of(LENT_ALIGN.try_into().unwrap()).unwrap());
+        // SAFETY: 16 bytes, of which nobody else knows before they are looked at below.
+        let lent = unsafe { AlignedBytes::lent(start, 16, Box::new(lender.clone())) };
+        lent.unwrap().fill(1);
+        assert_eq!((lender.as_flattened().contains(&0x0101_0101_0101_0101), Arc::strong_count(&lender)), (true, 1));
+        // SAFETY: as above.
+        assert!(unsafe { AlignedBytes::lent(start.add(4), 4, Box::new(lender.clone())) }.is_none());
     }
 
     #[test]

@@ -144,6 +144,13 @@ pub struct Record {
     pub fields: Vec<Value>,
 }
 
+impl Record {
+    /// Returns the fields with their names.
+    pub fn named_fields(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.layout.fields.iter().map(|field| field.name.as_str()).zip(&self.fields)
+    }
+}
+
 /// `start..end step s`, with the end exclusive or inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {

@@ -38,6 +38,7 @@ pub(crate) enum Task {
     Doc { name: Option<String> },
     Site { out: PathBuf, from: Option<PathBuf>, paths: Vec<PathBuf> },
     Fix { paths: Vec<PathBuf>, dry_run: bool, profile: bool },
+    Stubs { file: PathBuf },
     Lsp,
     Dap,
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
@@ -63,8 +64,7 @@ impl Task {
             // Profiles are of the simulator.
             Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Profile { .. } => false,
             Task::Explain { .. } => false,
-            Task::Site { .. } => false,
-            Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
+            Task::Stubs { .. } | Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
             // Each run of a watch is a process of its own.
             Task::New { .. } | Task::Fetch { .. } | Task::Watch { .. } => false,
@@ -279,21 +279,8 @@ fn task(matches: &ArgMatches) -> Task {
         },
         "launch" => Task::Launch { job: Box::new(launch::job(sub)) },
         "doctor" => Task::Doctor,
-        "new" => Task::New { path: path("path") },
-        "fetch" => {
-            let folder = sub.get_one::<PathBuf>("folder").cloned().unwrap_or_else(|| ".".into());
-            Task::Fetch { folder, update: sub.get_flag("update") }
-        }
-        "watch" => Task::Watch { wanted: watch::wanted(sub) },
-        "help" => {
-            let words: Vec<String> = sub.get_many::<String>("topic").unwrap_or_default().cloned().collect();
-            Task::Help { topic: (!words.is_empty()).then(|| words.join(" ")) }
-        }
-        "completions" => {
-            Task::Completions { shell: sub.get_one("shell").copied().unwrap_or(clap_complete::Shell::Bash) }
-        }
-        "man" => Task::Man { folder: path("folder") },
-        _ => Task::Repl { plain: sub.get_flag("plain"), startup: !matches.get_flag(NO_STARTUP) },
+        "stubs" => Task::Stubs { file: path("file") },
+        _ => Task::Repl { plain: sub.get_flag("plain") },
     }
 }
 
@@ -331,6 +318,7 @@ pub(crate) fn command() -> Command {
             with_short_help(lsp()),
             dap(),
             launch::command(),
+            with_short_help(stubs()),
             with_short_help(cache()),
             with_short_help(doctor()),
             repl(),
@@ -441,6 +429,12 @@ fn paths(help: &'static str) -> Arg {
 
 fn filter() -> Arg {
     Arg::new("filter").long("filter").short('f').value_name("TEXT").help("Only those whose name contains TEXT")
+}
+
+fn stubs() -> Command {
+    Command::new("stubs")
+        .about("Print a program's kernels and functions as a stub file (.pyi), for type checkers of Python")
+        .arg(file("The program"))
 }
 
 /// File and arguments are one list for clap, so that nothing after the file name is parsed as an option of `clk`.

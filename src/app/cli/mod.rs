@@ -20,6 +20,7 @@ mod prove;
 mod run;
 mod site;
 mod stats;
+mod stubs;
 mod test;
 mod tune;
 mod watch;
@@ -115,6 +116,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Doc { name } => doc::name(name.as_deref(), context),
         Task::Site { out, from, paths } => site::make(&out, from.as_deref(), &paths, context),
         Task::Fix { paths, dry_run, profile } => fix::paths(&paths, fix::Manner { dry_run, profile }, context),
+        Task::Stubs { file } => stubs::file(&file, context),
         Task::Lsp => lsp::main(),
         Task::Dap => dap::main(context),
         Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),

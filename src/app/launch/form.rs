@@ -12,7 +12,9 @@ use super::refusal::{Refusal, Result};
 use crate::app::disk::Disk;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Access, ArrayType, Binding, Dim, Global, GlobalId, KernelId, Module, Signature, Type};
+use crate::check::typed::{
+    Access, ArrayType, Binding, Dim, FnId, Global, GlobalId, KernelId, Module, Program, Signature, Type,
+};
 use crate::compile::Session;
 use crate::lang::scalar::Scalar;
 
@@ -21,11 +23,27 @@ const NAME: &str = "<launch>";
 /// Maximum number of cached forms; distinct combinations of argument types are rarely more.
 const MOST: usize = 4096;
 
+/// What is launched or called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Item {
+    Kernel(KernelId),
+    Function(FnId),
+}
+
+impl Item {
+    pub fn signature(self, program: &Program) -> &Signature {
+        match self {
+            Item::Kernel(id) => &program.kernels[id].sig,
+            Item::Function(id) => &program.fns[id].sig,
+        }
+    }
+}
+
 /// Cache key: everything that requires a new compilation if it changes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    pub kernel: KernelId,
-    /// The kernel as the request names it: `saxpy`, `linalg.matmul`.
+    pub item: Item,
+    /// The item as the request names it: `saxpy`, `linalg.matmul`.
     pub path: SmolStr,
     /// Argument types by parameter; `None` for an omitted `out` array.
     pub types: Vec<Option<Type>>,
@@ -102,7 +120,7 @@ fn compile(session: &mut Session, key: &Key) -> Result<Form> {
 }
 
 fn add(session: &mut Session, key: &Key) -> std::result::Result<Form, Vec<Diagnostic>> {
-    let sig = session.program.kernels[key.kernel].sig.clone();
+    let sig = key.item.signature(&session.program).clone();
     let main = session.main.and_then(|main| session.program.modules.get(main));
     let names = main.map(|main| main.names.clone()).unwrap_or_default();
     let spoken = std::iter::once(&key.path).chain(key.generics.iter().map(|(_, value)| value));

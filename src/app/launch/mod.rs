@@ -8,13 +8,13 @@
 
 mod data;
 mod ending;
-mod form;
+pub(super) mod form;
 mod frame;
 mod job;
 mod json;
 mod ops;
 mod pulse;
-mod refusal;
+pub(super) mod refusal;
 mod reply;
 mod request;
 mod serve;

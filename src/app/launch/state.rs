@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use smol_str::{SmolStr, ToSmolStr};
 
 use super::data::{self, Arrays, HostArrays, Input, Wanted, element_named, fields, quoted, shown};
-use super::form::{Form, Forms, Key, array_type};
+use super::form::{Form, Forms, Item, Key, array_type};
 use super::json::{Kind, Raw};
 use super::refusal::{Refusal, Result};
 use super::request::Launch;
@@ -187,7 +187,7 @@ impl State {
             _ => return Err(Refusal::new("E0802", "`grid` and `block` are given together, or not at all")),
         };
         let key = Key {
-            kernel: id,
+            item: Item::Kernel(id),
             path: path.clone(),
             types: arguments.iter().map(|a| a.as_ref().map(|a| a.ty.clone())).collect(),
             generics: launch.generics.iter().map(|(a, b)| (a.to_smolstr(), b.to_smolstr())).collect(),

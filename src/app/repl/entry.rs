@@ -168,6 +168,10 @@ impl Repl<'_> {
     /// Shows a value; an array is followed by its type and size.
     fn show(&mut self, value: &Value) -> Outcome<()> {
         let console = &mut self.context.console;
+        if let Some(stage) = &console.stage {
+            stage.value(value, &host::format::print_in(value, console.style.width)?);
+            return Ok(());
+        }
         let mut text = match value {
             // Unlike the output of `print`, a shown string must not control the terminal; it may come from a file.
             Value::Str(text) => escape::lines(text).into_owned(),

@@ -269,6 +269,13 @@ impl Completer for Entry {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, position: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        self.at(line, position)
+    }
+}
+
+impl Entry {
+    /// Returns the completions at a position of a text, and the offset they replace from.
+    pub fn at(&self, line: &str, position: usize) -> rustyline::Result<(usize, Vec<Pair>)> {
         let before = line.get(..position).unwrap_or(line);
         match self.steps_back.swap(0, Ordering::Relaxed) {
             0 => {}

@@ -7,6 +7,7 @@ mod guide;
 mod helper;
 mod history;
 mod keys;
+pub(super) mod notebook;
 mod settings;
 mod state;
 mod terminal;

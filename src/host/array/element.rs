@@ -84,6 +84,13 @@ impl Element {
         }
     }
 
+    /// Returns the fields of a struct or tuple, each with its name and its offset in bytes.
+    pub fn fields(&self) -> Vec<(SmolStr, Element, usize)> {
+        let Element::Record(record) = self else { return vec![] };
+        let offset = |field: &FieldLayout| record.layout.leaves.get(field.leaves.start).map_or(0, |leaf| leaf.offset);
+        record.fields.iter().map(|field| (field.name.clone(), field.element.clone(), offset(field))).collect()
+    }
+
     /// Returns the leaves in order, each with its path inside the element (empty for a scalar or vector).
     fn flat(&self) -> Vec<(String, Ty)> {
         self.layout().leaves.into_iter().map(|leaf| (leaf.path, leaf.ty)).collect()

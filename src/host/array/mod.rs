@@ -12,7 +12,9 @@ pub mod leaf;
 pub(crate) mod slice;
 pub(crate) mod strided;
 
+use std::any::Any;
 use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub(crate) use crate::base::aligned::AlignedBytes;
@@ -88,6 +90,24 @@ impl Array {
             return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
         }
         Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(bytes).into()) })
+    }
+
+    /// Creates an array in memory that `lender` keeps, without copying; `None` if the address is no multiple of 16. Whoever lends
+    /// memory that is not to be written keeps a clone of the array: then the first write copies it.
+    ///
+    /// # Safety
+    /// As many bytes as the array takes are initialized, and valid for reads until `lender` is dropped; for writes, too, and used by
+    /// nobody else, while the array is borrowed mutably.
+    pub unsafe fn lent(
+        element: Element,
+        shape: &[usize],
+        start: NonNull<u8>,
+        lender: Box<dyn Any + Send + Sync>,
+    ) -> Outcome<Option<Array>> {
+        let bytes = byte_count(&element, shape)?;
+        // SAFETY: as required of the caller.
+        let bytes = unsafe { AlignedBytes::lent(start, bytes, lender) };
+        bytes.map(|bytes| Array::of_aligned(element, shape, bytes)).transpose()
     }
 
     /// Creates a 1-d array of these items.

@@ -1,4 +1,4 @@
-//! E08xx: errors of `clk launch` requests.
+//! E08xx: errors of calls from other programs: of `clk launch` requests, and of calls from Python.
 
 use super::Page;
 
@@ -80,6 +80,23 @@ continue. The same applies to a request on a socket that has begun and receives 
 another user, and anything that is not a socket are left alone. Connections of other users are refused, whatever the modes are.
 
 `/tmp` itself is shared by all users: use a folder of your own, such as `$XDG_RUNTIME_DIR/clk`.
+"#,
+    },
+    Page {
+        code: "E0809",
+        title: "an array from outside that a parameter does not take",
+        text: r#"
+Arrays of Python are used where they are, or copied; they are never converted. So the element type has to be the parameter's: an array of
+`float64`, which is what NumPy makes unless told otherwise, is none for `[f32; N]`.
+
+```text
+m.saxpy(2.0, np.ones(3), y)                             # E0809: it is float64
+m.saxpy(2.0, np.ones(3, np.float32), y)
+m.saxpy(2.0, x.astype(np.float32), y)
+```
+
+An array that a kernel writes (`out`, `inout`) has to be writable, with its elements in row-major order without gaps, and in memory that
+the call does not write otherwise. Arrays that are only read may lie in memory as they like.
 "#,
     },
 ];

@@ -52,7 +52,7 @@ impl Repl<'_> {
     }
 
     /// Returns the documentation of a name, with the session's definitions taking precedence.
-    pub(super) fn doc(&mut self, name: &str) -> Answer {
+    pub(in crate::app::repl) fn doc(&mut self, name: &str) -> Answer {
         let style = self.context.console.style;
         let (first, member) = name.split_once('.').map_or((name, None), |(first, member)| (first, Some(member)));
         let path = match self.binding(first) {
@@ -70,7 +70,7 @@ impl Repl<'_> {
         cli::documentation((!path.is_empty()).then_some(&path), style)
     }
 
-    pub(super) fn info(&mut self, name: &str) -> Answer {
+    pub(in crate::app::repl) fn info(&mut self, name: &str) -> Answer {
         let program = &self.session.program;
         let text = match self.binding(name) {
             None => {

@@ -1,0 +1,9 @@
+"""The kernel of overhead.py for Warp, which reads it from a file."""
+
+import warp as wp
+
+
+@wp.kernel
+def saxpy(a: wp.float32, x: wp.array(dtype=wp.float32), y: wp.array(dtype=wp.float32), r: wp.array(dtype=wp.float32)):
+    i = wp.tid()
+    r[i] = a * x[i] + y[i]

@@ -1,0 +1,116 @@
+"""Clk in Python: kernels that run at once on arrays of NumPy, torch, JAX and CuPy.
+
+>>> import clk, numpy
+>>> m = clk.source("kernel double(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }")
+>>> m.double(numpy.ones(3, "float32"))
+array([2., 2., 2.], dtype=float32)
+
+`load` compiles a file, `source` a text; their kernels and functions are attributes of the module that is returned. `help` shows
+their signatures. Errors are exceptions that carry the message of the compiler or of the run, with its places: see `Error`.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from typing import Any
+
+from ._callable import Callable
+from ._clk import Array, Program as _Program, __version__, devices
+from ._errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CompileError,
+    DeviceError,
+    Diagnostic,
+    Error,
+    Fault,
+    FileError,
+    OutOfMemory,
+    Span,
+    Warning,
+)
+
+#: What array parameters take: arrays of NumPy, torch, JAX, CuPy, and of whatever else has DLPack or buffers.
+ArrayLike = Any
+
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "Array",
+    "ArrayLike",
+    "Callable",
+    "CompileError",
+    "DeviceError",
+    "Diagnostic",
+    "Error",
+    "Fault",
+    "FileError",
+    "Module",
+    "OutOfMemory",
+    "Span",
+    "Warning",
+    "__version__",
+    "devices",
+    "load",
+    "source",
+]
+
+
+class Module(types.ModuleType):
+    """A compiled program. Its kernels and functions are attributes; so are the variables of its script, once `run` has run it.
+
+    A kernel or function that is called like a method here (`run`, `dtype`, `stubs`) takes its place; the methods are still there
+    as `clk.Module.run(module)`.
+    """
+
+    def __init__(self, name: str, program: _Program, doc: str | None = None) -> None:
+        super().__init__(name, doc)
+        self.__dict__["_program"] = program
+        for callee in Callable.all(program):
+            self.__dict__[callee.__name__] = callee
+
+    def run(self, *args: str, device: str | None = None, check: bool = False) -> None:
+        """Runs the statements of the script, with `args` as its arguments. Importing and loading do not."""
+        self._program.run(list(args), device, check)
+
+    def dtype(self, name: str) -> Any:
+        """NumPy's type for arrays of a struct of the program."""
+        found = self._program.dtype(name)
+        if found is None:
+            raise AttributeError(f"the program has no struct `{name}`")
+        return found
+
+    def stubs(self) -> str:
+        """The text of a stub file (.pyi) for type checkers; `clk stubs` writes the same."""
+        return self._program.stubs(self.__name__)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            found = self._program.variable(name)
+            if found is not None:
+                return found
+        known = [word for word in self.__dict__ if not word.startswith("_")]
+        raise AttributeError(f"`{self.__name__}` has no kernel, function or variable `{name}`; it has {', '.join(known)}")
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r} of Clk>"
+
+
+def load(path: str | os.PathLike[str]) -> Module:
+    """Compiles a file. Imports in it are relative to it."""
+    path = os.fspath(path)
+    name = os.path.splitext(os.path.basename(path))[0]
+    return Module(name, _Program.load(path))
+
+
+def source(text: str, *, name: str = "<source>", folder: str | os.PathLike[str] = "") -> Module:
+    """Compiles a text. `name` stands for it in messages; imports are relative to `folder`."""
+    return Module(name, _Program.source(text, name, os.fspath(folder)))
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Defines the magic `%%clk` (`%load_ext clk`)."""
+    from . import magic
+
+    magic.register(ipython)

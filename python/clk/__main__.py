@@ -1,0 +1,18 @@
+"""The command line: `clk`, and `python -m clk`."""
+
+import sys
+
+from ._clk import command_line
+
+
+def main() -> None:
+    """Runs the command line and ends the process, without the interpreter's own end: threads may still use libraries."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    import os
+
+    os._exit(command_line(["clk", *sys.argv[1:]], [sys.executable, "-m", "clk"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""`import saxpy` for `saxpy.clk`: after `import clk.importer`, programs on the module path are modules of Python.
+
+With stubs beside them (`clk stubs saxpy.clk > saxpy.pyi`), editors and type checkers know their kernels.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from typing import Any, Sequence
+
+from . import Module, _Program
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds `NAME.clk` in the folders where Python looks for modules; those of Python come first."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        name = fullname.rpartition(".")[2]
+        for folder in sys.path if path is None else path:
+            file = os.path.join(folder or ".", f"{name}.clk")
+            if os.path.isfile(file):
+                return importlib.machinery.ModuleSpec(fullname, Loader(file), origin=file)
+        return None
+
+
+class Loader(importlib.abc.Loader):
+    """Compiles a program when it is imported. Its statements do not run."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def create_module(self, spec: Any) -> Module:
+        return Module(spec.name, _Program.load(self.file))
+
+    def exec_module(self, module: Any) -> None:
+        pass
+
+
+if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+    sys.meta_path.append(Finder())

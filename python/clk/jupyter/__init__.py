@@ -1,0 +1,165 @@
+"""The Jupyter kernel: a session of Clk behind Jupyter's protocol, which ipykernel speaks.
+
+A cell is an entry of the session: its last expression is shown, arrays as tables, pictures and plots in place, and an error leaves all
+variables as they were. Lines that begin with `:` or `?` are the session's commands.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ipykernel.kernelbase import Kernel
+
+from .. import __version__, _show
+from .._clk import Notebook
+
+#: Seconds that a launch takes before its progress is shown.
+_LONG = 0.7
+
+
+class ClkKernel(Kernel):
+    """One session of Clk."""
+
+    implementation = "clk"
+    implementation_version = __version__
+    banner = f"Clk {__version__}: write a kernel, run it at once, see the fault at its line. `:help kernel` has a first one."
+    language_info = {
+        "name": "clk",
+        "version": __version__,
+        "mimetype": "text/x-clk",
+        "file_extension": ".clk",
+        # The nearest language that highlighters of notebooks know.
+        "codemirror_mode": "rust",
+        "pygments_lexer": "rust",
+    }
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._session = Notebook()
+
+    def _send(self, kind: str, content: dict[str, Any]) -> None:
+        self.send_response(self.iopub_socket, kind, content)
+
+    def do_execute(
+        self,
+        code: str,
+        silent: bool,
+        store_history: bool = True,
+        user_expressions: dict[str, str] | None = None,
+        allow_stdin: bool = False,
+        **_: Any,
+    ) -> dict[str, Any]:
+        run = _Run(self, silent)
+        self._session.start(code)
+        while not run.take(self._next()):
+            pass
+        if run.failure is not None:
+            if not silent:
+                self._send("error", run.failure)
+            return {"status": "error", "execution_count": self.execution_count, **run.failure}
+        payload = [] if run.ended is None else [{"source": "ask_exit", "keepkernel": False}]
+        return {"status": "ok", "execution_count": self.execution_count, "payload": payload, "user_expressions": {}}
+
+    def _next(self) -> tuple[Any, ...]:
+        """The next event of the cell. Ctrl-C stops the cell, whose last events are still to come."""
+        while True:
+            try:
+                return self._session.next()
+            except KeyboardInterrupt:
+                self._session.interrupt()
+
+    def do_complete(self, code: str, cursor_pos: int | None) -> dict[str, Any]:
+        position = len(code) if cursor_pos is None else cursor_pos
+        matches, start = self._session.complete(code, position)
+        return {"status": "ok", "matches": matches, "cursor_start": start, "cursor_end": position, "metadata": {}}
+
+    def do_inspect(
+        self, code: str, cursor_pos: int | None, detail_level: int = 0, omit_sections: Any = ()
+    ) -> dict[str, Any]:
+        text = self._session.inspect(code, len(code) if cursor_pos is None else cursor_pos)
+        data = {} if text is None else {"text/plain": text, "text/markdown": text}
+        return {"status": "ok", "found": text is not None, "data": data, "metadata": {}}
+
+    def do_is_complete(self, code: str) -> dict[str, Any]:
+        if Notebook.is_unfinished(code):
+            depth = sum(map(code.count, "([{")) - sum(map(code.count, ")]}"))
+            return {"status": "incomplete", "indent": "    " * max(depth, 0)}
+        return {"status": "complete"}
+
+    def do_shutdown(self, restart: bool) -> dict[str, Any]:
+        self._session.interrupt()
+        return {"status": "ok", "restart": restart}
+
+
+class _Run:
+    """The events of one cell, sent on as Jupyter's messages."""
+
+    def __init__(self, kernel: ClkKernel, silent: bool) -> None:
+        self.kernel = kernel
+        self.silent = silent
+        #: The content of the `error` message, after a failure.
+        self.failure: dict[str, Any] | None = None
+        #: The exit code, if the cell has ended the session.
+        self.ended: int | None = None
+        self._begun = time.monotonic()
+        self._seen: tuple[int, int] = (0, 0)
+        self._bar: str | None = None
+
+    def take(self, event: tuple[Any, ...]) -> bool:
+        """Sends an event on; returns whether it was the last one."""
+        kind, *rest = event
+        if kind == "progress":
+            self._progress(*rest)
+            return False
+        self._no_progress()
+        if kind == "done":
+            success, self.ended = rest
+            if not success and self.failure is None:
+                self.failure = {"ename": "Error", "evalue": "the cell failed", "traceback": []}
+            return True
+        if kind == "error":
+            self._fail("Error", rest[0], [rest[0]])
+        elif kind == "report" and rest[0].severity == "error":
+            self._fail(rest[0].code, rest[0].title, rest[0].colored.rstrip().split("\n"))
+        elif not self.silent:
+            self._show(kind, rest)
+        return False
+
+    def _fail(self, name: str, text: str, lines: list[str]) -> None:
+        if self.failure is None:
+            self.failure = {"ename": name, "evalue": text, "traceback": []}
+        self.failure["traceback"] += lines
+
+    def _show(self, kind: str, rest: list[Any]) -> None:
+        if kind == "print":
+            self.kernel._send("stream", {"name": "stdout", "text": rest[0]})
+        elif kind == "report":
+            self.kernel._send("stream", {"name": "stderr", "text": rest[0].colored})
+        elif kind == "picture":
+            self.kernel._send("display_data", {"data": _show.picture(*rest), "metadata": {}})
+        elif kind == "value":
+            _, text, html = rest
+            count, data = self.kernel.execution_count, _show.value(text, html)
+            self.kernel._send("execute_result", {"execution_count": count, "data": data, "metadata": {}})
+
+    def _progress(self, begun: int, of: int) -> None:
+        """Shows how far a long launch is."""
+        if begun < self._seen[0] or of != self._seen[1]:
+            self._begun = time.monotonic()
+        self._seen = (begun, of)
+        if self.silent or of < 2 or begun >= of or time.monotonic() - self._begun < _LONG:
+            return
+        text = f"{100 * begun // of}% of {of} groups of threads"
+        data = {"text/plain": text, "text/html": f'<progress value="{begun}" max="{of}"></progress> {text}'}
+        self._display(data)
+
+    def _display(self, data: dict[str, str]) -> None:
+        kind = "display_data" if self._bar is None else "update_display_data"
+        self._bar = self._bar or f"clk-progress-{id(self)}"
+        self.kernel._send(kind, {"data": data, "metadata": {}, "transient": {"display_id": self._bar}})
+
+    def _no_progress(self) -> None:
+        if self._bar is not None:
+            self._display({"text/plain": "", "text/html": ""})
+            self._bar = None

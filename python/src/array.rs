@@ -1,0 +1,311 @@
+//! `clk.Array`: a result in memory of Clk, which other libraries use without copying.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use clk_lang::host::array::{Array, Element};
+use clk_lang::host::format;
+use clk_lang::host::value::Value;
+use clk_lang::lang::scalar::Scalar;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::dlpack::{self, Given, row_major};
+use crate::errors;
+use crate::foreign::{self, Library};
+
+/// An array in memory of Clk. `numpy.asarray`, `torch.from_dlpack` and the like use it without copying.
+#[pyclass(name = "Array", module = "clk", frozen, weakref)]
+pub struct ClkArray {
+    array: Array,
+    data: *mut u8,
+    /// As other libraries see it: the components of vectors are a last axis.
+    shape: Box<[isize]>,
+    strides: Box<[isize]>,
+    /// The format in the buffer protocol; absent for types that it does not have.
+    format: Option<&'static CStr>,
+    scalar: Option<Scalar>,
+}
+
+// SAFETY: the address is that of the array's memory, which nobody else has: see `ClkArray::new`.
+unsafe impl Send for ClkArray {}
+// SAFETY: as above; what other libraries do with the memory, they do as with any array.
+unsafe impl Sync for ClkArray {}
+
+impl ClkArray {
+    /// Takes an array. Memory that others have is copied, so that whoever changes it changes this array alone.
+    pub fn new(mut array: Array) -> PyResult<ClkArray> {
+        let data = array.bytes_mut().map_err(errors::of_problem)?.as_mut_ptr();
+        let data = if array.is_empty() { dlpack::nowhere() } else { data };
+        let mut shape: Vec<usize> = array.shape().to_vec();
+        let mut size = array.element().size();
+        let scalar = match array.element() {
+            Element::Scalar(scalar) => Some(*scalar),
+            Element::Vector(scalar, lanes) if size == scalar.size() * usize::from(*lanes) => {
+                shape.push(usize::from(*lanes));
+                size = scalar.size();
+                Some(*scalar)
+            }
+            _ => None,
+        };
+        let format = scalar.and_then(format_of);
+        let strides = row_major(&shape, size as isize).into();
+        let shape = shape.into_iter().map(|extent| extent as isize).collect();
+        Ok(ClkArray { array, data, shape, strides, format, scalar })
+    }
+
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+
+    fn extents(&self) -> Vec<usize> {
+        self.shape.iter().map(|&extent| extent as usize).collect()
+    }
+}
+
+/// Returns the format of a type in the buffer protocol.
+fn format_of(scalar: Scalar) -> Option<&'static CStr> {
+    Some(match scalar {
+        Scalar::Bool => c"?",
+        Scalar::I8 => c"b",
+        Scalar::I16 => c"h",
+        Scalar::I32 => c"i",
+        Scalar::I64 => c"q",
+        Scalar::U8 => c"B",
+        Scalar::U16 => c"H",
+        Scalar::U32 => c"I",
+        Scalar::U64 => c"Q",
+        Scalar::F16 => c"e",
+        Scalar::F32 => c"f",
+        Scalar::F64 => c"d",
+        Scalar::Bf16 => return None,
+    })
+}
+
+#[pymethods]
+impl ClkArray {
+    /// The extents; the components of vectors are a last axis.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.shape.iter())
+    }
+
+    /// The type of the elements as NumPy calls it, or the name of a struct.
+    #[getter]
+    fn dtype(&self) -> String {
+        self.scalar.map_or_else(|| self.array.element().to_string(), |scalar| numpy_name(scalar).into())
+    }
+
+    /// The type in Clk, such as `[f32; 3]`.
+    #[getter]
+    fn r#type(&self) -> String {
+        self.array.type_name()
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        self.extents().first().copied().ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("an array without axes"))
+    }
+
+    fn __repr__(&self) -> PyResult<String> {
+        let text = format::print(&Value::Array(self.array.clone())).map_err(errors::of_problem)?;
+        Ok(format!("{text}\n{}", self.array.type_name()))
+    }
+
+    /// This array as one of NumPy, in the same memory.
+    fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_numpy(slf)
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = to_numpy(slf)?;
+        match (dtype, copy) {
+            (Some(dtype), _) if !dtype.is_none() => array.call_method1("astype", (dtype,)),
+            (_, Some(true)) => array.call_method0("copy"),
+            _ => Ok(array),
+        }
+    }
+
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__(
+        slf: &Bound<'_, Self>,
+        stream: Option<Bound<'_, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        if stream.is_some_and(|stream| !stream.is_none()) {
+            return Err(PyBufferError::new_err("memory of the processor has no streams"));
+        }
+        if dl_device.is_some_and(|device| device != (dlpack::CPU, 0)) {
+            return Err(PyBufferError::new_err(
+                "this array is in memory of the processor, and is not copied elsewhere",
+            ));
+        }
+        let owner = match copy {
+            Some(true) => Bound::new(py, ClkArray::new(slf.get().array.clone())?)?,
+            _ => slf.clone(),
+        };
+        let own = owner.get();
+        let Some(scalar) = own.scalar else {
+            return Err(PyBufferError::new_err(format!(
+                "DLPack has no type for elements of `{}`",
+                own.array.element()
+            )));
+        };
+        let given = Given { data: own.data, scalar, shape: own.extents(), owner: owner.clone().into_any().unbind() };
+        dlpack::give(py, given, max_version.is_some_and(|(major, _)| major >= 1))
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (dlpack::CPU, 0)
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no view"));
+        }
+        let own = slf.get();
+        let (wants_format, is_flat) = (flags & ffi::PyBUF_FORMAT != 0, flags & ffi::PyBUF_ND == 0);
+        let format = match (&own.format, wants_format) {
+            (Some(format), true) => format.as_ptr().cast_mut(),
+            (None, true) => {
+                let text = format!("the buffer protocol has no type for `{}`: use `numpy()`", own.array.element());
+                return Err(PyBufferError::new_err(text));
+            }
+            (_, false) => std::ptr::null_mut(),
+        };
+        let fortran = flags & ffi::PyBUF_F_CONTIGUOUS == ffi::PyBUF_F_CONTIGUOUS;
+        if fortran && own.shape.iter().filter(|&&extent| extent > 1).count() > 1 {
+            return Err(PyBufferError::new_err("the elements are in row-major order"));
+        }
+        let bytes =
+            own.shape.iter().product::<isize>() * own.scalar.map_or(own.array.element().size(), Scalar::size) as isize;
+        // SAFETY: the caller gives a view to fill. The memory, shape and strides live as long as the object that the view refers to.
+        unsafe {
+            (*view).buf = own.data.cast::<c_void>();
+            (*view).len = bytes;
+            (*view).readonly = 0;
+            (*view).itemsize = own.scalar.map_or(own.array.element().size(), Scalar::size) as isize;
+            (*view).format = format;
+            (*view).ndim = if is_flat { 1 } else { own.shape.len() as c_int };
+            (*view).shape = if is_flat { std::ptr::null_mut() } else { own.shape.as_ptr().cast_mut() };
+            let strided = flags & ffi::PyBUF_STRIDES == ffi::PyBUF_STRIDES;
+            (*view).strides = if strided { own.strides.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+            (*view).suboffsets = std::ptr::null_mut();
+            (*view).internal = std::ptr::null_mut();
+            (*view).obj = slf.into_any().into_ptr();
+        }
+        Ok(())
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
+}
+
+/// Returns the name that NumPy and others have for a type.
+pub fn numpy_name(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Bool => "bool",
+        Scalar::I8 => "int8",
+        Scalar::I16 => "int16",
+        Scalar::I32 => "int32",
+        Scalar::I64 => "int64",
+        Scalar::U8 => "uint8",
+        Scalar::U16 => "uint16",
+        Scalar::U32 => "uint32",
+        Scalar::U64 => "uint64",
+        Scalar::F16 => "float16",
+        Scalar::Bf16 => "bfloat16",
+        Scalar::F32 => "float32",
+        Scalar::F64 => "float64",
+    }
+}
+
+/// Returns NumPy's type for a scalar type: asked for once.
+fn numpy_type<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py, PyAny>> {
+    static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let name = numpy_name(scalar);
+    if let Some(found) = known.get_item(name)? {
+        return Ok(found);
+    }
+    let found = match scalar {
+        Scalar::Bf16 => {
+            let lacks = |_| {
+                let help = ["`pip install ml_dtypes`", "`torch.bfloat16` needs no other package"];
+                errors::refused(py, "E0809", "NumPy has no bfloat16 without the package ml_dtypes".into(), &help, &[])
+            };
+            py.import("ml_dtypes").map_err(lacks)?.getattr("bfloat16")?
+        }
+        _ => name.into_pyobject(py)?.into_any(),
+    };
+    let dtype = py.import("numpy")?.call_method1("dtype", (found,))?;
+    known.set_item(name, &dtype)?;
+    Ok(dtype)
+}
+
+/// Returns NumPy's type for elements: that of a scalar, or of a struct with the same layout.
+pub fn dtype_of<'py>(py: Python<'py>, element: &Element) -> PyResult<Bound<'py, PyAny>> {
+    let Element::Record(_) = element else {
+        let scalar = element.scalar().unwrap_or(Scalar::F32);
+        let base = numpy_type(py, scalar)?;
+        return match element.lanes() {
+            1 => Ok(base),
+            lanes => py.import("numpy")?.call_method1("dtype", ((base, (lanes,)),)),
+        };
+    };
+    let (mut names, mut formats, mut offsets) = (vec![], vec![], vec![]);
+    for (name, field, offset) in element.fields() {
+        // NumPy's fields have names.
+        names.push(if name.parse::<usize>().is_ok() { format!("f{name}") } else { name.to_string() });
+        formats.push(dtype_of(py, &field)?);
+        offsets.push(offset);
+    }
+    let facts = PyDict::new(py);
+    facts.set_item("names", names)?;
+    facts.set_item("formats", formats)?;
+    facts.set_item("offsets", offsets)?;
+    facts.set_item("itemsize", element.size())?;
+    py.import("numpy")?.call_method1("dtype", (facts,))
+}
+
+/// Returns an array of NumPy in the memory of one of Clk.
+pub fn to_numpy<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>> {
+    let py = array.py();
+    let own = array.get();
+    let Some(ndarray) = foreign::ndarray(py) else {
+        return Err(pyo3::exceptions::PyImportError::new_err("NumPy is not installed"));
+    };
+    let dtype = match own.scalar {
+        Some(scalar) => numpy_type(py, scalar)?,
+        None => dtype_of(py, own.array.element())?,
+    };
+    let shape = PyTuple::new(py, own.shape.iter())?;
+    if own.array.is_empty() {
+        return py.import("numpy")?.call_method1(intern!(py, "empty"), (shape, dtype));
+    }
+    ndarray.bind(py).call1((shape, dtype, array))
+}
+
+/// Returns an array as one of a library.
+pub fn in_kind<'py>(py: Python<'py>, array: Array, library: Library) -> PyResult<Bound<'py, PyAny>> {
+    let own = Bound::new(py, ClkArray::new(array)?)?;
+    // What DLPack has no type for stays with NumPy.
+    let is_plain = own.get().scalar.is_some();
+    match library {
+        Library::NumPy if foreign::ndarray(py).is_some() => to_numpy(&own),
+        Library::Torch if is_plain => py.import("torch")?.call_method1(intern!(py, "from_dlpack"), (own,)),
+        Library::Jax if is_plain => py.import("jax.numpy")?.call_method1(intern!(py, "from_dlpack"), (own,)),
+        Library::CuPy if is_plain => py.import("cupy")?.call_method1(intern!(py, "asarray"), (to_numpy(&own)?,)),
+        Library::Torch | Library::Jax | Library::CuPy => to_numpy(&own),
+        _ => Ok(own.into_any()),
+    }
+}

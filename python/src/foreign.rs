@@ -1,0 +1,450 @@
+//! Arrays of other libraries as arguments.
+//!
+//! Input: any object with NumPy's buffers, `__dlpack__` or `__array_interface__`. Output: a [`Foreign`]: where its elements are and
+//! what they are. An argument that is read is used in place if it is laid out as Clk's arrays are, and copied otherwise; one that is
+//! written has to be so laid out, or is refused.
+
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+use clk_lang::host::array::{Array, Element};
+use clk_lang::lang::scalar::Scalar;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+use crate::dlpack::{self, row_major};
+use crate::errors;
+
+/// Addresses that arrays of the simulator may have.
+const ALIGN: usize = 16;
+
+/// A library whose arrays are given, and in which results are returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    NumPy,
+    Torch,
+    Jax,
+    CuPy,
+    /// Arrays of this package, and of libraries that are not known by name.
+    Own,
+}
+
+/// What keeps the memory of an array.
+enum Keeper {
+    Buffer(Box<ffi::Py_buffer>),
+    Capsule(#[expect(dead_code, reason = "dropped, not read")] dlpack::Taken),
+}
+
+// SAFETY: a buffer view is moved between threads as a whole, and released with the interpreter's lock.
+unsafe impl Send for Keeper {}
+// SAFETY: nothing is done through shared references.
+unsafe impl Sync for Keeper {}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        match self {
+            Keeper::Buffer(view) => {
+                // Without an interpreter, at its end, there is nothing to release.
+                let _ = Python::try_attach(|_| {
+                    // SAFETY: the view was filled by `PyObject_GetBuffer`, and is released once.
+                    unsafe { ffi::PyBuffer_Release(&raw mut **view) };
+                });
+            }
+            // Gives itself back.
+            Keeper::Capsule(_) => {}
+        }
+    }
+}
+
+/// An array of another library.
+pub struct Foreign {
+    pub library: Library,
+    pub element: Element,
+    data: *mut u8,
+    pub shape: Vec<usize>,
+    /// In bytes.
+    strides: Vec<isize>,
+    pub readonly: bool,
+    /// Whether the call writes it.
+    pub written: bool,
+    keeper: Option<Keeper>,
+}
+
+/// NumPy's array type, once it has been needed.
+static NDARRAY: PyOnceLock<Option<Py<PyType>>> = PyOnceLock::new();
+
+/// Returns NumPy's array type; absent without NumPy.
+pub fn ndarray(py: Python<'_>) -> Option<&'static Py<PyType>> {
+    let find = || py.import("numpy").and_then(|numpy| numpy.getattr("ndarray")).ok()?.cast_into::<PyType>().ok();
+    NDARRAY.get_or_init(py, || find().map(Bound::unbind)).as_ref()
+}
+
+/// Whether an object is an array to this package.
+pub fn is_array(object: &Bound<'_, PyAny>) -> bool {
+    let py = object.py();
+    if ndarray(py).is_some_and(|ty| object.is_exact_instance(ty.bind(py))) {
+        return true;
+    }
+    let has = |name| object.hasattr(name).unwrap_or(false);
+    has(intern!(py, "__dlpack__")) || has(intern!(py, "__cuda_array_interface__"))
+}
+
+/// Reads what an object says of its memory. `record` is NumPy's type of the structs that are wanted, and their element type.
+pub fn read(object: &Bound<'_, PyAny>, record: Option<(&Bound<'_, PyAny>, &Element)>) -> PyResult<Foreign> {
+    let py = object.py();
+    let is_numpy = ndarray(py).is_some_and(|ty| object.is_instance(ty.bind(py)).unwrap_or(false));
+    if is_numpy {
+        return of_numpy(object, record);
+    }
+    let has = |name| object.hasattr(name).unwrap_or(false);
+    if has(intern!(py, "__dlpack__")) {
+        return of_dlpack(object);
+    }
+    if has(intern!(py, "__cuda_array_interface__")) {
+        return Err(on_gpu(py, "it has a `__cuda_array_interface__`"));
+    }
+    // A NumPy scalar, and what else has NumPy's interface, such as pictures of PIL.
+    if has(intern!(py, "__array_interface__")) && ndarray(py).is_some() {
+        let array = py.import("numpy")?.call_method1("asarray", (object,))?;
+        return of_numpy(&array, record);
+    }
+    if let Ok(view) = buffer(object) {
+        return of_buffer(object, view, Library::Own);
+    }
+    let kind = object.get_type().name()?.to_string();
+    Err(errors::refused(
+        py,
+        "E0809",
+        format!("a `{kind}` is no array"),
+        &["`numpy.asarray(…, dtype=…)` makes one"],
+        &[],
+    ))
+}
+
+fn on_gpu(py: Python<'_>, why: &str) -> PyErr {
+    let title = "arrays in the memory of a GPU cannot be passed from Python yet".to_string();
+    errors::refused(py, "E0809", title, &["copy it to the host first: `x.cpu()`, `cupy.asnumpy(x)`"], &[why])
+}
+
+fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Box<ffi::Py_buffer>> {
+    let mut view = Box::new(ffi::Py_buffer::new());
+    // SAFETY: the view lives on the heap until it is released.
+    match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, ffi::PyBUF_RECORDS_RO) } {
+        0 => Ok(view),
+        _ => Err(PyErr::fetch(object.py())),
+    }
+}
+
+fn of_numpy(object: &Bound<'_, PyAny>, record: Option<(&Bound<'_, PyAny>, &Element)>) -> PyResult<Foreign> {
+    let py = object.py();
+    let is_plain = ndarray(py).is_some_and(|ty| object.is_exact_instance(ty.bind(py)));
+    if !is_plain && object.hasattr(intern!(py, "mask")).unwrap_or(false) {
+        let help = "decide what masked elements are: `x.filled(…)`, or `x.data` for what is under the mask";
+        return Err(errors::refused(py, "E0809", "a masked array has elements that are none".into(), &[help], &[]));
+    }
+    if let Some((wanted, element)) = record {
+        let dtype = object.getattr(intern!(py, "dtype"))?;
+        if dtype.eq(wanted)? {
+            return Ok(with_view(Library::NumPy, element.clone(), buffer(object)?));
+        }
+        let title = format!("the elements of this array are `{dtype}`, not `{element}`");
+        let help =
+            format!("make it with the type that the module gives: `numpy.zeros(n, module.dtype(\"{element}\"))`");
+        return Err(errors::refused(py, "E0809", title, &[&help], &[]));
+    }
+    match buffer(object) {
+        Ok(view) => of_buffer(object, view, Library::NumPy),
+        Err(_) => {
+            let dtype = object.getattr(intern!(py, "dtype"))?.to_string();
+            if dtype == "bfloat16" {
+                let words = object.call_method1(intern!(py, "view"), (intern!(py, "uint16"),))?;
+                return Ok(with_view(Library::NumPy, Element::Scalar(Scalar::Bf16), buffer(&words)?));
+            }
+            Err(no_type(py, &dtype))
+        }
+    }
+}
+
+fn no_type(py: Python<'_>, name: &str) -> PyErr {
+    let title = format!("Clk has no type for elements of `{name}`");
+    let types = "the types are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 and float64";
+    let help = match name.contains('>') {
+        true => "turn the bytes around: `x.astype(x.dtype.newbyteorder(\"=\"))`",
+        false if name.contains("complex") || name.starts_with('Z') => "pass parts: `x.real`, `x.imag`",
+        false => "convert it: `x.astype(…)`",
+    };
+    errors::refused(py, "E0809", title, &[help], &[types])
+}
+
+fn of_buffer(object: &Bound<'_, PyAny>, view: Box<ffi::Py_buffer>, library: Library) -> PyResult<Foreign> {
+    let format = match view.format.is_null() {
+        true => "B".into(),
+        // SAFETY: a text that ends with zero and lives as long as the view.
+        false => unsafe { CStr::from_ptr(view.format) }.to_string_lossy().into_owned(),
+    };
+    match scalar_of(&format, view.itemsize as usize) {
+        Some(scalar) => Ok(with_view(library, Element::Scalar(scalar), view)),
+        None => {
+            let dtype = object.getattr("dtype").map_or(format, |dtype| dtype.to_string());
+            drop(Keeper::Buffer(view));
+            Err(no_type(object.py(), &dtype))
+        }
+    }
+}
+
+fn with_view(library: Library, element: Element, view: Box<ffi::Py_buffer>) -> Foreign {
+    let rank = view.ndim as usize;
+    // SAFETY: the view was asked for with its shape and strides, which are as long as it has axes.
+    let (shape, strides) = unsafe {
+        match rank {
+            0 => (vec![], vec![]),
+            _ => (
+                std::slice::from_raw_parts(view.shape, rank).iter().map(|&extent| extent as usize).collect(),
+                std::slice::from_raw_parts(view.strides, rank).to_vec(),
+            ),
+        }
+    };
+    let (data, readonly) = (view.buf.cast(), view.readonly != 0);
+    Foreign { library, element, data, shape, strides, readonly, written: false, keeper: Some(Keeper::Buffer(view)) }
+}
+
+/// Returns the type of a format of the buffer protocol.
+fn scalar_of(format: &str, size: usize) -> Option<Scalar> {
+    let (order, code) = match format.as_bytes() {
+        [code] => (b'@', *code),
+        [order, code] => (*order, *code),
+        _ => return None,
+    };
+    let is_native = match order {
+        b'@' | b'=' => true,
+        b'<' => cfg!(target_endian = "little"),
+        b'>' | b'!' => cfg!(target_endian = "big"),
+        _ => false,
+    };
+    if !is_native && size > 1 {
+        return None;
+    }
+    use Scalar::*;
+    match (code, size) {
+        (b'?', 1) => Some(Bool),
+        (b'b' | b'h' | b'i' | b'l' | b'q' | b'n', _) => {
+            [I8, I16, I32, I64].into_iter().find(|scalar| scalar.size() == size)
+        }
+        (b'B' | b'H' | b'I' | b'L' | b'Q' | b'N', _) => {
+            [U8, U16, U32, U64].into_iter().find(|scalar| scalar.size() == size)
+        }
+        (b'e', 2) => Some(F16),
+        (b'f', 4) => Some(F32),
+        (b'd', 8) => Some(F64),
+        _ => None,
+    }
+}
+
+fn library_of(object: &Bound<'_, PyAny>) -> PyResult<Library> {
+    let module: String = object.get_type().getattr(intern!(object.py(), "__module__"))?.extract()?;
+    Ok(match module.split('.').next().unwrap_or("") {
+        "numpy" => Library::NumPy,
+        "torch" => Library::Torch,
+        "jax" | "jaxlib" => Library::Jax,
+        "cupy" => Library::CuPy,
+        _ => Library::Own,
+    })
+}
+
+fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
+    let py = object.py();
+    let library = library_of(object)?;
+    if library == Library::Torch {
+        of_torch(object)?;
+    }
+    let device: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+    if device.0 != dlpack::CPU && device.0 != dlpack::CUDA_HOST {
+        return Err(on_gpu(py, "its `__dlpack_device__` is not the processor"));
+    }
+    let named = PyDict::new(py);
+    named.set_item(intern!(py, "max_version"), (1, 1))?;
+    let capsule = match object.call_method(intern!(py, "__dlpack__"), (), Some(&named)) {
+        // Older libraries do not know the argument.
+        Err(error) if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => {
+            object.call_method0(intern!(py, "__dlpack__"))?
+        }
+        other => other?,
+    };
+    let tensor = dlpack::take(&capsule)?;
+    if tensor.device.0 != dlpack::CPU && tensor.device.0 != dlpack::CUDA_HOST {
+        return Err(on_gpu(py, "its capsule is not of the processor's memory"));
+    }
+    let scalar = tensor.scalar.map_err(|name| no_type(py, &name))?;
+    Ok(Foreign {
+        library,
+        element: Element::Scalar(scalar),
+        data: tensor.data,
+        shape: tensor.shape,
+        strides: tensor.strides,
+        // Arrays of JAX never change, also where its capsules do not say so; nor is anything said by those of older libraries.
+        readonly: tensor.readonly || library == Library::Jax || (!tensor.versioned && library == Library::Own),
+        written: false,
+        keeper: Some(Keeper::Capsule(tensor.taken)),
+    })
+}
+
+/// Refuses tensors whose elements are not what their memory says.
+fn of_torch(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    let is = |name: &str| object.call_method0(name).and_then(|answer| answer.extract::<bool>()).unwrap_or(false);
+    if object.getattr(intern!(py, "requires_grad"))?.extract()? {
+        let help =
+            ["`x.detach()` passes what it holds", "`clk.torch.function(…)` is a call that autograd sees through"];
+        let title = "this tensor requires its gradient, which would be lost here".to_string();
+        return Err(errors::refused(py, "E0809", title, &help, &[]));
+    }
+    if is("is_conj") || is("is_neg") {
+        let help = ["`x.resolve_conj()`, `x.resolve_neg()` make one with its own memory"];
+        return Err(errors::refused(py, "E0809", "this tensor is a lazy view of another one".into(), &help, &[]));
+    }
+    Ok(())
+}
+
+impl Foreign {
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    fn bytes(&self) -> usize {
+        self.count() * self.element.size()
+    }
+
+    /// Whether elements are in row-major order without gaps. Strides of axes with one element do not matter.
+    pub fn is_row_major(&self) -> bool {
+        let wanted = row_major(&self.shape, self.element.size() as isize);
+        self.is_empty() || (0..self.shape.len()).all(|axis| self.shape[axis] == 1 || self.strides[axis] == wanted[axis])
+    }
+
+    /// Returns the range of addresses that elements take.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        if self.is_empty() {
+            return 0..0;
+        }
+        let (mut low, mut high) = (self.data.addr(), self.data.addr() + self.element.size());
+        for (&extent, &stride) in self.shape.iter().zip(&self.strides) {
+            let reach = stride.unsigned_abs() * (extent - 1);
+            if stride < 0 { low -= reach } else { high += reach }
+        }
+        low..high
+    }
+
+    /// Whether two arrays may have memory in common.
+    pub fn overlaps(&self, other: &Foreign) -> bool {
+        let (a, b) = (self.range(), other.range());
+        a.start < b.end && b.start < a.end
+    }
+
+    /// Returns the array for a call that reads it: in place if that is possible, unless `copied`.
+    pub fn reading(&mut self, copied: bool) -> PyResult<Array> {
+        let in_place = !copied && self.is_row_major() && !self.is_empty() && self.data.addr().is_multiple_of(ALIGN);
+        if in_place
+            && self.are_truths()
+            && let Some(array) = self.lent()?
+        {
+            return Ok(array);
+        }
+        self.copied()
+    }
+
+    /// Returns the array for a call that writes it, and whether what is written has to be copied back.
+    pub fn writing(&mut self) -> PyResult<(Array, bool)> {
+        if !self.is_empty()
+            && self.data.addr().is_multiple_of(ALIGN)
+            && self.are_truths()
+            && let Some(array) = self.lent()?
+        {
+            return Ok((array, false));
+        }
+        Ok((self.copied()?, true))
+    }
+
+    fn lent(&mut self) -> PyResult<Option<Array>> {
+        let (Some(start), Some(keeper)) = (NonNull::new(self.data), self.keeper.take()) else { return Ok(None) };
+        // SAFETY: the keeper keeps the memory, of this shape and without gaps. It is written only for arguments of which no other
+        // part of the call is in the same memory. Other threads of the program could write it meanwhile, as they could during every
+        // function that works without the interpreter's lock: the simulator accesses elements in ways that allow for this.
+        let lent = unsafe { Array::lent(self.element.clone(), &self.shape, start, Box::new(keeper)) };
+        lent.map_err(errors::of_problem)
+    }
+
+    /// Whether the elements, if they are truth values, are all 0 or 1.
+    fn are_truths(&self) -> bool {
+        if self.element != Element::Scalar(Scalar::Bool) {
+            return true;
+        }
+        // SAFETY: called for memory without gaps, which the keeper keeps.
+        let bytes = unsafe { std::slice::from_raw_parts(self.data, self.bytes()) };
+        bytes.iter().all(|&byte| byte <= 1)
+    }
+
+    /// Copies the elements to an array of Clk.
+    fn copied(&self) -> PyResult<Array> {
+        let mut array = Array::zeros(self.element.clone(), &self.shape).map_err(errors::of_problem)?;
+        if self.is_empty() {
+            return Ok(array);
+        }
+        let size = self.element.size();
+        let to = array.bytes_mut().map_err(errors::of_problem)?;
+        // SAFETY: all elements are in the range that shape and strides describe, which the keeper keeps.
+        unsafe { gather(self.data, &self.shape, &self.strides, size, to) };
+        if self.element == Element::Scalar(Scalar::Bool) {
+            to.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+        Ok(array)
+    }
+
+    /// Whether an array of Clk has this shape; the components of its vectors are a last axis here.
+    pub fn has_shape_of(&self, array: &Array) -> bool {
+        let lanes = array.element().lanes();
+        let own = match self.shape.split_last() {
+            Some((last, rest)) if lanes > 1 && *last == lanes => rest,
+            _ => &self.shape,
+        };
+        array.shape() == own
+    }
+
+    /// Copies elements back into the memory, which has no gaps.
+    pub fn store(&self, array: &Array) -> PyResult<()> {
+        let bytes = array.bytes().map_err(errors::of_problem)?;
+        if bytes.len() == self.bytes() && !bytes.is_empty() && bytes.as_ptr() != self.data {
+            // SAFETY: as many bytes are there, writable and without gaps; the array has memory of its own.
+            unsafe { std::ptr::copy(bytes.as_ptr(), self.data, bytes.len()) };
+        }
+        Ok(())
+    }
+}
+
+/// Copies elements that lie at strides to memory without gaps.
+///
+/// # Safety
+/// All elements that shape and strides describe are readable.
+unsafe fn gather(from: *const u8, shape: &[usize], strides: &[isize], size: usize, to: &mut [u8]) {
+    let Some((&extent, rest)) = shape.split_first() else {
+        // SAFETY: one element, as required.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), size) };
+        return;
+    };
+    let part = to.len() / extent.max(1);
+    if rest.is_empty() && strides[0] == size as isize {
+        // SAFETY: a row of elements without gaps.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        return;
+    }
+    for (at, part) in to.chunks_exact_mut(part.max(1)).enumerate() {
+        let from = from.wrapping_offset(at as isize * strides[0]);
+        // SAFETY: a part of the elements.
+        unsafe { gather(from, rest, &strides[1..], size, part) };
+    }
+}

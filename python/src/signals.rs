@@ -1,0 +1,160 @@
+//! Ctrl-C during a call: Python's own handler only takes a note, which nobody reads before the call is over.
+//!
+//! While the main thread runs a call, a handler of ours sets the flag that stops the run, and passes the signal on to Python's.
+//! After the call, Python raises `KeyboardInterrupt`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use pyo3::prelude::*;
+
+/// Whether Ctrl-C has come during the call of the main thread.
+static COME: AtomicBool = AtomicBool::new(false);
+
+/// The flag that stops the call of the main thread; null if none runs.
+static STOP: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Watches for Ctrl-C until it is dropped; does nothing in other threads than the main one, which Python never interrupts.
+pub struct Watch {
+    #[cfg(unix)]
+    before: Option<libc::sigaction>,
+    /// Keeps the flag alive while the handler may set it.
+    flag: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Begins to watch for a run that this flag stops.
+    pub fn begin(flag: Arc<AtomicBool>) -> Watch {
+        #[cfg(unix)]
+        let before = unix::is_main_thread().then(|| {
+            COME.store(false, Ordering::SeqCst);
+            unix::install()
+        });
+        Watch {
+            #[cfg(unix)]
+            before: before.flatten(),
+            flag,
+        }
+    }
+
+    /// Lets Ctrl-C stop the run, which begins now.
+    pub fn aim(&self) {
+        self.flag.store(false, Ordering::SeqCst);
+        if self.watches() {
+            STOP.store(Arc::as_ptr(&self.flag).cast_mut(), Ordering::SeqCst);
+            if COME.load(Ordering::SeqCst) {
+                self.flag.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn watches(&self) -> bool {
+        #[cfg(unix)]
+        return self.before.is_some();
+        #[cfg(not(unix))]
+        false
+    }
+
+    /// Whether Ctrl-C has come.
+    pub fn has_come(&self) -> bool {
+        self.watches() && COME.load(Ordering::SeqCst)
+    }
+
+    /// Raises what Ctrl-C raises, if it has come.
+    pub fn settled(self, py: Python<'_>) -> PyResult<()> {
+        let come = self.has_come();
+        drop(self);
+        if come { py.check_signals() } else { Ok(()) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.watches() {
+            return;
+        }
+        STOP.store(std::ptr::null_mut(), Ordering::SeqCst);
+        #[cfg(unix)]
+        if let Some(before) = self.before.take() {
+            unix::restore(&before);
+        }
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::{COME, STOP};
+
+    thread_local! {
+        static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) };
+    }
+
+    /// Whether this is the first thread of the process, the only one in which Python runs signal handlers.
+    pub fn is_main_thread() -> bool {
+        let found = IS_MAIN.get().unwrap_or_else(look);
+        IS_MAIN.set(Some(found));
+        found
+    }
+
+    #[cfg(target_os = "linux")]
+    fn look() -> bool {
+        // SAFETY: both calls only return numbers.
+        unsafe { i64::from(libc::getpid()) == libc::syscall(libc::SYS_gettid) }
+    }
+
+    #[cfg(target_vendor = "apple")]
+    fn look() -> bool {
+        // SAFETY: only returns a number.
+        unsafe { libc::pthread_main_np() != 0 }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+    fn look() -> bool {
+        false
+    }
+
+    /// The handler that was there before, which the signal is passed on to.
+    static BEFORE: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn note(signal: libc::c_int) {
+        COME.store(true, Ordering::SeqCst);
+        let stop = STOP.load(Ordering::SeqCst);
+        if !stop.is_null() {
+            // SAFETY: the pointer is set only while a `Watch` of this thread keeps the flag; the handler runs in between.
+            unsafe { (*stop).store(true, Ordering::SeqCst) };
+        }
+        let before = BEFORE.load(Ordering::SeqCst);
+        if before != libc::SIG_DFL && before != libc::SIG_IGN {
+            // SAFETY: a handler that the system had for this signal, without `SA_SIGINFO`: see `install`.
+            unsafe { std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(before)(signal) };
+        }
+    }
+
+    /// Installs the handler; `None` where Ctrl-C is not Python's.
+    pub fn install() -> Option<libc::sigaction> {
+        // SAFETY: zeroed structures are valid and live until the calls return; the handler only stores to atomics and passes on.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(libc::SIGINT, std::ptr::null(), &raw mut before) != 0 {
+                return None;
+            }
+            let own: extern "C" fn(libc::c_int) = note;
+            let is_other = before.sa_flags & libc::SA_SIGINFO != 0 || before.sa_sigaction == own as libc::sighandler_t;
+            if is_other || before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
+                return None;
+            }
+            BEFORE.store(before.sa_sigaction, Ordering::SeqCst);
+            let mut action = before;
+            action.sa_sigaction = own as libc::sighandler_t;
+            (libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut()) == 0).then_some(before)
+        }
+    }
+
+    pub fn restore(before: &libc::sigaction) {
+        // SAFETY: what the system had before.
+        unsafe { libc::sigaction(libc::SIGINT, before, std::ptr::null_mut()) };
+    }
+}

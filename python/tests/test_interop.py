@@ -1,0 +1,222 @@
+"""Arrays of other libraries: in without a copy where their layout allows it, and back in kind."""
+
+import array
+import gc
+import weakref
+
+import clk
+import numpy as np
+import pytest
+
+PROGRAM = """
+kernel double<T: Num>(x: [T; N], out y: [T; N]) threads(i: N) { y[i] = x[i] + x[i] }
+kernel double2<T: Num>(x: [T; M, N], out y: [T; M, N]) threads(i: M, j: N) { y[i, j] = x[i, j] + x[i, j] }
+kernel not(x: [bool; N], out y: [bool; N]) threads(i: N) { y[i] = !x[i] }
+kernel add_to(inout x: [f32; N], by: f32) threads(i: N) { x[i] += by }
+kernel ramp(out y: [f32; N]) threads(i: N) { y[i] = f32(i) }
+kernel half(x: [bf16; N], out y: [bf16; N]) threads(i: N) { y[i] = x[i] * 0.5 }
+kernel pairs(out y: [f32x2; N]) threads(i: N) { y[i] = f32x2(f32(i), 1.0) }
+kernel sums(x: [f32; N], out y: [f32; ceil_div(N, 4)]) threads(i: ceil_div(N, 4)) {
+    var total = 0.0
+    for k in 4 * i..min(4 * i + 4, N) { total += x[k] }
+    y[i] = total
+}
+kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = alpha * x[i] * x[i] + y[i] }
+fn energy(x: [f32; N], k: f32) -> f32 { k * sum(x * x) }
+kernel whole(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] }
+"""
+
+
+@pytest.fixture(scope="module")
+def m():
+    return clk.source(PROGRAM)
+
+
+def test_buffers_of_python(m):
+    x = array.array("f", [1.0, 2.0])
+    y = m.double(x)
+    assert isinstance(y, clk.Array) and y.shape == (2,) and y.dtype == "float32" and y.type == "[f32; 2]"
+    assert np.asarray(y).tolist() == [2, 4] and memoryview(y).tolist() == [2, 4] and len(y) == 2
+    assert m.double(bytearray(b"\x01\x02")).numpy().tolist() == [2, 4]
+    assert m.double(memoryview(x)[::-1]).numpy().tolist() == [4, 2]
+    m.add_to(x, 1.0)
+    assert x.tolist() == [2, 3]
+    with pytest.raises(clk.ArgumentTypeError, match="read-only"):
+        m.add_to(memoryview(x).toreadonly(), 1.0)
+    assert m.double(y).numpy().tolist() == [4, 8]
+
+
+def test_own_arrays(m):
+    y = m.double(array.array("i", range(3)))
+    view = np.asarray(y)
+    view[0] = 9
+    assert memoryview(y)[0] == 9 and "[9 2 4]" in repr(y)
+    assert np.from_dlpack(y).tolist() == [9, 2, 4]
+    assert np.from_dlpack(y, copy=True) is not view
+    assert y.__dlpack_device__() == (1, 0)
+    with pytest.raises(BufferError):
+        y.__dlpack__(stream=1)
+    with pytest.raises(BufferError):
+        y.__dlpack__(dl_device=(2, 0))
+
+
+def test_memory_lives_as_long_as_it_is_used(m):
+    y = m.ramp(N=1000)
+    z = y[10:20]
+    del y
+    gc.collect()
+    assert z.tolist() == list(range(10, 20))
+    x = np.ones(1000, "float32")
+    alive = weakref.ref(x)
+    m.double(x)
+    del x
+    gc.collect()
+    assert alive() is None, "a call keeps its arguments"
+    capsule = m.double(array.array("f", [1.0])).__dlpack__(max_version=(1, 1))
+    del capsule
+    gc.collect()
+
+
+def test_vectors_are_a_last_axis(m):
+    assert m.pairs(N=3).tolist() == [[0, 1], [1, 1], [2, 1]]
+
+
+def test_empty_arrays(m):
+    assert m.double(np.zeros(0, "int16")).shape == (0,)
+    assert m.double2(np.zeros((0, 5), "float32")).shape == (0, 5)
+    assert m.double(array.array("f", [])).shape == (0,)
+
+
+def test_bfloat16(m):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.array([1, 3, -2.5], ml_dtypes.bfloat16)
+    y = m.half(x)
+    assert y.dtype == ml_dtypes.bfloat16 and y.astype("float32").tolist() == [0.5, 1.5, -1.25]
+    with pytest.raises(clk.ArgumentTypeError):
+        m.half(np.ones(3, "float32"))
+    with pytest.raises(clk.ArgumentTypeError):
+        m.double(np.ones(3, ml_dtypes.float8_e4m3fn))
+
+
+def test_torch(m):
+    torch = pytest.importorskip("torch")
+    x = torch.arange(4, dtype=torch.float32)
+    y = m.double(x)
+    assert isinstance(y, torch.Tensor) and y.tolist() == [0, 2, 4, 6]
+    for dtype in [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.float16, torch.bfloat16, torch.float64]:
+        y = m.double(torch.arange(3).to(dtype))
+        assert y.dtype == dtype and y.tolist() == [0, 2, 4]
+    assert m.half(torch.ones(2, dtype=torch.bfloat16)).tolist() == [0.5, 0.5]
+    assert getattr(m, "not")(torch.tensor([True, False])).tolist() == [False, True]
+    assert m.double2(torch.arange(6, dtype=torch.int32).reshape(2, 3).T).tolist() == [[0, 6], [2, 8], [4, 10]]
+    out = torch.zeros(4)
+    assert m.double(x, out=out) is out and out.tolist() == [0, 2, 4, 6]
+    m.add_to(out, 1.0)
+    assert out.tolist() == [1, 3, 5, 7]
+    with pytest.raises(clk.ArgumentTypeError, match="row-major"):
+        m.double(x[:2], out=torch.zeros(4)[::2])
+    with pytest.raises(clk.ArgumentTypeError, match="gradient"):
+        m.double(x.clone().requires_grad_())
+    with pytest.raises(clk.ArgumentTypeError):
+        m.double(torch.zeros(2, dtype=torch.complex64))
+    lazy = torch.conj(torch.view_as_complex(torch.ones(2, 2))).imag
+    assert lazy.is_neg()
+    with pytest.raises(clk.ArgumentTypeError, match="lazy"):
+        m.double(lazy)
+
+
+def test_torch_shares_memory(m):
+    torch = pytest.importorskip("torch")
+    y = m.ramp(N=4)
+    assert torch.from_numpy(y).tolist() == [0, 1, 2, 3]
+    own = m.double(array.array("f", [1.0, 2.0]))
+    t = torch.from_dlpack(own)
+    t[0] = 7
+    assert memoryview(own)[0] == 7
+
+
+def test_jax(m):
+    jax = pytest.importorskip("jax")
+    import jax.numpy as jnp
+
+    x = jnp.arange(4, dtype=jnp.float32)
+    y = m.double(x)
+    assert isinstance(y, jax.Array) and y.tolist() == [0, 2, 4, 6]
+    assert m.double(jnp.ones(3, jnp.bfloat16)).dtype == jnp.bfloat16
+    with pytest.raises(clk.ArgumentTypeError, match="read-only"):
+        m.double(x, out=jnp.zeros(4))
+    with pytest.raises(clk.ArgumentTypeError, match="read-only"):
+        m.add_to(x, 1.0)
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+def test_arrays_of_gpus_are_refused(m):
+    class OnGpu:
+        __cuda_array_interface__ = {"shape": (3,), "typestr": "<f4", "data": (1 << 40, False), "version": 3}
+
+    class OnOtherDevice:
+        def __dlpack_device__(self):
+            return (2, 0)
+
+        def __dlpack__(self, **_):
+            raise AssertionError("never asked")
+
+    for value in [OnGpu(), OnOtherDevice()]:
+        with pytest.raises(clk.ArgumentTypeError, match="GPU"):
+            m.double(value)
+
+
+def test_capsules_that_are_wrong(m):
+    class Liar:
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **_):
+            return self.found
+
+    liar = Liar()
+    for liar.found in [None, 3, "dltensor"]:
+        with pytest.raises(BufferError):
+            m.double(liar)
+    liar.found = np.ones(3, "float32").__dlpack__()
+    assert m.double(liar).numpy().tolist() == [2, 2, 2]
+    # A capsule is used once.
+    with pytest.raises(BufferError):
+        m.double(liar)
+
+
+def test_autograd(m):
+    torch = pytest.importorskip("torch")
+    import clk.torch
+
+    f = clk.torch.function(m, "saxpy")
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = torch.ones(3, requires_grad=True)
+    alpha = torch.tensor(2.0, requires_grad=True)
+    r = f(alpha, x, y)
+    r.backward(torch.tensor([1.0, 10.0, 100.0]))
+    assert r.tolist() == [3, 9, 19]
+    assert x.grad.tolist() == [4, 80, 1200] and y.grad.tolist() == [1, 10, 100] and alpha.grad.item() == 941
+    e = clk.torch.function(m, "energy")
+    x.grad = None
+    e(x, 0.5).backward()
+    assert x.grad.tolist() == [1, 2, 3]
+    with pytest.raises(TypeError):
+        clk.torch.function(m, "whole")
+    with pytest.raises(TypeError, match="in place"):
+        clk.torch.function(m, "add_to")
+
+
+def test_operators(m):
+    torch = pytest.importorskip("torch")
+    import clk.torch
+
+    op = clk.torch.operator(m, "saxpy", "clk_tests::saxpy")
+    x, y = torch.tensor([1.0, 2.0], requires_grad=True), torch.ones(2)
+    op(2.0, x, y).sum().backward()
+    assert x.grad.tolist() == [4, 8]
+    torch.library.opcheck(op, (2.0, torch.rand(5), torch.rand(5)))
+    sums = clk.torch.operator(m, "sums", "clk_tests::sums")
+    torch.library.opcheck(sums, (torch.rand(9),))
+    compiled = torch.compile(lambda x: sums(x * 2.0) + 1.0, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(6)).tolist() == [9, 5]

@@ -1,0 +1,260 @@
+"""The Jupyter kernel: conformance, what cells give, interrupts, the example notebook, the magic of Python notebooks."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("ipykernel")
+jupyter_client = pytest.importorskip("jupyter_client")
+
+EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernel_spec(tmp_path_factory):
+    """Installs the kernel into a folder of its own, where Jupyter looks during these tests."""
+    folder = tmp_path_factory.mktemp("jupyter")
+    command = [sys.executable, "-m", "clk.jupyter", "install", "--prefix", str(folder)]
+    print(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    before = os.environ.get("JUPYTER_PATH")
+    os.environ["JUPYTER_PATH"] = str(folder / "share/jupyter")
+    yield
+    if before is None:
+        del os.environ["JUPYTER_PATH"]
+    else:
+        os.environ["JUPYTER_PATH"] = before
+
+
+@pytest.fixture(scope="module")
+def client(kernel_spec):
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name="clk")
+    client.manager = manager
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def run(client, cell, on_message=None):
+    """Runs a cell; returns the reply, and the messages that came with it as pairs of type and content."""
+    sent = client.execute(cell)
+    messages = []
+    while True:
+        message = client.get_iopub_msg(timeout=120)
+        if message["parent_header"].get("msg_id") != sent:
+            continue
+        kind, content = message["msg_type"], message["content"]
+        if kind == "status" and content["execution_state"] == "idle":
+            break
+        messages.append((kind, content))
+        if on_message:
+            on_message(kind, content)
+    while True:
+        reply = client.get_shell_msg(timeout=120)
+        if reply["parent_header"].get("msg_id") == sent:
+            return reply["content"], messages
+
+
+def only(messages, kind):
+    return [content for own, content in messages if own == kind]
+
+
+def test_values_are_shown(client):
+    reply, messages = run(client, "let x = linspace(0.0, 1.0, 5)\n2.0 * x")
+    assert reply["status"] == "ok"
+    [shown] = only(messages, "execute_result")
+    assert shown["data"]["text/plain"] == "[0.  0.5 1.  1.5 2. ]"
+    assert "<td>1.5</td>" in shown["data"]["text/html"] and "[f32; 5]" in shown["data"]["text/html"]
+    assert shown["execution_count"] == reply["execution_count"]
+    _, messages = run(client, 'print("a")\n"<b>"')
+    assert only(messages, "stream")[0]["text"] == "a\n"
+    [shown] = only(messages, "execute_result")
+    assert shown["data"] == {"text/plain": "<b>"}
+    _, messages = run(client, "1;")
+    assert not only(messages, "execute_result")
+
+
+def test_pictures_are_shown(client):
+    _, messages = run(client, "plot(linspace(0.0, 1.0, 9))\nheat(reshape(arange(12), 3, 4))\nimage(zeros(4, 4, 3))")
+    bundles = [shown["data"] for shown in only(messages, "display_data")]
+    assert [next(kind for kind in data if kind.startswith("image/")) for data in bundles] == [
+        "image/svg+xml",
+        "image/png",
+        "image/png",
+    ]
+    assert bundles[0]["image/svg+xml"].startswith("<svg") and bundles[1]["image/png"].startswith("iVBORw0KGgo")
+    assert "0 … 11" in bundles[1]["text/plain"]
+
+
+def test_errors_are_shown_and_change_nothing(client):
+    run(client, "var kept = 1")
+    reply, messages = run(client, "kept = 2\nlet z = [1.0, 2.0][kept + 5]")
+    [error] = only(messages, "error")
+    assert reply["status"] == "error" and reply["ename"] == error["ename"] == "E0502"
+    text = "\n".join(error["traceback"])
+    assert "\x1b[" in text and error["evalue"] in text
+    _, messages = run(client, "kept")
+    assert only(messages, "execute_result")[0]["data"]["text/plain"] == "1"
+    reply, messages = run(client, "let a = 1\nlet b = q")
+    assert reply["ename"] == "E0201"
+
+
+def test_commands(client):
+    run(client, "kernel twice(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] + x[i] }")
+    reply, messages = run(client, ":type twice(ones(3))\n:check twice(ones(3))")
+    text = "".join(content["text"] for content in only(messages, "stream"))
+    assert reply["status"] == "ok" and "[f32; 3]" in text and "1 launch checked" in text
+    reply, _ = run(client, ":nonsense")
+    assert reply["status"] == "error"
+    reply, messages = run(client, ":nonsense\n1 + 1")
+    assert not only(messages, "execute_result")
+    reply, messages = run(client, "?sqrt")
+    assert "root" in only(messages, "stream")[0]["text"]
+
+
+def test_checks_are_on(client):
+    cell = "kernel race(inout x: [i32; 1]) threads(i: 64) { x[0] = i }\nvar r = [0]\nrace(r)"
+    reply, _ = run(client, cell)
+    assert reply["ename"] == "E0610"
+
+
+def answer(client, sent):
+    while True:
+        reply = client.get_shell_msg(timeout=120)
+        if reply["parent_header"].get("msg_id") == sent:
+            return reply["content"]
+
+
+def test_completion_and_inspection(client):
+    run(client, "let tariff = 3.5")
+    # Positions are in characters, of which some have several bytes.
+    content = answer(client, client.complete('print("ä€"); tar + 1', 16))
+    assert content["matches"][0] == "tariff" and (content["cursor_start"], content["cursor_end"]) == (13, 16)
+    assert "sqrt" in answer(client, client.complete("sq"))["matches"]
+    assert "help" in answer(client, client.complete(":he"))["matches"]
+    content = answer(client, client.inspect("1.0 + sqrt(2.0)", 8))
+    assert content["found"] and "root" in content["data"]["text/markdown"]
+    assert "3.5" in answer(client, client.inspect("tariff", 3))["data"]["text/plain"]
+    assert not answer(client, client.inspect("  ", 1))["found"]
+
+
+def test_completeness(client):
+    status = lambda text: answer(client, client.is_complete(text))
+    assert status("1 + 1")["status"] == "complete"
+    found = status("fn f() -> i32 {")
+    assert (found["status"], found["indent"]) == ("incomplete", "    ")
+    assert status(":help")["status"] == "complete"
+
+
+def test_interrupts(client):
+    # A progress bar shows that the launch runs.
+    cell = "kernel spin(out y: [i32; N]) threads(i: N) { var n = 0\n for k in 0..2000000000 { n = (n << 1) ^ k }\n y[i] = n }"
+    run(client, cell)
+    before = run(client, "let before = 5")[0]
+    assert before["status"] == "ok"
+    seen = []
+
+    def on_message(kind, content):
+        if kind == "display_data" and not seen:
+            seen.append(content["data"]["text/html"])
+            client.manager.interrupt_kernel()
+
+    reply, _ = run(client, "spin(N = 1 << 22)", on_message)
+    assert seen and "<progress" in seen[0]
+    assert reply["status"] == "error" and reply["ename"] == "E0607"
+    _, messages = run(client, "before")
+    assert only(messages, "execute_result")[0]["data"]["text/plain"] == "5"
+
+
+def test_exit_ends_the_kernel(kernel_spec):
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name="clk")
+    reply, _ = run(client, "exit(0)")
+    assert reply["payload"] == [{"source": "ask_exit", "keepkernel": False}]
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_the_example_notebook():
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    for path in sorted(EXAMPLES.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        errors = [cell for cell in notebook.cells if "raises-exception" in cell.metadata.get("tags", [])]
+        ran = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(EXAMPLES)}}).execute()
+        for cell in ran.cells:
+            failed = [out for out in cell.get("outputs", []) if out["output_type"] == "error"]
+            assert bool(failed) == (cell in errors), cell.source
+        pictures = [out for cell in ran.cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
+        assert pictures, f"{path} shows a picture"
+
+
+def test_conformance(tmp_path):
+    pytest.importorskip("jupyter_kernel_test")
+    suite = tmp_path / "conformance.py"
+    suite.write_text(
+        """
+import unittest
+import jupyter_kernel_test as jkt
+
+
+class ClkTests(jkt.KernelTests):
+    kernel_name = "clk"
+    language_name = "clk"
+    file_extension = ".clk"
+    code_hello_world = 'print("hello, world")'
+    code_stderr = "fn f() -> i32 { let unused = 1\\n 2 }"
+    completion_samples = [{"text": "sqr", "matches": {"sqrt", "rsqrt"}}, {"text": ":hel", "matches": {"help"}}]
+    complete_code_samples = ["1", "let x = [\\n1,\\n]", ":help"]
+    incomplete_code_samples = ["let x = [", "fn f() {"]
+    code_generate_error = "let x = nothing"
+    code_execute_result = [{"code": "6 * 7", "result": "42"}, {"code": "[1, 2]", "result": "[1 2]"}]
+    code_display_data = [
+        {"code": "heat(zeros(2, 2))", "mime": "image/png"},
+        {"code": "plot([1.0, 2.0])", "mime": "image/svg+xml"},
+    ]
+    code_inspect_sample = "sqrt"
+
+
+unittest.main()
+"""
+    )
+    done = subprocess.run([sys.executable, str(suite)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    print(done.stderr.strip().splitlines()[-1])
+
+
+MAGIC = """
+import numpy as np
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "clk")
+shell.user_ns["x"] = np.arange(4, dtype="float32")
+shell.run_cell("%%clk -i x -o y,n\\nkernel sq(a: [f32; N], out b: [f32; N]) threads(i: N) { b[i] = a[i] * a[i] }\\nlet y = sq(x)\\nlet n = 3\\nx[0] = 9.0")
+print(shell.user_ns["y"].tolist(), shell.user_ns["n"], shell.user_ns["x"].tolist())
+print(shell.run_cell("%clk nothing").success)
+shell.run_cell("%clk print(sum(y))")
+"""
+
+
+def test_the_magic(tmp_path):
+    pytest.importorskip("IPython")
+    done = subprocess.run([sys.executable, "-c", MAGIC], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "IPYTHONDIR": str(tmp_path)})
+    assert "[0.0, 1.0, 4.0, 9.0] 3 [0.0, 1.0, 2.0, 3.0]" in done.stdout, done.stdout + done.stderr
+    assert "E0201" in done.stdout and "False" in done.stdout and done.stdout.rstrip().endswith("14.0")
+
+
+def test_the_specification_of_the_wheel():
+    """What the wheel brings and what `install` writes is the same, but for the interpreter."""
+    from clk.jupyter.__main__ import SPECIFICATION
+
+    path = pathlib.Path(__file__).parent.parent / "clk.data/data/share/jupyter/kernels/clk/kernel.json"
+    brought = json.loads(path.read_text())
+    assert brought["argv"][1:] == SPECIFICATION["argv"][1:]
+    assert {**brought, "argv": None} == {**SPECIFICATION, "argv": None}

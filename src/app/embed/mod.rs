@@ -1,0 +1,45 @@
+//! Clk inside of another process, such as Python's: programs whose kernels and functions are called with the process's own arrays,
+//! and sessions for notebooks.
+//!
+//! Input: sources, and arguments as plain data. Output: values, or [`Report`]s of what was wrong. A [`Program`] compiles each
+//! combination of argument types once, as `clk launch` does, and runs it on an interpreter per device; a [`Notebook`] is a session
+//! on a thread of its own, whose output is a stream of [`Event`]s.
+
+mod argument;
+pub(super) mod describe;
+pub(super) mod html;
+mod program;
+pub(super) mod report;
+mod stubs;
+
+use std::ffi::OsString;
+
+pub use argument::Argument;
+pub use describe::{Callable, Kind, Parameter};
+pub use program::{Call, How, Program, Returned};
+pub use report::{Place, Report};
+pub use stubs::text as stubs;
+
+pub use super::repl::notebook::{Candidate, Event, Notebook};
+
+use crate::app::memory;
+use crate::base::room;
+
+/// Prepares this process; called once.
+pub fn prepare() {
+    room::ask(memory::available);
+}
+
+/// Runs the command line; returns the exit code. `relaunch` is what starts this program again, for processes that run kernels.
+pub fn command_line(arguments: Vec<OsString>, relaunch: Vec<OsString>) -> u8 {
+    #[cfg(target_os = "linux")]
+    super::isolate::relaunch_by(relaunch);
+    #[cfg(not(target_os = "linux"))]
+    drop(relaunch);
+    super::run_process(arguments)
+}
+
+/// Returns the names of the devices, each with a description or the reason why it cannot be used.
+pub fn devices() -> Vec<(String, String)> {
+    super::devices::list()
+}

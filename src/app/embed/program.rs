@@ -1,0 +1,391 @@
+//! A program whose kernels and functions are called from outside.
+
+use std::collections::HashMap;
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use smol_str::SmolStr;
+
+use super::argument::Argument;
+use super::describe::{self, Callable, Kind};
+use super::report::Report;
+use crate::app::devices::{Choice, Machine, Usage, VARIABLE};
+use crate::app::interrupt::Interrupt;
+use crate::app::launch::form::{Form, Forms, Item, Key, array_type};
+use crate::app::launch::refusal::Refusal;
+use crate::app::script::{Limits, Places};
+use crate::app::world::Captured;
+use crate::app::{crash, disk};
+use crate::base::diag::Diagnostic;
+use crate::check::typed::{Access, Binding, GlobalId, Type};
+use crate::compile::Session;
+use crate::host::array::{Array, Element};
+use crate::host::interp::Interpreter;
+use crate::host::problem::Problem;
+use crate::host::unwind;
+use crate::host::value::Value;
+
+/// What went wrong, the first error first.
+pub type Failure = Vec<Report>;
+
+/// How a call runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct How {
+    /// The device, as `--device` takes it; absent for `CLK_DEVICE`, else the simulator.
+    pub device: Option<String>,
+    /// Whether to look for races and the like.
+    pub check: bool,
+}
+
+/// A call.
+#[derive(Debug, Default)]
+pub struct Call {
+    /// By parameter; absent for defaults, and for `out` arrays to be allocated.
+    pub arguments: Vec<Option<Argument>>,
+    /// Compile-time arguments by name: numbers, or names of types and functions.
+    pub generics: Vec<(SmolStr, SmolStr)>,
+    pub dims: Vec<(SmolStr, i64)>,
+    pub geometry: Option<([i64; 3], [i64; 3])>,
+}
+
+/// What a call has given.
+#[derive(Debug)]
+pub struct Returned {
+    /// The result of a function, or the arrays that a kernel has allocated.
+    pub value: Value,
+    /// The arrays that were passed to be written, by parameter.
+    pub written: Vec<(usize, Array)>,
+    pub warnings: Vec<Report>,
+}
+
+/// A compiled program with the state of its runs.
+pub struct Program {
+    name: String,
+    text: String,
+    session: Session,
+    chunks: std::ops::Range<usize>,
+    forms: Forms,
+    callables: Arc<[Callable]>,
+    machine: Arc<Machine>,
+    stop: Arc<AtomicBool>,
+    /// One interpreter for each way to run, since kernels are compiled for it.
+    runs: HashMap<How, Interpreter>,
+    /// The variables of the script, once it has run.
+    globals: Vec<Option<Value>>,
+    warnings: Vec<Report>,
+    /// What the last run or call has printed, also one that failed.
+    printed: String,
+}
+
+impl Program {
+    /// Compiles a file.
+    pub fn load(path: &Path) -> Result<Program, Failure> {
+        let unreadable = |why: String| Report::all(&[disk::unreadable(path, &why)], &Session::default().sources);
+        let text = disk::read_source(path).map_err(unreadable)?;
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        Program::new(&path.display().to_string(), &text, folder)
+    }
+
+    /// Compiles a text; `name` stands for it in messages. Imports are relative to `folder`.
+    pub fn new(name: &str, text: &str, folder: PathBuf) -> Result<Program, Failure> {
+        let mut session = Session { folder, ..Session::default() };
+        let outcome = session.add(name, text, &disk::Disk);
+        if outcome.failed() {
+            return Err(Report::all(&outcome.diagnostics, &session.sources));
+        }
+        let warnings = Report::all(&outcome.diagnostics, &session.sources);
+        let mut program = Program {
+            name: name.to_string(),
+            text: text.to_string(),
+            chunks: outcome.chunks,
+            session,
+            forms: Forms::default(),
+            callables: Arc::default(),
+            machine: Machine::new(Usage::default()),
+            stop: Arc::default(),
+            runs: HashMap::new(),
+            globals: Vec::new(),
+            warnings,
+            printed: String::new(),
+        };
+        let mut interpreter = program.interpreter(&How { device: Some("sim".into()), check: false })?;
+        program.callables = describe::callables(&program.session, &mut interpreter).into();
+        Ok(program)
+    }
+
+    /// Compiles the program again with more text at its end.
+    pub fn extended(&self, more: &str) -> Result<Program, Failure> {
+        Program::new(&self.name, &format!("{}{more}", self.text), self.session.folder.clone())
+    }
+
+    /// Returns the compiler's warnings.
+    pub fn warnings(&self) -> &[Report] {
+        &self.warnings
+    }
+
+    pub fn callables(&self) -> Arc<[Callable]> {
+        self.callables.clone()
+    }
+
+    /// Returns the flag that stops a run, from any thread. Who starts one clears it before.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
+    /// Returns the element type of a struct of the program.
+    pub fn record(&mut self, name: &str) -> Option<Element> {
+        let module = self.session.program.modules.get(self.session.main?)?;
+        let Some(Binding::Struct(id)) = module.names.get(name) else { return None };
+        let id = *id;
+        let mut interpreter = self.interpreter(&How { device: Some("sim".into()), check: false }).ok()?;
+        Some(interpreter.element(&self.session.program, &Type::Struct(id)))
+    }
+
+    /// Returns the variables of the script that has run, by name.
+    pub fn variables(&self) -> Vec<(&str, &Value)> {
+        let main = self.session.main.and_then(|main| self.session.program.modules.get(main));
+        let names = main.into_iter().flat_map(|module| &module.names);
+        let value = |id: &GlobalId| self.globals.get(id.index())?.as_ref();
+        names
+            .filter_map(|(name, binding)| match binding {
+                Binding::Global(id) => Some((name.as_str(), value(id)?)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Returns a new interpreter.
+    fn interpreter(&self, how: &How) -> Result<Interpreter, Failure> {
+        let named = how.device.clone().or_else(|| std::env::var(VARIABLE).ok().filter(|name| !name.is_empty()));
+        let wrong = |why: String| vec![Report::of(Problem::new("E0803", why))];
+        let choice: Choice = named.as_deref().unwrap_or("sim").parse().map_err(wrong)?;
+        // The checks are the simulator's.
+        let choice = if how.check && how.device.is_none() { Choice::Sim } else { choice };
+        let device = self.machine.choose(choice).map_err(|error| vec![Report::of(error.into())])?;
+        if how.check && !device.is_watchful() {
+            let problem = Problem::new("E0803", format!("`{}` does not look for races and the like", device.name()));
+            return Err(vec![Report::of(problem.help("checked calls run on the simulator: `device=\"sim\"`"))]);
+        }
+        let places = Places { device: Some(device), all: Some(self.machine.clone()) };
+        let limits = Limits { check: Some(how.check), places, ..Limits::default() };
+        let mut interpreter = limits.interpreter(&Interrupt::default(), vec![]);
+        interpreter.options.control.stop = self.stop.clone();
+        interpreter.globals.clone_from(&self.globals);
+        // Arrays of structs are matched to the program's types by their layouts.
+        for (id, _) in self.session.program.structs.iter() {
+            interpreter.element(&self.session.program, &Type::Struct(id));
+        }
+        Ok(interpreter)
+    }
+
+    /// Returns what the last run or call has printed.
+    pub fn take_printed(&mut self) -> String {
+        mem::take(&mut self.printed)
+    }
+
+    /// Runs the statements of the script; returns warnings.
+    pub fn run(&mut self, how: &How, args: Vec<String>, stack_end: usize) -> Result<Vec<Report>, Failure> {
+        let mut interpreter = self.interpreter(how)?;
+        interpreter.globals.clear();
+        interpreter.options.args = args;
+        interpreter.stack_end = stack_end;
+        let mut world = Captured::default();
+        let ran = guarded(&self.stop, || {
+            self.chunks.clone().try_for_each(|chunk| interpreter.run_chunk(&self.session, chunk, &mut world).map(drop))
+        });
+        self.printed = world.printed;
+        ran.map_err(|diagnostics| Report::all(&diagnostics, &self.session.sources))?;
+        self.globals = mem::take(&mut interpreter.globals);
+        self.runs.clear();
+        Ok(Report::all(&interpreter.take_warnings(), &self.session.sources))
+    }
+
+    /// Calls a kernel or function by its position among the callables. `stack_end` is the lowest address that the thread's stack may
+    /// reach; 0 if it is unknown.
+    pub fn call(&mut self, callable: usize, how: &How, call: Call, stack_end: usize) -> Result<Returned, Failure> {
+        let callables = self.callables.clone();
+        let Some(of) = callables.get(callable) else { return Err(vec![]) };
+        if !self.runs.contains_key(how) {
+            let interpreter = self.interpreter(how)?;
+            self.runs.insert(how.clone(), interpreter);
+        }
+        let Program { session, forms, runs, stop, printed, .. } = self;
+        let Some(interpreter) = runs.get_mut(how) else { return Err(vec![]) };
+        let Call { arguments, generics, dims, geometry } = call;
+        let (values, types) =
+            values(of, arguments, session, interpreter).map_err(|problem| vec![Report::of(*problem)])?;
+        let (grid, extents) = (geometry, dims.iter().map(|(_, extent)| *extent).collect::<Vec<_>>());
+        let names = dims.into_iter().map(|(name, _)| name).collect();
+        let path = SmolStr::new(&of.name);
+        let key = Key { item: of.item, path, types, generics, dims: names, geometry: grid.is_some() };
+        let form = forms.find(session, key).map_err(|refusal| refused(refusal, session))?;
+        place(interpreter, &form, values, &extents, grid);
+        interpreter.stack_end = stack_end;
+        let mut world = Captured::default();
+        let ran = guarded(stop, || {
+            let last = interpreter.run_entry(session, form.chunk, &mut world)?;
+            let value = last.map_or(Value::Unit, |last| last.value);
+            settle(&value).map_err(|problem| Box::new(problem.anywhere()))?;
+            Ok(value)
+        });
+        *printed = world.printed;
+        let written = collect(interpreter, &form, of);
+        let warnings = Report::all(&interpreter.take_warnings(), &session.sources);
+        match ran {
+            Ok(value) => Ok(Returned { value, written, warnings }),
+            Err(diagnostics) => Err(Report::all(&diagnostics, &session.sources)),
+        }
+    }
+}
+
+/// Runs work that may be stopped, run out of memory, or panic.
+fn guarded<T>(stop: &Arc<AtomicBool>, work: impl FnOnce() -> Result<T, Box<Diagnostic>>) -> Result<T, Vec<Diagnostic>> {
+    match crash::survived(|| unwind::caught(stop.clone(), work)) {
+        Ok(Ok(Ok(result))) => Ok(result),
+        Ok(Ok(Err(diagnostic))) | Err(diagnostic) => Err(vec![*diagnostic]),
+        Ok(Err(why)) => Err(vec![why.anywhere()]),
+    }
+}
+
+fn refused(refusal: Refusal, session: &Session) -> Failure {
+    let (diagnostics, sources) = refusal.diagnostics("", &session.sources);
+    Report::all(&diagnostics, &sources)
+}
+
+/// Has the arrays of a value computed and brought to the host.
+fn settle(value: &Value) -> Result<(), Problem> {
+    match value {
+        Value::Array(array) => array.bytes().map(drop),
+        Value::Tuple(parts) => parts.iter().try_for_each(settle),
+        Value::Record(record) => record.fields.iter().try_for_each(settle),
+        Value::Table(table) => table.values().try_for_each(settle),
+        _ => Ok(()),
+    }
+}
+
+type Values = (Vec<Option<Value>>, Vec<Option<Type>>);
+
+/// Converts the arguments, and says what type each has.
+fn values(
+    of: &Callable,
+    arguments: Vec<Option<Argument>>,
+    session: &Session,
+    interpreter: &mut Interpreter,
+) -> Result<Values, Box<Problem>> {
+    let generics = elements(of, &arguments);
+    let (mut values, mut types) = (Vec::with_capacity(of.params.len()), Vec::with_capacity(of.params.len()));
+    let mut given = arguments.into_iter();
+    for param in &of.params {
+        let Some(argument) = given.next().flatten() else {
+            if param.access != Access::Out && !param.is_optional {
+                let title = format!("`{}` is not given `{}`", of.name, param.name);
+                return Err(Box::new(Problem::new("E0802", title).note(format!("it is `{}`", of.head))));
+            }
+            values.push(None);
+            types.push(None);
+            continue;
+        };
+        let value = argument.value(of, param, &generics)?;
+        types.push(Some(type_of(of.item, &value, values.len(), session, interpreter)?));
+        values.push(Some(value));
+    }
+    Ok((values, types))
+}
+
+/// Returns what the type parameters stand for: arrays say it, else numbers with types of their own, else other numbers.
+fn elements(of: &Callable, arguments: &[Option<Argument>]) -> Vec<Option<Element>> {
+    let mut found = vec![None; of.generics.len()];
+    if found.is_empty() {
+        return found;
+    }
+    let given = || of.params.iter().zip(arguments).filter_map(|(param, argument)| Some((param, argument.as_ref()?)));
+    for (param, argument) in given() {
+        if let (Kind::Array { element: Err(generic), .. }, Argument::Array(array)) = (&param.kind, argument)
+            && let Some(slot @ None) = found.get_mut(*generic)
+        {
+            *slot = Some(array.element().clone());
+        }
+    }
+    for typed in [true, false] {
+        for (param, argument) in given() {
+            let has_type =
+                matches!(argument, Argument::Bool(_) | Argument::Int(_, Some(_)) | Argument::Float(_, Some(_)));
+            if let (Kind::Value(Err(generic)), true) = (&param.kind, has_type == typed)
+                && let Some(slot @ None) = found.get_mut(*generic)
+            {
+                *slot = argument.own_type().map(Element::Scalar);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the program's type of an argument.
+fn type_of(
+    item: Item,
+    value: &Value,
+    param: usize,
+    session: &Session,
+    interpreter: &Interpreter,
+) -> Result<Type, Box<Problem>> {
+    Ok(match value {
+        Value::Array(array) => match interpreter.element_type(array.element()) {
+            Type::Unknown => {
+                let title = format!("the program has no struct `{}` with these fields", array.element());
+                return Err(Box::new(Problem::new("E0803", title)));
+            }
+            element => array_type(element, array.rank()),
+        },
+        Value::Scalar(number) => Type::Scalar(number.ty),
+        Value::Vector(vector) => Type::Vector(vector.ty(), vector.lanes() as u8),
+        Value::Str(_) => Type::Str,
+        Value::Strings(_) => Type::Strings,
+        // A struct or tuple is of the type that it was made for.
+        _ => item.signature(&session.program).params[param].ty.clone(),
+    })
+}
+
+/// Assigns the arguments to the variables of the compiled call.
+fn place(
+    interpreter: &mut Interpreter,
+    form: &Form,
+    values: Vec<Option<Value>>,
+    extents: &[i64],
+    geometry: Option<([i64; 3], [i64; 3])>,
+) {
+    let mut set = |global: GlobalId, value: Value| {
+        let globals = &mut interpreter.globals;
+        if globals.len() <= global.index() {
+            globals.resize(global.index() + 1, None);
+        }
+        globals[global.index()] = Some(value);
+    };
+    for (global, value) in form.params.iter().zip(values) {
+        if let (Some(global), Some(value)) = (global, value) {
+            set(*global, value);
+        }
+    }
+    for (global, extent) in form.dims.iter().zip(extents) {
+        set(*global, Value::i64(*extent));
+    }
+    if let (Some((grid_id, block_id)), Some((grid, block))) = (form.geometry, geometry) {
+        set(grid_id, Value::Tuple(grid.map(Value::i64).to_vec()));
+        set(block_id, Value::Tuple(block.map(Value::i64).to_vec()));
+    }
+}
+
+/// Takes all arguments back, so that nothing keeps memory of the caller; returns the arrays that were written.
+fn collect(interpreter: &mut Interpreter, form: &Form, of: &Callable) -> Vec<(usize, Array)> {
+    let mut written = Vec::new();
+    for (at, (global, param)) in form.params.iter().zip(&of.params).enumerate() {
+        let slot = global.and_then(|global| interpreter.globals.get_mut(global.index()));
+        if let Some(Value::Array(array)) = slot.and_then(Option::take)
+            && param.access != Access::In
+        {
+            written.push((at, array));
+        }
+    }
+    written
+}

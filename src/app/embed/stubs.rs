@@ -1,0 +1,112 @@
+//! Type stubs: the callables of a program as a `.pyi` file, for type checkers and editors of Python.
+
+use std::fmt::Write as _;
+
+use super::describe::{Callable, Kind, Parameter};
+use crate::check::typed::Access;
+
+/// Words of Python that no parameter can be called.
+const RESERVED: [&str; 35] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
+    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
+    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+];
+
+/// Returns the text of the stubs of a program, which was read from the file `name`.
+pub fn text(name: &str, callables: &[Callable]) -> String {
+    let mut text = format!("# Written by `clk stubs {name}`.\nfrom typing import Any\n\nimport clk\n");
+    for callable in callables.iter().filter(|callable| !RESERVED.contains(&callable.name.as_str())) {
+        let _ = write!(text, "\n{}", stub(callable));
+    }
+    text
+}
+
+fn stub(callable: &Callable) -> String {
+    let mut words = Vec::new();
+    let mut named = Vec::new();
+    for param in &callable.params {
+        // What Python cannot spell is given by position only.
+        let name =
+            if RESERVED.contains(&param.name.as_str()) { format!("{}_", param.name) } else { param.name.clone() };
+        let default = if param.is_optional { " = ..." } else { "" };
+        match param.access {
+            Access::Out => named.push(format!("{name}: clk.ArrayLike | None = ...")),
+            Access::In | Access::InOut => words.push(format!("{name}: {}{default}", input(param))),
+        }
+    }
+    named.extend(callable.dims.iter().map(|dim| format!("{dim}: int = ...")));
+    named.extend(callable.generics.iter().map(|(generic, word)| match *word {
+        "const" => format!("{generic}: int | bool | float = ..."),
+        _ => format!("{generic}: str = ..."),
+    }));
+    let taken = |option: &str| {
+        let own = callable.params.iter().map(|param| &param.name);
+        own.chain(&callable.dims).chain(callable.generics.iter().map(|(name, _)| name)).any(|name| name == option)
+    };
+    let out = if results(callable).len() > 1 { "tuple[clk.ArrayLike | None, ...]" } else { "clk.ArrayLike" };
+    let options = [
+        ("out", format!("{out} | None = ...")),
+        ("device", "str | None = ...".into()),
+        ("check", "bool = ...".into()),
+        ("grid", "int | tuple[int, ...] = ...".into()),
+        ("block", "int | tuple[int, ...] = ...".into()),
+    ];
+    // `out` and the geometry are those of launches.
+    let of_calls = |option: &str| callable.is_kernel || option == "device" || option == "check";
+    let options = options.into_iter().filter(|(option, _)| of_calls(option) && !taken(option));
+    named.extend(options.map(|(option, ty)| format!("{option}: {ty}")));
+    words.push("*".into());
+    words.extend(named);
+    let doc = callable.doc.as_deref().map_or_else(String::new, |doc| format!("\n\n{}", doc.trim()));
+    let doc = format!("{}{doc}", callable.head).replace('\\', "\\\\").replace("\"\"\"", "\\\"\\\"\\\"");
+    let doc = doc.replace('\n', "\n    ");
+    let doc = doc.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    format!(
+        "def {}(\n    {},\n) -> {}:\n    \"\"\"{doc}\"\"\"\n",
+        callable.name,
+        words.join(",\n    "),
+        result(callable)
+    )
+}
+
+/// Returns the arrays that a kernel returns.
+fn results(callable: &Callable) -> Vec<&Parameter> {
+    callable.params.iter().filter(|param| param.access == Access::Out).collect()
+}
+
+fn result(callable: &Callable) -> String {
+    if !callable.is_kernel {
+        return callable.result.as_deref().map_or("None", of_result).into();
+    }
+    match results(callable).len() {
+        0 => "None".into(),
+        1 => "Any".into(),
+        several => format!("tuple[{}]", vec!["Any"; several].join(", ")),
+    }
+}
+
+/// Returns the type of a function's result; arrays come in the kind of the arguments.
+fn of_result(text: &str) -> &'static str {
+    match text {
+        "bool" => "bool",
+        "str" => "str",
+        "[str; _]" => "list[str]",
+        "f16" | "bf16" | "f32" | "f64" => "float",
+        text if text.strip_prefix(['i', 'u']).is_some_and(|bits| bits.parse::<u8>().is_ok()) => "int",
+        _ => "Any",
+    }
+}
+
+fn input(param: &Parameter) -> &'static str {
+    match &param.kind {
+        Kind::Array { .. } => "clk.ArrayLike",
+        Kind::Text => "str",
+        Kind::Texts => "list[str]",
+        Kind::Value(_) => match of_result(&param.text) {
+            "Any" | "None" => "Any",
+            // Python's integers are floats to type checkers.
+            found => found,
+        },
+        Kind::Other => "Any",
+    }
+}
