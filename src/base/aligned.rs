@@ -108,7 +108,7 @@ unsafe fn ask_for_large_pages(_start: NonNull<u8>, _len: usize) {}
 pub(crate) type Lender = Box<dyn Any + Send + Sync>;
 
 /// A buffer of fixed size at an address that is a multiple of [`ALIGN`], or of [`LENT_ALIGN`] if it was lent.
-pub(crate) struct AlignedBytes {
+pub struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
     /// Set for memory of another owner, such as an array of the program that Clk is embedded in.
@@ -273,7 +273,7 @@ mod tests {
         use std::sync::Arc;
         let mut lender = Arc::new([[0u64; 2]; 2]);
         let start = NonNull::from(Arc::get_mut(&mut lender).unwrap()).cast::<u8>();
-        let start = start.map_addr(|at| at.checked_next_multiple_of(LENT_ALIGN.try_into().unwrap()).unwrap());
+        let start = start.map_addr(|at| at.get().next_multiple_of(LENT_ALIGN).try_into().unwrap());
         // SAFETY: 16 bytes, of which nobody else knows before they are looked at below.
         let lent = unsafe { AlignedBytes::lent(start, 16, Box::new(lender.clone())) };
         lent.unwrap().fill(1);

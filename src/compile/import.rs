@@ -2,13 +2,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use clk_lang_stdlib as library;
 use super::session::{Files, Key, Session};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::typed::{Module, ModuleId};
 use crate::check::{self, Imports};
 use crate::syntax::{self, ast};
+use clk_lang_stdlib as library;
 
 impl Session {
     /// Forgets imported files, so that they are read again at their next import.

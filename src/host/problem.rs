@@ -18,12 +18,12 @@ pub struct Problem {
     pub label: String,
     pub notes: Vec<String>,
     pub help: Vec<String>,
-    pub(crate) elsewhere: Option<Box<Elsewhere>>,
+    pub elsewhere: Option<Box<Elsewhere>>,
 }
 
 /// What a problem has its reason in that is not where it shows.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Elsewhere {
+pub enum Elsewhere {
     /// The failure of a device that has kept the bytes of an array from being read. It is the whole message.
     Device(DeviceError),
     /// A place of a kernel that is launched, and what is there.

@@ -208,7 +208,7 @@ impl Value {
     }
 
     /// Returns a scalar of known type.
-    pub(crate) fn as_scalar(&self) -> Option<scalar::Value> {
+    pub fn as_scalar(&self) -> Option<scalar::Value> {
         match self {
             Value::Scalar(number) => Some(*number),
             _ => None,
@@ -226,7 +226,7 @@ impl Value {
 
     /// Converts an untyped literal to a scalar type, if possible (`1` to any number, `1.5` to any float). Typed scalars are
     /// returned unchanged, whatever `to` is.
-    pub(crate) fn adapt(&self, to: Scalar) -> Option<scalar::Value> {
+    pub fn adapt(&self, to: Scalar) -> Option<scalar::Value> {
         match self {
             Value::Scalar(number) => Some(*number),
             Value::Int(n) => number_literal(*n, to),

@@ -64,7 +64,8 @@ impl Task {
             // Profiles are of the simulator.
             Task::Check { .. } | Task::Emit { .. } | Task::Prove { .. } | Task::Profile { .. } => false,
             Task::Explain { .. } => false,
-            Task::Stubs { .. } | Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
+            Task::Site { .. } | Task::Stubs { .. } => false,
+            Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
             // Each run of a watch is a process of its own.
             Task::New { .. } | Task::Fetch { .. } | Task::Watch { .. } => false,
@@ -279,8 +280,22 @@ fn task(matches: &ArgMatches) -> Task {
         },
         "launch" => Task::Launch { job: Box::new(launch::job(sub)) },
         "doctor" => Task::Doctor,
+        "new" => Task::New { path: path("path") },
+        "fetch" => {
+            let folder = sub.get_one::<PathBuf>("folder").cloned().unwrap_or_else(|| ".".into());
+            Task::Fetch { folder, update: sub.get_flag("update") }
+        }
+        "watch" => Task::Watch { wanted: watch::wanted(sub) },
+        "help" => {
+            let words: Vec<String> = sub.get_many::<String>("topic").unwrap_or_default().cloned().collect();
+            Task::Help { topic: (!words.is_empty()).then(|| words.join(" ")) }
+        }
+        "completions" => {
+            Task::Completions { shell: sub.get_one("shell").copied().unwrap_or(clap_complete::Shell::Bash) }
+        }
+        "man" => Task::Man { folder: path("folder") },
         "stubs" => Task::Stubs { file: path("file") },
-        _ => Task::Repl { plain: sub.get_flag("plain") },
+        _ => Task::Repl { plain: sub.get_flag("plain"), startup: !matches.get_flag(NO_STARTUP) },
     }
 }
 

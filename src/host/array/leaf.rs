@@ -130,7 +130,7 @@ impl Array {
     }
 
     /// Returns the elements at these row-major positions, as far as they exist.
-    pub(crate) fn items_at(&self, positions: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Outcome<Value>> {
+    pub fn items_at(&self, positions: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Outcome<Value>> {
         positions.into_iter().filter_map(|position| self.item(position).transpose())
     }
 

@@ -15,7 +15,7 @@ const SMALL: f64 = 1e-4;
 const SPREAD: f64 = 1e3;
 
 /// The elements of an array that are shown.
-pub(crate) struct Cells<'a> {
+pub struct Cells<'a> {
     element: &'a Element,
     values: &'a [Value],
 }

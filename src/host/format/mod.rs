@@ -1,6 +1,6 @@
 //! Values as text, as `print` shows them. Arrays are formatted like NumPy's.
 
-pub(crate) mod column;
+pub mod column;
 pub(crate) mod layout;
 mod table;
 

@@ -51,7 +51,7 @@ pub fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
 }
 
 /// Renders the chart as SVG.
-pub(crate) fn svg(x: &Array, y: &Array) -> Outcome<String> {
+pub fn svg(x: &Array, y: &Array) -> Outcome<String> {
     let points = points(x, y)?;
     Ok(Chart::new(&points)?.svg(&points))
 }
