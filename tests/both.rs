@@ -11,7 +11,10 @@ use clk_lang::device::both::{Both, Loose, jittered};
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Arg, Control, Device, Executable, Extents, Fault, Output};
 use clk_lang::host::interp::{Interpreter, Options};
-use clk_lang::ir::Prepared;
+use clk_lang::ir::def::{BinOp, ExprKind, Module, Ty};
+use clk_lang::ir::verify::verify;
+use clk_lang::ir::{Checks, Prepared};
+use clk_lang::lang::scalar::Scalar;
 use world::Paper;
 
 /// How the second device differs from the simulator.
@@ -25,6 +28,8 @@ enum Way {
     Rounded,
     /// The last element of each array it writes is wrong in its lowest bit.
     Wrong,
+    /// Products of `f32` are sums.
+    Adds,
 }
 
 struct Second(Way);
@@ -36,10 +41,26 @@ impl Device for Second {
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
         let kernel = match self.0 {
             Way::Rounded => Arc::new(jittered(&kernel, Loose::Functions, 4711).unwrap()),
+            Way::Adds => Arc::new(adding(&kernel)),
             _ => kernel,
         };
         Arc::new(Kernel { kernel: Simulator::default().load(kernel), way: self.0 })
     }
+}
+
+/// Returns a kernel whose products of `f32` are sums.
+fn adding(kernel: &Prepared) -> Prepared {
+    let mut module: Module = (*kernel.module).clone();
+    for (_, function) in module.functions.iter_mut() {
+        for (_, expr) in function.exprs.iter_mut() {
+            if let (ExprKind::Binary { op, .. }, Ty::Scalar(Scalar::F32)) = (&mut expr.kind, expr.ty)
+                && *op == BinOp::Mul
+            {
+                *op = BinOp::Add;
+            }
+        }
+    }
+    Prepared::new(verify(module).unwrap(), Checks::default())
 }
 
 struct Kernel {
@@ -225,4 +246,61 @@ fn faults_and_lines_of_another_order_are_the_programs_own() {
     assert_eq!(told(Way::Same, &assert), (vec![], ""));
     let print = ticket.replace("ACTION", "if i == 0 { print(f\"{ticket}\") }").replace("f\"{ticket}\"", "ticket");
     assert_eq!(told(Way::Backward, &print), (vec!["what is printed depends on which thread comes first".into()], ""));
+}
+
+/// The operation in which the devices part, and what is said of it.
+fn parting(text: &str) -> (String, String) {
+    let (_, error) = run(Way::Adds, text);
+    let error = error.unwrap_or_else(|| panic!("no difference: {text}"));
+    assert_eq!(error.code, "E0623", "{error:#?}");
+    let label = error.labels.iter().find(|label| label.text.starts_with("here they part: "));
+    let label = label.unwrap_or_else(|| panic!("{error:#?}\n{text}"));
+    let (start, end) = (label.span.start as usize, label.span.end as usize);
+    (text[start..end].to_string(), label.text["here they part: ".len()..].to_string())
+}
+
+/// A difference of results goes back to the first operation that has the same operands and another result.
+#[test]
+fn a_difference_is_followed_to_where_the_devices_part() {
+    let direct = "kernel f(x: [f32; N], out y: [f32; N]) threads(i: N) {
+    let a = x[i] - 1.0
+    let b = a * 3.0
+    y[i] = sqrt(abs(b)) + 1.0
+}
+let y = f([4.0, 7.0])";
+    let said = "the thread of index 0 computes 9.0 on `sim` and 6.0 on `second` of 3.0 and 3.0";
+    assert_eq!(parting(direct), ("a * 3.0".into(), said.into()));
+    // Thread 60 has computed what thread 3 reads.
+    let shared = "kernel f(x: [f32; N], out y: [f32; N]) grid(N / 64) block(64) {
+    shared s: [f32; 64]
+    let t = thread_idx.x
+    s[t] = if t == 60 { x[global_idx.x] * 5.0 } else { x[global_idx.x] }
+    barrier()
+    y[global_idx.x] = s[63 - t] + 1.0
+}
+let y = f(linspace(0.0, 63.0, 64))";
+    let said = "thread 60 of block 0 computes 300.0 on `sim` and 65.0 on `second` of 60.0 and 5.0";
+    assert_eq!(parting(shared), ("x[global_idx.x] * 5.0".into(), said.into()));
+    // The third turn is the first with another value.
+    let turns = "kernel f(x: [f32; N], out y: [i32; 1]) threads(i: 1) {
+    var n = 0
+    for k in 0..N {
+        if x[k] * 2.0 > 5.0 { n += 1 }
+    }
+    y[0] = n
+}
+let y = f([2.0, 2.0, 2.75, 2.0])";
+    let said = "the thread of index 0 computes 5.5 on `sim` and 4.75 on `second` of 2.75 and 2.0";
+    assert_eq!(parting(turns), ("x[k] * 2.0".into(), said.into()));
+}
+
+/// Where what is computed is the same, that is said.
+#[test]
+fn what_is_computed_alike_is_no_parting() {
+    let text = "kernel f(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 2 }\nlet y = f(arange(8))";
+    let error = run(Way::Wrong, text).1.unwrap();
+    assert!(
+        error.notes.iter().any(|note| note.contains("values that the thread of index 7 computes are the same on both")),
+        "{error:#?}"
+    );
 }

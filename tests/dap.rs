@@ -43,11 +43,17 @@ struct Client {
 
 impl Client {
     fn start(text: &str) -> Client {
+        Client::with(text, &[])
+    }
+
+    /// Starts a debugger with options.
+    fn with(text: &str, options: &[&str]) -> Client {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("program.clk");
         fs::write(&program, text).expect("written");
         let mut child = common::clk(folder.path())
             .arg("dap")
+            .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -403,6 +409,12 @@ fn what_is_wrong_is_refused_and_the_session_goes_on() {
     assert!(refused(&client.ask("next", json!({ "threadId": 1 }))));
     let nowhere = json!({ "source": { "path": "/nowhere.clk" }, "breakpoints": [{ "line": 1 }] });
     assert_eq!(client.request("setBreakpoints", nowhere)["breakpoints"][0]["verified"], false);
+    let path = client.program.to_string_lossy().into_owned();
+    let lines =
+        json!({ "source": { "path": path }, "breakpoints": [{ "line": -5 }, { "line": "four" }, { "line": 0 }, {}] });
+    let answers = client.request("setBreakpoints", lines);
+    let answers = answers["breakpoints"].as_array().expect("answers");
+    assert!(answers.len() == 4 && answers.iter().all(|answer| answer["verified"] == false), "{answers:?}");
     client.breakpoints(&[(4, None)]);
     client.request("configurationDone", json!({}));
     client.stopped();
@@ -420,6 +432,16 @@ fn what_is_wrong_is_refused_and_the_session_goes_on() {
         assert!(refused(&answer), "{command}: {answer}");
     }
     assert_eq!(client.result(1, "t"), "0");
+    client.end();
+}
+
+#[test]
+fn checks_are_said_to_do_nothing() {
+    let mut client = Client::with(REVERSE, &["--check"]);
+    client.launch(json!({}));
+    let said = client.event("output");
+    let text = said["output"].as_str().unwrap_or_default();
+    assert!(text.contains("`--check` and `--trap-nan` do nothing in the debugger"), "{said}");
     client.end();
 }
 

@@ -395,7 +395,13 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         }
         FaultKind::SharedSize { .. } => diagnostic.help("use smaller tiles, or let each block work on less at a time"),
         FaultKind::Device(error) => explain_device(error, diagnostic),
-        FaultKind::Disagreement(difference) => difference.notes().into_iter().fold(diagnostic, Diagnostic::note),
+        FaultKind::Disagreement(difference) => {
+            let placed = match difference.place() {
+                Some((span, text)) => diagnostic.because(span, text),
+                None => diagnostic,
+            };
+            difference.notes().into_iter().fold(placed, Diagnostic::note)
+        }
         FaultKind::Variation(variation) => variation.notes().into_iter().fold(diagnostic, Diagnostic::note),
     }
 }

@@ -152,7 +152,7 @@ impl Editor {
             Arrival::Stop(Stop::Point(_)) => ("breakpoint", String::new()),
             Arrival::Stop(Stop::Write(_, write)) => {
                 let indices: Vec<String> = write.indices.iter().map(usize::to_string).collect();
-                ("data breakpoint", format!("{}[{}] was written", write.array, indices.join(", ")))
+                ("data breakpoint", format!("{}[{}]{} was written", write.array, indices.join(", "), write.part))
             }
             Arrival::Stop(Stop::Nan(..)) => ("exception", "NaN was computed".into()),
             Arrival::Stop(Stop::Refused(_, why)) => ("breakpoint", why.clone()),
@@ -180,6 +180,9 @@ impl Editor {
 fn evaluate(request: &Request, debug: &mut Debug<'_, '_>, refs: &mut Refs) -> Result<Value, String> {
     refs.look(request, debug)?;
     let text = request.text("expression").unwrap_or_default().trim().to_string();
+    if text.is_empty() {
+        return Err("there is no expression to evaluate".into());
+    }
     let focus = debug.focus;
     let name = debug.names().into_iter().find(|(name, _)| name.name == text);
     if let Some((name, held @ Held::Array(_))) = name {

@@ -58,6 +58,9 @@ pub(crate) fn main(context: &mut Context) -> u8 {
     };
     wire.answer(&launch, Ok(Value::Null));
     wire.event("initialized", json!({}));
+    if context.limits.checks().any() {
+        wire.output("console", &format!("note: {}; the exception filter `nan` stops at NaN\n", debug::UNCHECKED));
+    }
     let editor = Editor {
         wire: wire.clone(),
         requests,

@@ -51,7 +51,11 @@ pub(super) fn lines(request: &Request, settings: &mut Settings) -> Result<Value,
     settings.points.retain(|point| !matches!(&point.what, What::Line { file, .. } if *file == name));
     let mut answers = vec![];
     for wanted in items(request, "breakpoints") {
-        let line = wanted.get("line").and_then(Value::as_u64).unwrap_or(0) as usize;
+        let Some(line) = wanted.get("line").and_then(Value::as_u64).filter(|line| *line > 0) else {
+            answers.push(refused("a line is a number, from 1"));
+            continue;
+        };
+        let line = usize::try_from(line).unwrap_or(usize::MAX);
         let found = settings.source.on_line(&settings.session.sources, file, line);
         answers.push(match found {
             None => refused("no statement of a kernel or function is here or behind"),

@@ -226,10 +226,7 @@ fn goto(rest: &str, debug: &mut Debug<'_, '_>) -> Result<Answer, String> {
             Some(number) => {
                 let (at, _) = read_coordinates(number)?;
                 let number = block_number(&at, debug)?;
-                debug.go_to(0);
-                if number > 0 {
-                    debug.go(Way::Forward, Goal::Block(number));
-                }
+                debug.go_to_block(number);
             }
             None => {
                 let position = rest
@@ -367,7 +364,9 @@ fn thread(rest: &str, debug: &mut Debug<'_, '_>) -> Result<String, String> {
 
 fn block_number(at: &[u32], debug: &Debug<'_, '_>) -> Result<u64, String> {
     let crate::device::Extents::Grid { grid, .. } = debug.timeline.launch.extents else {
-        return Ok(u64::from(at[0]));
+        let (number, blocks) = (u64::from(at[0]), debug.timeline.launch.blocks);
+        let refused = || format!("the launch has {blocks} groups of 32 threads");
+        return if at.len() == 1 && number < blocks { Ok(number) } else { Err(refused()) };
     };
     let axis = |i: usize| u64::from(at.get(i).copied().unwrap_or(0));
     if (0..3).any(|i| axis(i) >= u64::from(grid[i])) {

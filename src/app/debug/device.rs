@@ -38,6 +38,11 @@ pub(crate) trait Front: Send {
 
     /// Whether the run was ended to begin anew.
     fn is_again(&self) -> bool;
+
+    /// Whether only a fault opens the debugger, so that who quits quits a run that has failed.
+    fn is_for_faults(&self) -> bool {
+        false
+    }
 }
 
 pub(crate) struct Desk {

@@ -31,6 +31,9 @@ use super::{disk, exit};
 use crate::device::sim::Simulator;
 use crate::host::interp::{Shown, World};
 
+/// What is said where checks are asked for.
+pub(crate) const UNCHECKED: &str = "`--check` and `--trap-nan` do nothing in the debugger";
+
 /// Debugs a script file.
 pub(crate) fn main(path: &Path, args: Vec<String>, given: Vec<String>, context: &mut Context) -> u8 {
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
@@ -61,9 +64,7 @@ fn in_terminal(
     given: Vec<String>,
 ) -> u8 {
     if context.limits.checks().any() {
-        let note =
-            "note: `--check` and `--trap-nan` do nothing in the debugger; `break nan` stops where NaN is computed";
-        context.console.error_line(note);
+        context.console.error_line(&format!("note: {UNCHECKED}; `break nan` stops where NaN is computed"));
     }
     let console = Arc::new(Mutex::new(std::mem::replace(&mut context.console, Console::new(Look::default()))));
     let terminal = as_wanted(Terminal::new(console.clone(), context.interrupt.clone(), given));
@@ -105,7 +106,7 @@ pub(crate) fn runs(
         drop(interpreter);
         let desk = lock(&desk);
         if desk.has_quit && !desk.front.is_again() {
-            return code;
+            return if desk.front.is_for_faults() { exit::FAILURE } else { code };
         }
         if desk.has_quit {
             continue;

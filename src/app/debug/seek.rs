@@ -40,6 +40,8 @@ pub(crate) struct Write {
     pub by: At,
     pub array: String,
     pub indices: Vec<usize>,
+    /// The part of the element, `.mass`, where that is not all of it.
+    pub part: String,
     pub before: Option<Val>,
     pub value: Val,
     pub span: Span,
@@ -102,8 +104,8 @@ impl Observer for Events {
             let indices = frame::indices(element, &access.array.extents);
             if indices.iter().map(|&i| i as i64).eq(wanted.iter().copied()) {
                 let (before, value, span) = (access.before, access.value, access.span);
-                let array = access.array.name.to_string();
-                self.writes.push((*id, Write { by: at, array, indices, before, value, span }));
+                let (array, part) = (access.array.name.to_string(), access.part());
+                self.writes.push((*id, Write { by: at, array, indices, part, before, value, span }));
             }
         }
     }
@@ -134,7 +136,12 @@ impl Who<'_, '_> {
             Some((index, rank)) => given.len() == rank && given[..] == index[..rank],
             None => is_meant(given, &thread),
         };
-        point.thread.as_ref().is_none_or(of_thread) && point.block.as_ref().is_none_or(|given| is_meant(given, &block))
+        let of_block = |given: &Vec<u32>| match index {
+            // The blocks of a kernel over an index space are its groups of 32.
+            Some(_) => is_meant(given, &[at.block as u32]),
+            None => is_meant(given, &block),
+        };
+        point.thread.as_ref().is_none_or(of_thread) && point.block.as_ref().is_none_or(of_block)
     }
 }
 

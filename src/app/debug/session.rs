@@ -150,8 +150,21 @@ impl<'a, 'm> Debug<'a, 'm> {
 
     /// Goes on until something stops it.
     pub fn go(&mut self, way: Way, goal: Goal) {
+        self.search(way, goal, true);
+    }
+
+    /// Goes to the first step of a block; breakpoints on the way do not count.
+    pub fn go_to_block(&mut self, block: u64) {
+        self.go_to(0);
+        if block > 0 && self.arrival != Arrival::Interrupted {
+            self.search(Way::Forward, Goal::Block(block), false);
+        }
+    }
+
+    fn search(&mut self, way: Way, goal: Goal, stops: bool) {
         let (found, stop) = {
             let Settings { source, evaluator, points, .. } = &mut *self.settings;
+            let points: &[Point] = if stops { points } else { &[] };
             let launch = self.timeline.launch.clone();
             let mut search = Search::new(&launch, source, &self.table, points, evaluator, (goal, way == Way::Backward));
             let found = match way {

@@ -62,10 +62,11 @@ pub(crate) fn arrival(debug: &Debug<'_, '_>) -> String {
             let indices: Vec<String> = write.indices.iter().map(usize::to_string).collect();
             let written = line(debug, write.span, " ");
             format!(
-                "{}{}[{}] was {}, and {} has written {}\n{written}",
+                "{}{}[{}]{} was {}, and {} has written {}\n{written}",
                 number(id),
                 write.array,
                 indices.join(", "),
+                write.part,
                 frame::text(write.before),
                 who(debug, write.by.block, write.by.thread),
                 frame::text(Some(write.value)),
@@ -85,6 +86,9 @@ pub(crate) fn arrival(debug: &Debug<'_, '_>) -> String {
 
 /// Says where the thread that is looked at is.
 pub(crate) fn spot(debug: &Debug<'_, '_>) -> String {
+    if debug.timeline.launch.blocks == 0 {
+        return "the launch has no threads\n".into();
+    }
     let focus = debug.focus;
     let name = who(debug, focus.block, focus.thread);
     let step = debug.timeline.position();

@@ -142,7 +142,9 @@ impl Source {
             return vec![];
         };
         let in_item = |name: &&Name| name.span.file == at.file && item.contains(name.span.start);
-        let is_visible = |name: &&Name| name.scope.0 <= at.start && at.start < name.scope.1.max(name.scope.0 + 1);
+        // The head of a kernel sees what it gives to the body.
+        let is_visible =
+            |name: &&Name| name.is_given || name.scope.0 <= at.start && at.start < name.scope.1.max(name.scope.0 + 1);
         let mut found: Vec<&Name> = vec![];
         for name in self.names.iter().filter(in_item).filter(is_visible) {
             if let Some(outer) = found.iter().position(|other| other.name == name.name) {

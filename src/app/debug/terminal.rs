@@ -187,4 +187,8 @@ impl Front for Terminal {
     fn is_again(&self) -> bool {
         self.again
     }
+
+    fn is_for_faults(&self) -> bool {
+        self.only_faults.is_some()
+    }
 }

@@ -5,18 +5,21 @@
 //! language permits (reverse order, other roundings); if these runs differ as much, the report is a note and not a disagreement.
 
 mod compare;
+mod copies;
 mod jitter;
 mod outcome;
+mod parting;
+mod record;
 
 use std::sync::Arc;
 
 use self::compare::{Found, compare, different_lines, is_explained, unravel};
+use self::copies::{Copies, again, copy, duplicated};
 pub use self::jitter::{Loose, is_approximate, jittered};
 pub(crate) use self::outcome::Cause;
-pub use self::outcome::{Disagreement, Values, Variation};
+pub use self::outcome::{Disagreement, How, Parting, Spot, Values, Variation};
 use super::storage::Storage;
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
-use crate::base::aligned::AlignedBytes;
 use crate::base::source::{Sources, Span};
 use crate::ir::Prepared;
 use crate::ir::def::{Access, Kernel, KernelParam, Layout, Module, StmtKind};
@@ -54,7 +57,7 @@ impl Device for Both {
             names: [self.reference.name(), self.other.name()],
             reference: self.reference.load_named(kernel.clone(), sources),
             other: self.other.load_named(kernel.clone(), sources),
-            device: self.reference.clone(),
+            devices: [self.reference.clone(), self.other.clone()],
             loose: match self.exact {
                 true => is_approximate(&kernel.module).then_some(Loose::Functions),
                 false => Some(Loose::All),
@@ -75,7 +78,7 @@ impl Device for Both {
 
 struct Pair {
     names: [String; 2],
-    device: Arc<dyn Device>,
+    devices: [Arc<dyn Device>; 2],
     reference: Arc<dyn Executable>,
     other: Arc<dyn Executable>,
     /// The operations that the two devices may round differently.
@@ -87,9 +90,6 @@ struct Pair {
 
 /// The largest number of runs with other roundings.
 const SEEDS: u32 = 8;
-
-/// The contents of the arrays that a kernel may write.
-type Copies = Vec<Option<Storage>>;
 
 /// A run: its outcome and the arrays it wrote.
 struct Ran {
@@ -227,7 +227,11 @@ impl Pair {
                 None => {
                     let (devices, approximate) = (self.names.clone(), self.loose.is_some());
                     let racy = !self.meets && witnesses.order_matters(args, position, layout).map_err(failed)?;
-                    return Err(self.disagree(Disagreement::Values { devices, values, approximate, racy }));
+                    let parting = match racy {
+                        true => None,
+                        false => witnesses.parting(args, position, part_of(layout, found.element, &values.field)),
+                    };
+                    return Err(self.disagree(Disagreement::Values { devices, values, approximate, racy, parting }));
                 }
             }
         }
@@ -294,16 +298,12 @@ impl Witnesses<'_> {
 
     fn jittered(&self, args: &[Arg<'_>], seed: u32) -> Option<Ran> {
         let kernel = jittered(&self.pair.kernel, self.pair.loose?, seed).ok()?;
-        self.run(&*self.pair.device.load(Arc::new(kernel)), args, self.control)
+        self.run(&*self.pair.devices[0].load(Arc::new(kernel)), args, self.control)
     }
 
     /// Runs the kernel again; `None` if there is not enough memory.
     fn run(&self, executable: &dyn Executable, args: &[Arg<'_>], control: &Control) -> Option<Ran> {
-        let again = |copy: &Option<Storage>| match copy {
-            Some(copy) => copy.duplicate().map(Some),
-            None => Some(None),
-        };
-        let mut arrays: Copies = self.before.iter().map(again).collect::<Option<_>>()?;
+        let mut arrays = duplicated(self.before)?;
         let quiet = Control { warnings: Arc::default(), launches: Arc::default(), ..control.clone() };
         let end = launch_on(executable, self.extents, args, &mut arrays, &quiet);
         Some(Ran { end, arrays })
@@ -359,6 +359,21 @@ impl Witnesses<'_> {
         Ok(false)
     }
 
+    /// Looks for the operation to which the difference of an element goes back.
+    fn parting(&self, args: &[Arg<'_>], position: usize, part: (usize, usize)) -> Option<Parting> {
+        let [reference, other] = &self.pair.devices;
+        let search = parting::Search {
+            devices: [reference, other],
+            kernel: &self.pair.kernel,
+            extents: self.extents,
+            args,
+            before: self.before,
+            control: self.control,
+            approximate: self.pair.loose.is_some(),
+        };
+        search.parting(position, part)
+    }
+
     fn causes(&self) -> Vec<Cause> {
         let order = self.pair.meets.then_some(Cause::Order);
         order.into_iter().chain(self.pair.loose.map(|_| Cause::Rounding)).collect()
@@ -375,6 +390,14 @@ fn launch_on(
 ) -> Result<Output, Box<Fault>> {
     let mut given: Vec<Arg<'_>> = args.iter().zip(arrays).map(|(arg, copy)| again(arg, copy)).collect();
     executable.launch(extents, &mut given, control)
+}
+
+/// Returns the offset and the bytes of a field of an element.
+fn part_of(layout: &Layout, element: usize, field: &str) -> (usize, usize) {
+    let path = field.trim_start_matches('.');
+    let leaf = layout.leaves.iter().rfind(|leaf| path.starts_with(&leaf.path));
+    let (offset, size) = leaf.map_or((0, layout.size), |leaf| (leaf.offset, leaf.ty.size()));
+    (element * layout.size + offset, size)
 }
 
 /// Returns the contents of the array at a position; empty if the kernel does not write that.
@@ -416,35 +439,6 @@ fn disagreement(difference: Disagreement, span: Span) -> Box<Fault> {
 /// Returns the location and the kind of a fault.
 fn place(fault: &Fault) -> (Span, std::mem::Discriminant<FaultKind>) {
     (fault.span, std::mem::discriminant(&fault.kind))
-}
-
-/// Returns a copy of an array for the other device to write to.
-fn copy(arg: &Arg<'_>) -> Result<Option<Storage>, DeviceError> {
-    let copied = match arg {
-        Arg::Write { bytes, .. } => AlignedBytes::copy_of(bytes).map(Storage::of_bytes),
-        Arg::ArrayMut { storage, .. } => storage.duplicate(),
-        _ => return Ok(None),
-    };
-    let wanted = match arg {
-        Arg::Write { bytes, .. } => bytes.len(),
-        Arg::ArrayMut { storage, .. } => storage.len(),
-        _ => 0,
-    } as u64;
-    copied.map(Some).ok_or(DeviceError::NoHostMemory { wanted })
-}
-
-/// Returns the argument for the other device.
-fn again<'a>(arg: &'a Arg<'_>, copy: &'a mut Option<Storage>) -> Arg<'a> {
-    match (arg, copy) {
-        (Arg::Value(values), _) => Arg::Value(values.clone()),
-        (Arg::Read { bytes, shape }, _) => Arg::Read { bytes, shape: shape.clone() },
-        (Arg::Array { storage, shape }, _) => Arg::Array { storage, shape: shape.clone() },
-        (Arg::Write { shape, .. } | Arg::ArrayMut { shape, .. }, Some(storage)) => {
-            Arg::ArrayMut { storage, shape: shape.clone() }
-        }
-        (Arg::Write { bytes, shape }, None) => Arg::Read { bytes, shape: shape.clone() },
-        (Arg::ArrayMut { storage, shape }, None) => Arg::Array { storage, shape: shape.clone() },
-    }
 }
 
 /// Returns name and element layout of the array parameter at a position.

@@ -1,6 +1,7 @@
 //! Differences of two devices on one launch: disagreements and permitted variations, with their texts.
 
 use super::jitter::FUNCTION_ULPS;
+use crate::base::source::Span;
 
 /// An array that two devices leave with different contents: the first element that differs, and the number of those that do.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,34 @@ impl Values {
     }
 }
 
+/// Where two devices part.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parting {
+    At(Box<Spot>),
+    /// With the values of this thread recorded, the devices leave the same.
+    Vanished(String),
+    /// All values of this thread that were recorded are the same, and so many were.
+    Unseen(String, usize),
+}
+
+/// An operation of a thread that two devices compute differently.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spot {
+    pub span: Span,
+    pub thread: String,
+    pub how: How,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum How {
+    /// The values of the two devices, and the operands that both had.
+    Computes { values: [String; 2], operands: Vec<String> },
+    /// What was stored there is the same on both, and what is loaded is not.
+    Loads { values: [String; 2] },
+    /// They go different ways behind it.
+    Goes,
+}
+
 /// A disagreement of two devices about a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Disagreement {
@@ -38,6 +67,8 @@ pub enum Disagreement {
         approximate: bool,
         /// The kernel has no atomic operation, and yet its result depends on the order of threads.
         racy: bool,
+        /// Where the two part, as far as that was found.
+        parting: Option<Parting>,
     },
     /// One device reports a fault, and the other none or a different one.
     Faults { devices: [String; 2], faults: [String; 2] },
@@ -111,7 +142,7 @@ impl Disagreement {
 
     pub fn notes(&self) -> Vec<String> {
         match self {
-            Disagreement::Values { devices, values, approximate, racy } => {
+            Disagreement::Values { devices, values, approximate, racy, parting } => {
                 let mut notes = values.notes(devices);
                 if *approximate {
                     notes.push("beyond what functions with an error of some ULPs explain".into());
@@ -122,10 +153,38 @@ impl Disagreement {
                         devices[0]
                     ));
                 }
+                match parting {
+                    Some(Parting::Vanished(thread)) => notes.push(format!(
+                        "with the values of {thread} recorded, the devices leave the same: what differs is how the whole kernel is compiled"
+                    )),
+                    Some(Parting::Unseen(thread, count)) => {
+                        notes.push(format!("the first {count} values that {thread} computes are the same on both"));
+                    }
+                    Some(Parting::At(_)) | None => {}
+                }
                 notes
             }
             Disagreement::Faults { devices, faults } => each(devices, faults),
             Disagreement::Output { devices, lines } => each(devices, lines),
         }
+    }
+
+    /// Returns the place where the devices part, and what is said of it.
+    pub fn place(&self) -> Option<(Span, String)> {
+        let Disagreement::Values { devices: [first, other], parting: Some(Parting::At(spot)), .. } = self else {
+            return None;
+        };
+        let thread = &spot.thread;
+        let text = match &spot.how {
+            How::Computes { values: [a, b], operands } => {
+                let of = if operands.is_empty() { String::new() } else { format!(" of {}", operands.join(" and ")) };
+                format!("here they part: {thread} computes {a} on `{first}` and {b} on `{other}`{of}")
+            }
+            How::Loads { values: [a, b] } => {
+                format!("here they part: {thread} loads {a} on `{first}` and {b} on `{other}`")
+            }
+            How::Goes => format!("here they part: {thread} goes another way behind this"),
+        };
+        Some((spot.span, text))
     }
 }

@@ -232,6 +232,10 @@ changed its inputs.
 whose results may differ by some ULPs or adds floats atomically. If they differ, the simulator repeats the launch in the opposite order of \
 blocks and threads and with different roundings; a difference that it reproduces is not an error (`W0604`). A kernel with a data race may give \
 a different result each time, on either device; otherwise this is a bug in Clk: please report it.
+
+The report goes back to where the two part: the kernel runs once more on each device, with all that the thread computes which wrote the element recorded. The first \
+operation with the same operands and another result is named; where that loads what another thread has stored, that thread is looked at next. Launches of more \
+than some million steps, and kernels of tiles, are not followed. Where the difference is gone when values are recorded, it is said to be.
 ",
     },
 ];

@@ -248,8 +248,7 @@ impl<'a> Case<'a> {
             contents::keep(promised, scalar, u64::from(contents.other == Fill::Ramp), data)?;
             return Some(Held::Promised);
         }
-        let plain = layout.leaves.len() == 1 && layout.scalars() == 1;
-        let ramped = contents.other == Fill::Ramp && plain && ramp(scalar, data);
+        let ramped = contents.other == Fill::Ramp && ramp(layout, data);
         Some(if ramped { Held::Ramp } else { Held::Zeros })
     }
 
@@ -328,22 +327,30 @@ fn cut(own: &Given<'_>, shape: &[u32], size: usize, data: &mut [u8]) -> bool {
     true
 }
 
-/// Writes 0, 1, 2, …; false if the type does not hold as many.
-fn ramp(scalar: Scalar, data: &mut [u8]) -> bool {
-    let count = data.len() / scalar.size();
-    let most = match scalar {
+/// Writes 0, 1, 2, … to all parts of all elements in the order of memory; false if a type does not hold as many.
+fn ramp(layout: &Layout, data: &mut [u8]) -> bool {
+    let count = data.len() / layout.size.max(1) * layout.scalars();
+    let most = |scalar: Scalar| match scalar {
         Scalar::Bool => 0,
         Scalar::I8 | Scalar::U8 => 127,
         Scalar::Bf16 => 256,
         Scalar::F16 => 2048,
         _ => 1 << 20,
     };
-    if count > most {
+    if layout.leaves.iter().any(|leaf| count > most(leaf.ty.scalar())) {
         return false;
     }
-    for (i, to) in data.chunks_exact_mut(scalar.size()).enumerate() {
-        let Some(value) = Value::from_integer(scalar, i as i128) else { return false };
-        to.copy_from_slice(&value.bits.to_le_bytes()[..scalar.size()]);
+    let mut next = 0;
+    for element in data.chunks_exact_mut(layout.size.max(1)) {
+        for leaf in &layout.leaves {
+            let scalar = leaf.ty.scalar();
+            let Some(parts) = element.get_mut(leaf.offset..leaf.offset + leaf.ty.size()) else { return false };
+            for to in parts.chunks_exact_mut(scalar.size()) {
+                let Some(value) = Value::from_integer(scalar, next) else { return false };
+                to.copy_from_slice(&value.bits.to_le_bytes()[..scalar.size()]);
+                next += 1;
+            }
+        }
     }
     true
 }
