@@ -39,7 +39,7 @@ pub(crate) fn examined(session: &Session) -> Vec<Diagnostic> {
     let (name, file) = match Read::beside(&Beside, source).whole(source, tuned::clause(first)) {
         Ok(Some(found)) => found,
         Ok(None) => return vec![],
-        Err(damaged) => return vec![damaged],
+        Err(damaged) => return vec![*damaged],
     };
     let said = tuned::all_stale(&file, program, &tuned, sources).into_iter().map(|(line, kernel, why)| match kernel {
         Some(kernel) => tuned::stale(kernel, sources, (&name, line), &why),

@@ -120,7 +120,7 @@ impl Read {
     }
 
     /// Returns the file with its name, if there is one; an error, for kernels of a source with this clause, if it cannot be taken.
-    pub fn whole(self, source: &str, clause: Span) -> Result<Option<(String, Arc<File>)>, Diagnostic> {
+    pub fn whole(self, source: &str, clause: Span) -> Result<Option<(String, Arc<File>)>, Box<Diagnostic>> {
         let title = match self {
             Read::Absent => return Ok(None),
             Read::Whole { name, file } => return Ok(Some((name, file))),
@@ -131,7 +131,7 @@ impl Read {
         };
         let d = Diagnostic::error("E0526", title).at(clause, "choices for these are in that file");
         let help = "take the file out, and the defaults are taken";
-        Err(d.help(format!("{help}; `clk tune {source}` then writes a new one")))
+        Err(Box::new(d.help(format!("{help}; `clk tune {source}` then writes a new one"))))
     }
 }
 
