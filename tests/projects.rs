@@ -341,7 +341,6 @@ fn a_session_begins_with_the_startup_file() {
     write(folder.path(), ".config/clk/startup.clk", "let x = nothing\n");
     let mut session = start(&[]);
     session.wait_for("--no-startup");
-    session.wait_for("clk 1> ");
     send(&mut session, "\u{4}");
     session.rest();
 }
