@@ -262,7 +262,7 @@ fn help_has_commands_pages_sections_names_and_codes() {
         (&["projects"], "clk.lock"),
         (&["kernels"], "Form 1"),
         (&["inside", "kernels"], "barrier"),
-        (&["sqrt"], "sqrt("),
+        (&["sqrt"], "sqrt<T"),
         (&["e0601"], "out of bounds"),
         (&["blocks"], "shared"),
         (&[], "Pages of the manual"),
