@@ -281,7 +281,8 @@ fn pictures_are_what_programs_draw() {
             failures.push(format!("{} programs draw {name}", drawing.len()));
             continue;
         };
-        printed(scratch.path(), program, "run");
+        // Sums by atomic operations depend on the order of threads otherwise.
+        printed(scratch.path(), program, "run --deterministic");
         let drawn = fs::read(scratch.path().join(name)).unwrap_or_default();
         if std::env::var_os("CLK_BLESS").is_some() && !drawn.is_empty() {
             fs::write(folder.join(name), drawn).expect("written");
