@@ -257,7 +257,7 @@ fn what_the_pages_show_of_commands_is_what_they_print() {
         }
     }
     assert!(failures.is_empty(), "{failures}");
-    assert!(count >= 90, "{count} commands are shown");
+    assert!(count >= 75, "{count} commands are shown");
 }
 
 /// The pictures of the pages are what programs write: those of `examples`, and the blocks of the pages. `CLK_BLESS=1` writes them anew.
@@ -281,7 +281,8 @@ fn pictures_are_what_programs_draw() {
             failures.push(format!("{} programs draw {name}", drawing.len()));
             continue;
         };
-        printed(scratch.path(), program, "run");
+        // Sums by atomic operations depend on the order of threads otherwise.
+        printed(scratch.path(), program, "run --deterministic");
         let drawn = fs::read(scratch.path().join(name)).unwrap_or_default();
         if std::env::var_os("CLK_BLESS").is_some() && !drawn.is_empty() {
             fs::write(folder.join(name), drawn).expect("written");
@@ -297,7 +298,7 @@ fn pictures_are_what_programs_draw() {
 fn the_readme_is_true() {
     let text = page("README.md");
     let program = blocks(&text).into_iter().next().expect("a program");
-    let promised = program.lines().find_map(|line| line.split_once("// ")).filter(|(code, _)| code.contains("print"));
+    let promised = program.lines().filter_map(|line| line.split_once("// ")).find(|(code, _)| code.contains("print"));
     let folder = tempfile::tempdir().expect("a folder");
     let said = printed(folder.path(), &program, "run");
     assert_eq!(promised.map(|(_, said)| said), Some(said.trim()));

@@ -139,7 +139,8 @@ pub(crate) fn file(wanted: &Wanted, context: &mut Context) -> u8 {
         if changed() && !context.interrupt.is_set() {
             continue;
         }
-        let (count, s) = (files.len(), if files.len() == 1 { "" } else { "s" });
+        let count = files.values().filter(|known| known.is_some()).count();
+        let s = if count == 1 { "" } else { "s" };
         context.console.line(&format!("watching {count} file{s}; Ctrl-C ends"));
         context.console.flush();
         while !changed() {

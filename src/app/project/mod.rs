@@ -9,7 +9,7 @@ mod manifest;
 use std::path::{Path, PathBuf};
 
 pub(crate) use self::git::{checkout, fetch};
-pub(crate) use self::lock::{Lock, Pin};
+pub(crate) use self::lock::Lock;
 use self::manifest::WRONG;
 pub(crate) use self::manifest::{Manifest, Source, name_problem};
 use super::disk;
