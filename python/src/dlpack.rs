@@ -145,9 +145,9 @@ pub fn take(capsule: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 
 fn read(raw: &RawTensor, readonly: bool, taken: Taken) -> PyResult<Tensor> {
     let rank = usize::try_from(raw.ndim).unwrap_or(0);
-    // SAFETY: a tensor of this rank has as many extents, and as many strides if it has any.
     let slice = |pointer: *const i64| match pointer.is_null() || rank == 0 {
         true => &[][..],
+        // SAFETY: a tensor of this rank has as many extents, and as many strides if it has any.
         false => unsafe { std::slice::from_raw_parts(pointer, rank) },
     };
     let shape: Vec<usize> = slice(raw.shape).iter().map(|&extent| usize::try_from(extent).unwrap_or(0)).collect();

@@ -47,7 +47,7 @@ pub fn roomy<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     };
     let done = std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("clk".into()).stack_size(ROOMY);
-        match builder.spawn_scoped(scope, &run) {
+        match builder.spawn_scoped(scope, run) {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             Err(_) => run(),
         }
