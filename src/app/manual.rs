@@ -123,7 +123,6 @@ pub(crate) static PICTURES: &[(&str, &[u8])] = &[
     ("docs/pictures/digits_linear.png", include_bytes!("../../docs/pictures/digits_linear.png")),
     ("docs/pictures/edges.png", include_bytes!("../../docs/pictures/edges.png")),
     ("docs/pictures/heat.png", include_bytes!("../../docs/pictures/heat.png")),
-    ("docs/pictures/jupyter.png", include_bytes!("../../docs/pictures/jupyter.png")),
     ("docs/pictures/julia.png", include_bytes!("../../docs/pictures/julia.png")),
     ("docs/pictures/mandel.png", include_bytes!("../../docs/pictures/mandel.png")),
     ("docs/pictures/mandelbrot.png", include_bytes!("../../docs/pictures/mandelbrot.png")),
@@ -131,6 +130,7 @@ pub(crate) static PICTURES: &[(&str, &[u8])] = &[
     ("docs/pictures/spheres.png", include_bytes!("../../docs/pictures/spheres.png")),
     ("docs/pictures/spheres_from_picture.png", include_bytes!("../../docs/pictures/spheres_from_picture.png")),
     ("docs/pictures/waves.png", include_bytes!("../../docs/pictures/waves.png")),
+    ("docs/screens/jupyter.png", include_bytes!("../../docs/screens/jupyter.png")),
 ];
 
 /// The language reference.

@@ -14,7 +14,7 @@
 //! let sum = b.binary(BinOp::Add, v, v);
 //! b.store(r, &[i], sum);
 //! let module = module(Default::default(), b, Form::Threads { rank: 1 });
-//! assert!(clk_lang::ir::verify::verify(module).is_ok());
+//! assert!(clk_lang_ir::ir::verify::verify(module).is_ok());
 //! ```
 
 use rustc_hash::FxHashMap;

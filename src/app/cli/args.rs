@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::profile::Wanted;
-use super::{fetch, help, install, launch, new, site, watch, why};
+use super::{fetch, help, install, launch, new, site, stubs, watch, why};
 use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Isolate, Usage};
 use crate::app::generated::Level;
@@ -333,7 +333,7 @@ pub(crate) fn command() -> Command {
             with_short_help(lsp()),
             dap(),
             launch::command(),
-            with_short_help(stubs()),
+            with_short_help(stubs::command()),
             with_short_help(cache()),
             with_short_help(doctor()),
             repl(),
@@ -444,12 +444,6 @@ fn paths(help: &'static str) -> Arg {
 
 fn filter() -> Arg {
     Arg::new("filter").long("filter").short('f').value_name("TEXT").help("Only those whose name contains TEXT")
-}
-
-fn stubs() -> Command {
-    Command::new("stubs")
-        .about("Print a program's kernels and functions as a stub file (.pyi), for type checkers of Python")
-        .arg(file("The program"))
 }
 
 /// File and arguments are one list for clap, so that nothing after the file name is parsed as an option of `clk`.

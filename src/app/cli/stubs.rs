@@ -1,10 +1,20 @@
 //! `clk stubs FILE`: the kernels and functions of a program as a stub file, for type checkers of Python.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, Command, value_parser};
 
 use crate::app::context::Context;
 use crate::app::embed;
 use crate::app::{exit, script};
+
+pub(crate) fn command() -> Command {
+    Command::new("stubs")
+        .about("Print a program's kernels and functions as a stub file (.pyi), for type checkers of Python")
+        .arg(
+            Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("The program"),
+        )
+}
 
 /// Writes the stubs of a program to standard output.
 pub(crate) fn file(path: &Path, context: &mut Context) -> u8 {

@@ -41,18 +41,26 @@ fn class(class: Class) -> Option<&'static str> {
     })
 }
 
-/// Returns a program with spans for its parts.
+const CLOSED: &str = "</span>";
+
+/// Returns a program with spans for its parts. Tokens of a kind that touch, such as those of a string, share one.
 pub(super) fn program(text: &str) -> String {
     let mut out = String::new();
     let mut at = 0;
+    let mut last = None;
     for (range, kind) in ide::highlight(text) {
         let (Some(between), Some(part)) = (text.get(at..range.start), text.get(range.clone())) else { continue };
         out += &escape(between);
-        match class(kind) {
-            Some(name) => drop(write!(out, "<span class=\"{name}\">{}</span>", escape(part))),
+        let name = class(kind);
+        match name {
+            Some(_) if name == last && between.is_empty() => {
+                out.truncate(out.len() - CLOSED.len());
+                let _ = write!(out, "{}{CLOSED}", escape(part));
+            }
+            Some(name) => drop(write!(out, "<span class=\"{name}\">{}{CLOSED}", escape(part))),
             None => out += &escape(part),
         }
-        at = range.end;
+        (at, last) = (range.end, name);
     }
     out + &escape(text.get(at..).unwrap_or(""))
 }

@@ -25,6 +25,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("docs/howto", "md"),
     ("docs/from", "md"),
     ("docs/pictures", "png"),
+    ("docs/screens", "png"),
     ("examples", "clk"),
     ("stdlib", "clk"),
 ];
