@@ -3,6 +3,8 @@
 //! [`program`] has programs and their callables, [`foreign`] and [`dlpack`] the arrays of other libraries, [`array`] results,
 //! [`convert`] all other values, [`errors`] exceptions, [`signals`] Ctrl-C, [`notebook`] sessions.
 
+#![allow(rustdoc::private_intra_doc_links)]
+
 mod array;
 mod convert;
 mod dlpack;
