@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
+use clk_lang::app::embed::numpy_name;
 use clk_lang::host::array::{Array, Element};
 use clk_lang::host::format;
 use clk_lang::host::value::Value;
@@ -208,25 +209,6 @@ impl ClkArray {
     }
 
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
-}
-
-/// Returns the name that NumPy and others have for a type.
-pub fn numpy_name(scalar: Scalar) -> &'static str {
-    match scalar {
-        Scalar::Bool => "bool",
-        Scalar::I8 => "int8",
-        Scalar::I16 => "int16",
-        Scalar::I32 => "int32",
-        Scalar::I64 => "int64",
-        Scalar::U8 => "uint8",
-        Scalar::U16 => "uint16",
-        Scalar::U32 => "uint32",
-        Scalar::U64 => "uint64",
-        Scalar::F16 => "float16",
-        Scalar::Bf16 => "bfloat16",
-        Scalar::F32 => "float32",
-        Scalar::F64 => "float64",
-    }
 }
 
 /// Returns NumPy's type for a scalar type: asked for once.

@@ -1,6 +1,6 @@
 //! Values between Python and Clk: numbers, texts, structs and tuples. Arrays have files of their own.
 
-use clk_lang::app::embed::{Argument, Kind, Parameter};
+use clk_lang::app::embed::{Argument, Kind, Parameter, numpy_name};
 use clk_lang::host::value::Value;
 use clk_lang::lang::scalar::{self, Scalar};
 use pyo3::intern;
@@ -66,7 +66,7 @@ fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Argument>> {
     }
     let name = dtype.str()?.to_string();
     let name = name.rsplit('.').next().unwrap_or(&name).to_string();
-    let Some(own) = Scalar::ALL.into_iter().find(|scalar| array::numpy_name(*scalar) == name) else { return Ok(None) };
+    let Some(own) = Scalar::ALL.into_iter().find(|scalar| numpy_name(*scalar) == name) else { return Ok(None) };
     Ok(Some(match own {
         Scalar::Bool => Argument::Bool(value.is_truthy()?),
         own if own.is_float() => Argument::Float(value.call_method0(intern!(py, "__float__"))?.extract()?, Some(own)),

@@ -225,7 +225,7 @@ fn wrong_elements(array: &Array, element: &Element, place: &str, text: &str) -> 
 }
 
 /// Returns the name that NumPy and others have for a type.
-pub(super) fn numpy_name(ty: Scalar) -> &'static str {
+pub fn numpy_name(ty: Scalar) -> &'static str {
     match ty {
         Scalar::Bool => "bool",
         Scalar::I8 => "int8",

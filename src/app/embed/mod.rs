@@ -14,7 +14,7 @@ mod stubs;
 
 use std::ffi::OsString;
 
-pub use argument::Argument;
+pub use argument::{Argument, numpy_name};
 pub use describe::{Callable, Kind, Parameter};
 pub use program::{Call, How, Program, Returned};
 pub use report::{Place, Report};
