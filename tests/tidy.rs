@@ -191,13 +191,14 @@ fn dependencies(manifest: &str, header: &str) -> BTreeSet<String> {
 /// A layer names what its code uses and no more, so that an edit compiles no more than it has to.
 #[test]
 fn layers_name_what_they_use() {
+    let sources = sources();
     for folder in fs::read_dir(root().join("src")).expect("src").map(|e| e.expect("entry").path()) {
         let layer = folder.file_name().expect("name").to_string_lossy().into_owned();
         let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
-        let used: String = sources()
-            .into_iter()
+        let used: String = sources
+            .iter()
             .filter(|(path, _)| path.starts_with(&format!("src/{layer}/")) && !path.ends_with("/lib.rs"))
-            .map(|(_, text)| code(&text))
+            .map(|(_, text)| code(text))
             .collect();
         let names = manifest.split("[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap_or("");
         for name in names.lines().filter_map(|line| line.strip_suffix(".workspace = true")) {
