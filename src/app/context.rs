@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::console::Console;
 use super::devices::{Choice, Machine};
+use super::exit;
 use super::interrupt::Interrupt;
 use super::script::Limits;
 use crate::device::cuda::text::Options;
@@ -23,4 +24,20 @@ pub(crate) struct Context {
     pub isa: Isa,
     /// When it compiles kernels to machine code.
     pub jit: Jit,
+}
+
+impl Context {
+    /// Prints a page, or the complaint that there is none; returns the exit code.
+    pub fn show(&mut self, found: Result<String, String>) -> u8 {
+        match found {
+            Ok(text) => {
+                self.console.print(&text);
+                exit::OK
+            }
+            Err(complaint) => {
+                self.console.error_line(&complaint);
+                exit::FAILURE
+            }
+        }
+    }
 }

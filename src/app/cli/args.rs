@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::profile::Wanted;
+use super::words::{file, script};
 use super::{fetch, help, install, launch, new, site, stubs, watch, why};
 use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Isolate, Usage};
@@ -434,10 +435,6 @@ fn global_options() -> Vec<Arg> {
     ]
 }
 
-fn file(help: &'static str) -> Arg {
-    Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help(help)
-}
-
 fn paths(help: &'static str) -> Arg {
     Arg::new("paths").value_name("PATH").num_args(0..).value_parser(value_parser!(PathBuf)).help(help)
 }
@@ -469,16 +466,6 @@ fn debug() -> Command {
                 .help("A command of the debugger, instead of those that standard input has; may be repeated"),
         )
         .arg(script("The script, and what it finds in `args`"))
-}
-
-fn script(help: &'static str) -> Arg {
-    Arg::new("script")
-        .value_name("FILE [ARGS]")
-        .required(true)
-        .num_args(1..)
-        .trailing_var_arg(true)
-        .value_parser(value_parser!(OsString))
-        .help(help)
 }
 
 fn check() -> Command {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::app::context::Context;
 use crate::app::disk::{self, Disk};
-use crate::app::{exit, markdown, names};
+use crate::app::{markdown, names};
 use crate::base::render::Style;
 use crate::check;
 use crate::check::typed::{Binding, Module, Program};
@@ -15,16 +15,8 @@ use crate::lang::builtin::{self, Entry, Group, Worlds};
 use crate::syntax::token::{CONTEXTUAL, KEYWORDS};
 
 pub(crate) fn name(name: Option<&str>, context: &mut Context) -> u8 {
-    match lookup(name, context.console.style) {
-        Ok(text) => {
-            context.console.print(&text);
-            exit::OK
-        }
-        Err(complaint) => {
-            context.console.error_line(&complaint);
-            exit::FAILURE
-        }
-    }
+    let found = lookup(name, context.console.style);
+    context.show(found)
 }
 
 /// Returns the documentation of a name (or the overview), or the reason why there is none. A word that is not a name is

@@ -11,16 +11,8 @@ pub(crate) fn code(code: Option<&str>, context: &mut Context) -> u8 {
         context.console.print(&list);
         return exit::OK;
     };
-    match page(code, context.console.style) {
-        Ok(text) => {
-            context.console.print(&text);
-            exit::OK
-        }
-        Err(complaint) => {
-            context.console.error_line(&complaint);
-            exit::FAILURE
-        }
-    }
+    let found = page(code, context.console.style);
+    context.show(found)
 }
 
 /// Returns the page of a code, or the reason why there is none.

@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 
 use super::{doc, explain};
 use crate::app::context::Context;
-use crate::app::{exit, manual, markdown, repl};
+use crate::app::{manual, markdown, repl};
 use crate::lang::codes;
 
 pub(crate) fn command() -> Command {
@@ -24,16 +24,7 @@ pub(crate) fn topic(topic: Option<&str>, mut clk: Command, context: &mut Context
         None => Ok(overview(&clk)),
         Some(topic) => page(topic, &mut clk, context),
     };
-    match found {
-        Ok(text) => {
-            context.console.print(&text);
-            exit::OK
-        }
-        Err(complaint) => {
-            context.console.error_line(&complaint);
-            exit::FAILURE
-        }
-    }
+    context.show(found)
 }
 
 fn page(topic: &str, clk: &mut Command, context: &Context) -> Result<String, String> {

@@ -25,6 +25,7 @@ mod test;
 mod tune;
 mod watch;
 mod why;
+mod words;
 
 use self::args::Task;
 use super::console::Console;

@@ -1,9 +1,10 @@
 //! `clk stubs FILE`: the kernels and functions of a program as a stub file, for type checkers of Python.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Arg, Command, value_parser};
+use clap::Command;
 
+use super::words;
 use crate::app::context::Context;
 use crate::app::embed;
 use crate::app::{exit, script};
@@ -11,9 +12,7 @@ use crate::app::{exit, script};
 pub(crate) fn command() -> Command {
     Command::new("stubs")
         .about("Print a program's kernels and functions as a stub file (.pyi), for type checkers of Python")
-        .arg(
-            Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("The program"),
-        )
+        .arg(words::file("The program"))
 }
 
 /// Writes the stubs of a program to standard output.

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, SystemTime};
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 
+use super::words;
 use crate::app::context::Context;
 use crate::app::disk::{self, Disk};
 use crate::app::exit;
@@ -31,15 +32,7 @@ pub(crate) fn command() -> Command {
                 .value_parser(["check", "run", "test"])
                 .help("Do only this [default: run, and test if there are tests]"),
         )
-        .arg(
-            Arg::new("script")
-                .value_name("FILE [ARGS]")
-                .required(true)
-                .num_args(1..)
-                .trailing_var_arg(true)
-                .value_parser(value_parser!(OsString))
-                .help("The script, and what it finds in `args`"),
-        )
+        .arg(words::script("The script, and what it finds in `args`"))
 }
 
 /// What is done at each change.

@@ -1,9 +1,10 @@
 //! `clk why`: shows how an element of an array came to be.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, value_parser};
 
+use super::words;
 use crate::app::context::Context;
 use crate::app::script;
 use crate::app::world::Captured;
@@ -13,9 +14,7 @@ use crate::app::{exit, why};
 pub(crate) fn command() -> Command {
     Command::new("why")
         .about("Show how an element of an array came to be, back to the inputs")
-        .arg(
-            Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("The program"),
-        )
+        .arg(words::file("The program"))
         .arg(Arg::new("element").value_name("ELEMENT").required(true).help("An element of a variable, such as `y[17]`"))
         .arg(
             Arg::new("levels")

@@ -1,0 +1,22 @@
+//! Arguments that several commands have.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Arg, value_parser};
+
+/// One file.
+pub(super) fn file(help: &'static str) -> Arg {
+    Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help(help)
+}
+
+/// A script and its arguments, one list for clap, so that nothing after the file name is parsed as an option of `clk`.
+pub(super) fn script(help: &'static str) -> Arg {
+    Arg::new("script")
+        .value_name("FILE [ARGS]")
+        .required(true)
+        .num_args(1..)
+        .trailing_var_arg(true)
+        .value_parser(value_parser!(OsString))
+        .help(help)
+}
