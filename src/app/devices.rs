@@ -18,7 +18,7 @@ use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Instructions, Settings};
 use crate::device::ordered::Ordered;
 use crate::device::sim::{Isa, Jit, Proofs, Simulator};
-use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
+use crate::device::{Coming, Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
 /// The environment variable with the default device; the command line overrides it.
@@ -293,6 +293,14 @@ impl Device for Auto {
 
     fn block_memory(&self) -> Option<u32> {
         self.device().block_memory()
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.device().memory()
+    }
+
+    fn expect(&self, bytes: usize, spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
+        self.device().expect(bytes, spare)
     }
 
     fn is_watchful(&self) -> bool {

@@ -33,6 +33,11 @@ impl<T: Send + Sync + 'static> Late<T> {
         Late { value, make, thread: Mutex::new(thread) }
     }
 
+    /// Returns whether the value is there.
+    pub fn is_there(&self) -> bool {
+        self.value.get().is_some()
+    }
+
     /// Returns the value, waiting for it if necessary.
     pub fn get(&self) -> &T {
         if let Some(value) = self.value.get() {

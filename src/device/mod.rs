@@ -22,7 +22,7 @@ pub use diagnose::{device_diagnostic, fault_diagnostic, fault_text, who_text};
 pub use extents::Extents;
 pub use fault::{Among, Crowd, Deed, LockStep, Loss, Race, Verdict, Who, size};
 pub use fault::{DeviceError, Earlier, Fault, FaultKind, Output};
-use storage::Storage;
+use storage::{Remote, Storage};
 
 /// One argument of a launch, in the order of `ir::def::Kernel::params`.
 pub enum Arg<'a> {
@@ -133,6 +133,17 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Returns the bytes of the device's own memory, if arrays are copied there.
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns room in the device's memory for so many bytes, to be copied there beside the kernels that run; `None` if the device does
+    /// not do that. With `spare`, no other array has to make room: then that is an error.
+    fn expect(&self, _bytes: usize, _spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
+        Ok(None)
+    }
+
     /// Returns the bytes of shared memory that a block can have, if kernels are chosen by them.
     fn block_memory(&self) -> Option<u32> {
         None
@@ -190,6 +201,13 @@ pub trait Device: Send + Sync {
     }
 }
 
+/// Bytes that are to come to a device's memory, beside what else it does.
+pub trait Coming: Send {
+    /// Copies these bytes, as many as there is room for, from any thread; returns when they are needed no longer. Who uses what
+    /// this returns waits for the rest of the copy.
+    fn copy(self: Box<Self>, bytes: &[u8]) -> Result<Arc<dyn Remote>, DeviceError>;
+}
+
 /// A time stamp on a device's clock.
 pub trait Moment {
     /// Returns the seconds from an earlier time stamp of the same device to this one; waits until it is reached.
@@ -210,6 +228,8 @@ pub struct Statistics {
     /// Copies to the device, and their bytes.
     pub uploads: u64,
     pub uploaded: u64,
+    /// The bytes of them that were copied beside kernels, without a launch that waited for the copy to begin.
+    pub uploaded_beside: u64,
     /// Copies from the device, and their bytes.
     pub downloads: u64,
     pub downloaded: u64,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::sim::Isa;
-use super::{Device, DeviceError, Executable, Mark, Statistics};
+use super::{Coming, Device, DeviceError, Executable, Mark, Statistics};
 use crate::base::source::Sources;
 use crate::ir::Prepared;
 use crate::ir::def::Module;
@@ -48,6 +48,14 @@ impl Device for Ordered {
 
     fn is_remote(&self) -> bool {
         self.device.is_remote()
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.device.memory()
+    }
+
+    fn expect(&self, bytes: usize, spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
+        self.device.expect(bytes, spare)
     }
 
     fn is_watchful(&self) -> bool {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::fault::DeviceError;
 use crate::base::aligned::AlignedBytes;
+use crate::base::stop;
 
 /// Bytes in a device's memory. Several storages may share them; a writer makes a copy first if they are shared.
 pub trait Remote: Send + Sync {
@@ -153,6 +154,20 @@ impl Storage {
         let mut bytes = vec![0; len];
         remote.read(offset as u64, &mut bytes)?;
         Ok(Some(bytes))
+    }
+
+    /// Copies all bytes to a place of as many, from wherever they are; they stay there alone.
+    pub fn copy_to(&self, into: &mut [u8]) -> Result<(), DeviceError> {
+        let remote = self.remote().clone();
+        match (self.host.get(), remote) {
+            (None, Some(remote)) if into.len() == self.len => remote.read(0, into),
+            _ => {
+                let bytes = self.bytes()?;
+                let len = bytes.len().min(into.len());
+                stop::copy(&mut into[..len], &bytes[..len]);
+                Ok(())
+            }
+        }
     }
 
     /// Returns how often single elements have been written on a device; `None` if the bytes are not there alone, or if that has

@@ -14,8 +14,12 @@ pub(crate) fn line(device: &dyn Device) -> String {
         0 => String::new(),
         n => format!(", {n} of them on tensor cores"),
     };
+    let beside = match s.uploaded_beside {
+        0 => String::new(),
+        bytes => format!(", {} of them beside kernels", size(bytes)),
+    };
     format!(
-        "{}: {} launches begun in {}{products}, {} in kernels; {} copies to the device ({}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
+        "{}: {} launches begun in {}{products}, {} in kernels; {} copies to the device ({}{beside}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
         device.name(),
         s.launches,
         duration(s.begin_seconds),

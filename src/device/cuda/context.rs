@@ -109,6 +109,7 @@ struct Counts {
     on_tensor_cores: AtomicU64,
     uploads: AtomicU64,
     uploaded: AtomicU64,
+    uploaded_beside: AtomicU64,
     downloads: AtomicU64,
     downloaded: AtomicU64,
     compiled: AtomicU64,
@@ -241,6 +242,14 @@ impl Context {
         self.call(|driver| driver.upload(to, bytes))
     }
 
+    /// As [`Context::upload`], beside all else, once an event is reached; returns the event of its end.
+    pub fn upload_beside(&self, to: Address, bytes: &[u8], after: Event) -> Result<Event, DeviceError> {
+        add(&self.counts.uploads, 1);
+        add(&self.counts.uploaded, bytes.len() as u64);
+        add(&self.counts.uploaded_beside, bytes.len() as u64);
+        self.call(|driver| driver.upload_beside(to, bytes, after))
+    }
+
     pub fn download(&self, from: Address, bytes: &mut [u8]) -> Result<(), DeviceError> {
         if bytes.is_empty() {
             return Ok(());
@@ -369,6 +378,7 @@ impl Context {
             on_tensor_cores: of(&counts.on_tensor_cores),
             uploads: of(&counts.uploads),
             uploaded: of(&counts.uploaded),
+            uploaded_beside: of(&counts.uploaded_beside),
             downloads: of(&counts.downloads),
             downloaded: of(&counts.downloaded),
             compiled: of(&counts.compiled),

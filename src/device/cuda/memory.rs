@@ -9,16 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::arrays::Resident;
 use super::context::Context;
-use super::driver::Address;
+use super::driver::{Address, Event};
 use crate::base::aligned::AlignedBytes;
-use crate::device::DeviceError;
 use crate::device::storage::{Remote, RemoteCopy, Storage};
+use crate::device::{Coming, DeviceError};
 
 /// The memory of one array, freed with its last owner.
 pub(crate) struct Buffer {
     context: Arc<Context>,
     place: Mutex<Place>,
     bytes: u64,
+    /// The end of a copy of all its bytes for which the other operations have not waited yet.
+    coming: Mutex<Option<Event>>,
     /// When a launch needed it last, counted in such uses.
     used: AtomicU64,
 }
@@ -31,6 +33,8 @@ enum Place {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        // It is free when the copy is over.
+        let _ = self.arrive();
         if let Place::Here(address) = *self.place() {
             self.context.free(address, self.bytes);
         }
@@ -39,6 +43,7 @@ impl Drop for Buffer {
 
 impl Remote for Buffer {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.arrive()?;
         match &*self.place() {
             Place::Here(address) => self.context.download(Address(address.0 + offset), into),
             Place::Spilled(bytes) => {
@@ -69,6 +74,7 @@ impl Resident for Buffer {
             return Ok(0);
         }
         let Some(mut bytes) = AlignedBytes::unset(self.bytes as usize) else { return Ok(0) };
+        self.arrive()?;
         self.context.download(address, &mut bytes)?;
         self.context.free(address, self.bytes);
         *place = Place::Spilled(bytes);
@@ -79,8 +85,13 @@ impl Resident for Buffer {
 impl Buffer {
     /// Allocates uninitialized memory.
     pub fn new(context: &Arc<Context>, bytes: u64) -> Result<Buffer, DeviceError> {
-        let address = room(context, bytes)?;
-        Ok(Buffer { context: context.clone(), place: Mutex::new(Place::Here(address)), bytes, used: AtomicU64::new(0) })
+        Ok(Buffer::at(context, room(context, bytes)?, bytes))
+    }
+
+    /// Returns the array at an address that was allocated for it.
+    fn at(context: &Arc<Context>, address: Address, bytes: u64) -> Buffer {
+        let place = Mutex::new(Place::Here(address));
+        Buffer { context: context.clone(), place, bytes, coming: Mutex::default(), used: AtomicU64::new(0) }
     }
 
     pub fn zeroed(context: &Arc<Context>, bytes: u64) -> Result<Buffer, DeviceError> {
@@ -122,9 +133,21 @@ impl Buffer {
         self.used.store(self.context.arrays.use_one(), Ordering::Relaxed);
     }
 
+    /// Has what follows wait for the copy of its bytes.
+    fn arrive(&self) -> Result<(), DeviceError> {
+        let coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(event) = coming else { return Ok(()) };
+        self.context.call(|driver| {
+            let waits = driver.await_copy(event);
+            driver.forget_event(event);
+            waits
+        })
+    }
+
     /// Brings an array back that was moved to the host. The caller holds it, so that it stays.
     fn bring_back(&self) -> Result<(), DeviceError> {
         self.use_now();
+        self.arrive()?;
         let mut place = self.place();
         if let Place::Spilled(bytes) = &*place {
             let address = room(&self.context, self.bytes)?;
@@ -152,6 +175,7 @@ impl Buffer {
             return Ok(copy);
         }
         self.context.flush()?;
+        self.arrive()?;
         if Arc::ptr_eq(&self.context, context) {
             context.call(|driver| driver.copy(copy.address(), self.address(), self.bytes))?;
         } else if self.context.is_isolated() || context.is_isolated() {
@@ -172,6 +196,54 @@ impl Buffer {
             }
         }
         Ok(copy)
+    }
+}
+
+/// Memory for bytes that are copied beside the kernels that run.
+pub(crate) struct Room {
+    buffer: Buffer,
+    /// Reached when nothing before has the memory in hand any more.
+    free: Mark,
+}
+
+/// A recorded event.
+struct Mark {
+    context: Arc<Context>,
+    event: Event,
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        if let Some(driver) = self.context.opened() {
+            driver.forget_event(self.event);
+        }
+    }
+}
+
+impl Room {
+    /// Returns room for so many bytes, with `spare` only if nothing has to make room; `None` if the driver copies in order only.
+    pub fn new(context: &Arc<Context>, bytes: usize, spare: bool) -> Result<Option<Room>, DeviceError> {
+        if bytes == 0 || !context.driver()?.has_beside() {
+            return Ok(None);
+        }
+        let buffer = match spare {
+            true => Buffer::at(context, context.allocate(bytes as u64)?, bytes as u64),
+            false => Buffer::new(context, bytes as u64)?,
+        };
+        let free = Mark { context: context.clone(), event: context.call(|driver| driver.event())? };
+        context.call(|driver| driver.record(free.event))?;
+        Ok(Some(Room { buffer, free }))
+    }
+}
+
+impl Coming for Room {
+    fn copy(self: Box<Self>, bytes: &[u8]) -> Result<Arc<dyn Remote>, DeviceError> {
+        let Room { buffer, free } = *self;
+        debug_assert_eq!(bytes.len() as u64, buffer.bytes, "the bytes that there is room for");
+        let bytes = bytes.get(..buffer.bytes as usize).unwrap_or(bytes);
+        let event = buffer.context.upload_beside(buffer.address(), bytes, free.event)?;
+        *buffer.coming.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
+        Ok(buffer.listed())
     }
 }
 

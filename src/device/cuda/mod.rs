@@ -36,7 +36,7 @@ use self::context::Context;
 use self::driver::nvidia::{self, Absent, Nvidia};
 use self::driver::{Answer, Driver, Event, Properties};
 use self::nvrtc::{Compiler, Nvrtc};
-use super::{Device, DeviceError, Executable, Mark, Moment, Statistics};
+use super::{Coming, Device, DeviceError, Executable, Mark, Moment, Statistics};
 use crate::base::source::Sources;
 use crate::ir::Prepared;
 
@@ -154,6 +154,14 @@ impl Device for Gpu {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn memory(&self) -> Option<u64> {
+        Some(self.context.properties.memory)
+    }
+
+    fn expect(&self, bytes: usize, spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
+        Ok(memory::Room::new(&self.context, bytes, spare)?.map(|room| Box::new(room) as Box<dyn Coming>))
     }
 
     fn block_memory(&self) -> Option<u32> {

@@ -43,6 +43,8 @@ pub struct Data {
     positions: AtomicU64,
     /// The integers of a type that are 0, 1, 2, …, as one more than the type's number; 0 if that is not known.
     counting: AtomicU8,
+    /// What tells these bytes from all others there have been, and from their own later ones; 0 if nobody has asked yet.
+    identity: AtomicU64,
     /// The least and the largest element as integers of a type, once somebody has looked.
     extremes: Mutex<Option<(Scalar, (i128, i128))>>,
 }
@@ -135,11 +137,19 @@ impl Data {
         known.filter(|(of, _)| *of == scalar).map(|(_, extremes)| extremes)
     }
 
+    /// Returns a number that other bytes never have: not those of another array, nor these after a write.
+    pub fn identity(&self) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let new = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.identity.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed).map_or_else(|known| known, |_| new)
+    }
+
     /// Forgets what is known of elements that are to be written.
     #[inline]
     fn forget(&mut self) {
         *self.positions.get_mut() = 0;
         *self.counting.get_mut() = 0;
+        *self.identity.get_mut() = 0;
         *self.extremes.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 

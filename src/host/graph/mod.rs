@@ -22,6 +22,7 @@
 //! - [`mod@pick`] and [`picked`]: elements of an array at positions that are an array;
 //! - [`mod@write`]: writing into a part of an array;
 //! - [`mask`] and [`put`]: selections by masks, and writing to positions that are an array, on a GPU;
+//! - [`stream`]: arrays that are too large for a GPU, part by part;
 //! - [`mod@sort`]: sorting on a GPU;
 //! - [`mod@fold`]: reductions, whose order it defines;
 //! - [`rows`]: expressions with reductions of their rows, by one kernel;
@@ -76,6 +77,7 @@ mod run;
 pub(crate) mod scan;
 pub(crate) mod site;
 pub(crate) mod sort;
+mod stream;
 #[cfg(test)]
 mod tests;
 pub(crate) mod view;
@@ -85,7 +87,7 @@ pub(crate) use fold::fold;
 pub(crate) use node::{Fold, Op, Operand, Rows};
 pub(crate) use pick::{in_rows, pick};
 pub(crate) use picked::List;
-pub(crate) use place::words;
+pub(crate) use place::{prepare, words};
 pub(crate) use run::{ZERO, defer, each, failed, problem as faulted};
 pub(crate) use site::{Held, Kernels, Site};
 pub(crate) use view::{Along, column, component, view};

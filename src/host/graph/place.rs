@@ -45,7 +45,7 @@ thread_local! {
 }
 
 /// Computes an array that a kernel on a site's device reads.
-pub(super) fn prepare(array: &Array, site: &Site) -> Outcome<()> {
+pub(crate) fn prepare(array: &Array, site: &Site) -> Outcome<()> {
     let before = FOR_DEVICE.replace(site.device().is_remote());
     let computed = array.storage().map(drop);
     FOR_DEVICE.set(before);

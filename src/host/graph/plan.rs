@@ -313,7 +313,7 @@ impl<'r> Planner<'r> {
         {
             return Ok(found);
         }
-        source.storage()?;
+        prepare(source, self.site)?;
         self.input(source, &view.from, axes)
     }
 

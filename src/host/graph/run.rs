@@ -12,8 +12,10 @@ use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_co
 use crate::host::graph::emit::{self, AXES};
 use crate::host::graph::node::{Below, MOST, MOST_INPUTS, MOST_PINNED, Node, Op, Operand};
 use crate::host::graph::picked::{Picked, picked_of};
+use crate::host::graph::place::is_for_device;
 use crate::host::graph::plan::{Plan, Source};
 use crate::host::graph::site::{Held, Site};
+use crate::host::graph::stream;
 use crate::host::graph::view::{View, lattice, view_of};
 use crate::host::problem::{Outcome, Problem};
 use crate::ir::def::Module;
@@ -187,6 +189,11 @@ pub(super) fn broken(what: &str) -> Problem {
 
 /// Copies the elements of a view; `alone` says whether nobody else has the array that it looks at.
 fn copy(view: &View, source: &Array, alone: bool, len: usize) -> Outcome<Storage> {
+    if let (Some(bytes), true) = (&view.streamed, is_for_device())
+        && let Some(storage) = stream::bring(&view.site, source, bytes.clone())?
+    {
+        return Ok(storage);
+    }
     let storage = source.data().computed();
     let far = storage.is_some_and(|storage| storage.remote().is_some());
     if let Some(bytes) = storage.and_then(Storage::here).filter(|_| !(far && view.site.device().is_remote())) {

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::device::sim::Simulator;
 use crate::device::{Control, Device, Executable};
 use crate::host::array::Array;
+use crate::host::graph::stream::Stream;
 use crate::host::problem::Outcome;
 use crate::ir::Checks;
 
@@ -50,6 +51,7 @@ struct Place {
     near: OnceLock<Option<Site>>,
     keeps_rows: OnceLock<bool>,
     donates_from: OnceLock<usize>,
+    stream: Stream,
 }
 
 thread_local! {
@@ -78,6 +80,7 @@ impl Site {
             near: OnceLock::new(),
             keeps_rows: OnceLock::new(),
             donates_from: OnceLock::new(),
+            stream: Stream::default(),
         }))
     }
 
@@ -113,6 +116,11 @@ impl Site {
 
     pub fn name(&self) -> &str {
         self.0.name.get_or_init(|| self.0.device.name())
+    }
+
+    /// Returns what is read in parts of arrays that are too large for the device.
+    pub fn stream(&self) -> &Stream {
+        &self.0.stream
     }
 
     pub fn kernels(&self) -> &Kernels {

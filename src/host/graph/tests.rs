@@ -4,6 +4,7 @@
 mod donated;
 mod far;
 mod picks;
+mod stream;
 mod views;
 
 use super::*;

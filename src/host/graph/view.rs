@@ -5,6 +5,7 @@
 //! A view keeps the values that its array had when it was made. Whoever writes an array in place finds that others still read it,
 //! and has its views copied first if they are smaller than the array, or else the array.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,8 +13,9 @@ use crate::device::storage::Storage;
 use crate::host::array::strided::Lattice;
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory};
 use crate::host::graph::node::Below;
-use crate::host::graph::place::{in_scalars, is_there};
+use crate::host::graph::place::{in_scalars, is_here, is_there};
 use crate::host::graph::site::{Held, Site};
+use crate::host::graph::stream;
 use crate::host::problem::Outcome;
 use crate::lang::scalar::Scalar;
 
@@ -100,6 +102,8 @@ pub(crate) struct View {
     pub shape: Vec<usize>,
     pub scalar: Scalar,
     pub site: Site,
+    /// The bytes of the array that the view shows, if they are copied to the device by themselves.
+    pub streamed: Option<Range<usize>>,
     /// Whether a kernel has read through it in a way that takes longer than reading a copy.
     pub seen: AtomicBool,
 }
@@ -126,7 +130,8 @@ pub(crate) fn with_lanes(element: &Element, shape: &[usize]) -> Vec<usize> {
 /// Returns the array whose elements this one has at other positions, and which; `None` if it is no view, or has been copied.
 pub(super) fn rearranged(array: &Array) -> Option<(Array, Lattice)> {
     let work = array.data().work()?;
-    let view = view_of(&*work).filter(|view| (&*view.shape, Some(view.scalar)) == (array.shape(), array.scalar()))?;
+    let is_same = |view: &&View| (&*view.shape, Some(view.scalar)) == (array.shape(), array.scalar());
+    let view = view_of(&*work).filter(is_same).filter(|view| view.streamed.is_none())?;
     let source = view.source().filter(|source| source.scalar() == Some(view.scalar))?;
     Some((source, lattice(&view.from, &view.axes, &view.shape)))
 }
@@ -202,7 +207,11 @@ pub(crate) fn component(array: &Array, scalar: Scalar, lane: usize) -> Outcome<A
 fn make(array: &Array, element: Element, axes: Vec<Along>, (shape, whole): (&[usize], Vec<usize>)) -> Outcome<Array> {
     let bytes = byte_count(&element, shape)?;
     let from = with_lanes(array.element(), array.shape());
+    let site = Site::current();
+    let streamed = array.scalar().filter(|_| is_here(array) && stream::is_too_large(array, &site));
+    let streamed = streamed.and_then(|scalar| stream::in_a_row(&lattice(&from, &axes, &whole), scalar.size()));
     let scalar = match array.scalar() {
+        Some(scalar) if streamed.is_some() => scalar,
         Some(scalar) if !is_copied_at_once(array, bytes) && from.iter().product::<usize>() <= MAX_EXTENT => scalar,
         scalar => {
             let size = scalar.map_or(element.size(), Scalar::size);
@@ -213,7 +222,7 @@ fn make(array: &Array, element: Element, axes: Vec<Along>, (shape, whole): (&[us
     };
     let (source, axes, from) = through(array, axes, from)?;
     let state = Mutex::new(State::Pending(source.clone()));
-    let view = View { state, axes, from, shape: whole, scalar, site: Site::current(), seen: AtomicBool::new(false) };
+    let view = View { state, axes, from, shape: whole, scalar, site, streamed, seen: AtomicBool::new(false) };
     let work: Arc<dyn Work> = Arc::new(view);
     source.data().read_by(&work);
     let result = Array::deferred(element, shape, work)?;
@@ -235,6 +244,9 @@ fn through(array: &Array, axes: Vec<Along>, from: Vec<usize>) -> Outcome<(Array,
     if let Some(work) = array.data().work()
         && let Some(view) = view_of(&*work)
     {
+        if view.streamed.is_some() {
+            return Ok((array.clone(), axes, from));
+        }
         if (array.scalar(), &view.shape) == (Some(view.scalar), &from)
             && let Some(source) = view.source()
         {
@@ -279,6 +291,9 @@ impl View {
     /// Returns whether a kernel should read through the view, which is the view of this array: what it computes for that, or what
     /// takes longer than reading a copy, is done once.
     pub fn reads_through(&self, array: &Array, computes: bool) -> bool {
+        if self.streamed.is_some() {
+            return false;
+        }
         let is_scattered = self.is_scattered();
         let elements: usize = self.shape.iter().product();
         if is_scattered && elements >= BLOCKED && !self.site.device().is_remote() {
@@ -301,7 +316,7 @@ impl View {
         let Some(source) = self.source() else { return Below::STORED };
         let below = source.data().work().and_then(|work| Below::of(&*work)).unwrap_or(Below::STORED);
         let bytes = self.shape.iter().product::<usize>() * self.scalar.size();
-        let pinned = if bytes <= source.byte_len() / MUCH { source.byte_len() } else { 0 };
+        let pinned = if self.streamed.is_none() && bytes <= source.byte_len() / MUCH { source.byte_len() } else { 0 };
         Below { folds: false, pinned: below.pinned.saturating_add(pinned), ..below }
     }
 }

@@ -9,6 +9,7 @@ use crate::host::graph::place::{in_scalars, is_there};
 use crate::host::graph::plan::{Part, Plan};
 use crate::host::graph::run::{array_of, fill};
 use crate::host::graph::site::Site;
+use crate::host::graph::stream;
 use crate::host::graph::view::{Along, in_units, lattice, with_lanes};
 use crate::host::problem::Outcome;
 use crate::lang::scalar::{Scalar, Value};
@@ -27,6 +28,15 @@ pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], ope
     let lanes = array.element().lanes();
     let bytes = shape.iter().product::<usize>() * array.element().size();
     let site = Site::current();
+    let (own, whole) = (with_lanes(array.element(), array.shape()), with_lanes(array.element(), shape));
+    let mut axes = axes.to_vec();
+    if lanes > 1 {
+        axes.push(Along::all(shape.len()));
+    }
+    let at = lattice(&own, &axes, &whole);
+    if stream::store(array, &at, operand, &site)? {
+        return Ok(true);
+    }
     // Zeros that are nowhere yet come to be where what is written is.
     let goes_there = array_of(operand).is_some_and(is_there) && bytes >= WORTH_A_KERNEL;
     let is_far = |storage: &Storage| storage.here().is_none() && (goes_there || storage.remote().is_some());
@@ -37,12 +47,6 @@ pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], ope
     if bytes == 0 || array.count() * lanes > MAX_EXTENT || !(far && site.device().is_remote() || is_pending) {
         return Ok(false);
     }
-    let (own, whole) = (with_lanes(array.element(), array.shape()), with_lanes(array.element(), shape));
-    let mut axes = axes.to_vec();
-    if lanes > 1 {
-        axes.push(Along::all(shape.len()));
-    }
-    let at = lattice(&own, &axes, &whole);
     let kept = at.strides.iter().zip(&whole).filter(|(_, len)| **len != 1);
     let strides: Vec<isize> = kept.map(|(stride, _)| *stride).collect();
     let part = || Part { offset: at.offset, strides: strides.clone() };

@@ -15,6 +15,7 @@ use crate::device::{
 use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
 use crate::host::grad;
+use crate::host::graph::{self, Site};
 use crate::host::problem::Outcome;
 use crate::host::tuned::Mode;
 use crate::host::value::{Record, Value};
@@ -742,6 +743,7 @@ pub(super) fn device_args<'a>(passed: &'a mut [Passed], hidden: &[Value]) -> Out
             Passed::Value(value) => push_value(&mut args, value)?,
             Passed::Array(array, false) => {
                 let shape = array.extents();
+                graph::prepare(array, &Site::current())?;
                 args.push(Arg::Array { storage: array.storage()?, shape });
             }
             Passed::Array(array, true) => {

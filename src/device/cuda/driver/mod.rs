@@ -178,6 +178,24 @@ pub trait Driver: Send + Sync {
     /// Copies to the GPU. The caller may change the bytes as soon as the call returns.
     fn upload(&self, to: Address, bytes: &[u8]) -> Answer;
 
+    /// Returns whether there is [`Driver::upload_beside`].
+    fn has_beside(&self) -> bool {
+        false
+    }
+
+    /// Copies to the GPU once a recorded event is reached, beside all other operations, from any thread. Those that use the bytes come
+    /// behind a [`Driver::await_copy`] of the event that this returns.
+    fn upload_beside(&self, to: Address, bytes: &[u8], _after: Event) -> Answer<Event> {
+        self.upload(to, bytes)?;
+        let done = self.event()?;
+        self.record(done).map(|()| done)
+    }
+
+    /// Has operations after this call wait until an event of [`Driver::upload_beside`] is reached.
+    fn await_copy(&self, _event: Event) -> Answer {
+        Ok(())
+    }
+
     /// Copies from the GPU after all earlier operations; returns when the copy is done.
     fn download(&self, from: Address, bytes: &mut [u8]) -> Answer;
 

@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod shared;
+mod staging;
 mod symbols;
 
 #[cfg(target_os = "linux")]
@@ -16,9 +17,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
+use self::staging::{STAGED, Staging};
 use self::symbols::Library;
 use super::super::text::abi::MOST_AXES;
-use super::pieces::Shared;
 use super::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, MapElement, Module, Properties, Refusal,
     Shape, Words,
@@ -139,6 +140,8 @@ pub(crate) struct Nvidia {
     stream: sys::CUstream,
     /// A second stream, for operations that must not wait behind a running kernel.
     aside: sys::CUstream,
+    /// A third one, for uploads that kernels do not wait for.
+    beside: sys::CUstream,
     pool: sys::CUmemoryPool,
     staging: Mutex<Vec<Staging>>,
     flag: OnceLock<Answer<Flag>>,
@@ -152,14 +155,8 @@ unsafe impl Send for Nvidia {}
 // SAFETY: as above; mutable state is behind locks.
 unsafe impl Sync for Nvidia {}
 
-/// Page-locked staging memory for copies, and the event after which it is free again.
-struct Staging {
-    memory: *mut u8,
-    done: sys::CUevent,
-}
-
-// SAFETY: it is owned by the thread that took it out of the list.
-unsafe impl Send for Staging {}
+/// The only way in which a stream waits for an event.
+const WAIT: sys::CUevent_wait_flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
 
 /// Grants GPU `user` access to the memory pool of GPU `owner`, if the hardware can do that.
 fn open_pool(owner: u32, user: u32) {
@@ -298,13 +295,6 @@ fn with_node<T>(launch: &Launch, run: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS)
     })
 }
 
-/// Bytes of one block of staging memory.
-const PIECE: usize = 8 << 20;
-/// Copies of at least this size go through staging memory; the driver has its own for small ones.
-const STAGED: usize = 1 << 20;
-/// Threads that fill staging memory: a single one copies at a fraction of the bus bandwidth.
-const COPIERS: usize = 4;
-
 impl Nvidia {
     /// Creates the GPU's primary context, which takes some 100 ms.
     pub fn open(properties: Properties) -> Answer<Nvidia> {
@@ -315,7 +305,8 @@ impl Nvidia {
         said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(context) })?;
         CURRENT.set(context as usize);
         let stream = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
-        let aside = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
+        let stream_beside = || said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking));
+        let (aside, beside) = (stream_beside()?, stream_beside()?);
         // SAFETY: the device handle is valid.
         let pool = said("cuDeviceGetDefaultMemPool", unsafe { cu::device::get_default_mem_pool(device) })?;
         let mut keep = u64::MAX;
@@ -334,6 +325,7 @@ impl Nvidia {
             context,
             stream,
             aside,
+            beside,
             pool,
             staging: Mutex::default(),
             flag: OnceLock::new(),
@@ -385,59 +377,6 @@ impl Nvidia {
         CURRENT.set(own);
         Ok(())
     }
-
-    fn take_staging(&self) -> Answer<Staging> {
-        if let Some(free) = self.staging.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return Ok(free);
-        }
-        // SAFETY: the context is current.
-        let memory = said("cuMemHostAlloc", unsafe { cu::malloc_host(PIECE, 0) })?;
-        let done = said("cuEventCreate", cu::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING))?;
-        Ok(Staging { memory: memory.cast(), done })
-    }
-
-    fn give_staging(&self, staging: Staging) {
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
-    }
-
-    /// Runs `piece` with offset and length of every part of a large copy, spread over a few threads with a block of staging
-    /// memory each.
-    fn in_pieces(&self, bytes: usize, piece: &(dyn Fn(&Staging, usize, usize) -> Answer + Sync)) -> Answer {
-        let pieces = bytes.div_ceil(PIECE);
-        let copiers = COPIERS.min(pieces);
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..copiers)
-                .map(|first| {
-                    scope.spawn(move || {
-                        self.enter()?;
-                        let staging = self.take_staging()?;
-                        let mut outcome = Ok(());
-                        for k in (first..pieces).step_by(copiers) {
-                            let start = k * PIECE;
-                            outcome = piece(&staging, start, PIECE.min(bytes - start));
-                            if outcome.is_err() {
-                                break;
-                            }
-                        }
-                        self.give_staging(staging);
-                        outcome
-                    })
-                })
-                .collect();
-            workers.into_iter().try_for_each(|w| w.join().unwrap_or(Ok(())))
-        })
-    }
-
-    /// Waits until a block of staging memory is free again.
-    fn settle(staging: &Staging) -> Answer {
-        // SAFETY: the event is alive.
-        said("cuEventSynchronize", unsafe { cu::event::synchronize(staging.done) })
-    }
-
-    fn record_done(&self, staging: &Staging) -> Answer {
-        // SAFETY: event and stream are alive and of one context.
-        said("cuEventRecord", unsafe { cu::event::record(staging.done, self.stream) })
-    }
 }
 
 impl Driver for Nvidia {
@@ -472,16 +411,34 @@ impl Driver for Nvidia {
             // SAFETY: the owner allocated at least this many bytes.
             return said("cuMemcpyHtoDAsync", unsafe { cu::memcpy_htod_async(to.0, bytes, self.stream) });
         }
-        self.in_pieces(bytes.len(), &|staging, start, len| {
-            Self::settle(staging)?;
-            // SAFETY: `len` is at most the size of a staging block, which is exclusive to this thread.
-            let room = unsafe { std::slice::from_raw_parts_mut(staging.memory, len) };
-            room.copy_from_slice(&bytes[start..start + len]);
-            // SAFETY: the owner allocated at least this many bytes; the block stays unchanged until its event.
-            let copied = unsafe { cu::memcpy_htod_async(to.0 + start as u64, &*room, self.stream) };
-            said("cuMemcpyHtoDAsync", copied)?;
-            self.record_done(staging)
-        })
+        self.upload_staged(to, bytes, self.stream)
+    }
+
+    fn has_beside(&self) -> bool {
+        true
+    }
+
+    fn upload_beside(&self, to: Address, bytes: &[u8], after: Event) -> Answer<Event> {
+        self.enter()?;
+        // SAFETY: event and stream are alive and of one context.
+        let waits = unsafe { cu::stream::wait_event(self.beside, after.0 as sys::CUevent, WAIT) };
+        said("cuStreamWaitEvent", waits)?;
+        if let Err(refusal) = self.upload_staged(to, bytes, self.beside) {
+            // The memory must not be freed while a part of the copy is under way.
+            // SAFETY: the stream is alive.
+            let _ = unsafe { cu::stream::synchronize(self.beside) };
+            return Err(refusal);
+        }
+        let done = self.event()?;
+        // SAFETY: event and stream are alive and of one context.
+        let recorded = unsafe { cu::event::record(done.0 as sys::CUevent, self.beside) };
+        said("cuEventRecord", recorded).map(|()| done).inspect_err(|_| self.forget_event(done))
+    }
+
+    fn await_copy(&self, event: Event) -> Answer {
+        self.enter()?;
+        // SAFETY: event and stream are alive.
+        said("cuStreamWaitEvent", unsafe { cu::stream::wait_event(self.stream, event.0 as sys::CUevent, WAIT) })
     }
 
     fn download(&self, from: Address, bytes: &mut [u8]) -> Answer {
@@ -492,21 +449,7 @@ impl Driver for Nvidia {
             said("cuMemcpyDtoHAsync", copied)?;
             return self.synchronize();
         }
-        let whole = bytes.len();
-        let target = Shared(bytes.as_mut_ptr());
-        self.in_pieces(whole, &|staging, start, len| {
-            Self::settle(staging)?;
-            // SAFETY: `len` is at most the size of a staging block, which is exclusive to this thread.
-            let room = unsafe { std::slice::from_raw_parts_mut(staging.memory, len) };
-            // SAFETY: the owner allocated at least this many bytes; the block is not read before its event.
-            let copied = unsafe { cu::memcpy_dtoh_async(room, from.0 + start as u64, self.stream) };
-            said("cuMemcpyDtoHAsync", copied)?;
-            self.record_done(staging)?;
-            Self::settle(staging)?;
-            // SAFETY: this part of the target is exclusive to this call.
-            unsafe { std::ptr::copy_nonoverlapping(staging.memory, target.at(start), len) };
-            Ok(())
-        })
+        self.download_staged(from, bytes)
     }
 
     fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::device::storage::{Remote, Storage};
-use crate::device::{Arg, Device, DeviceError, Executable, Extents, Fault, Output};
+use crate::device::{Arg, Coming, Device, DeviceError, Executable, Extents, Fault, Output};
 use crate::host::array::AlignedBytes;
 use crate::host::array::SliceSpec;
 use crate::host::ops::Pick;
@@ -15,14 +15,30 @@ use crate::ir::Prepared;
 /// The device; counts the bytes that are copied to it and back.
 #[derive(Default)]
 pub(super) struct Far {
-    sim: Simulator,
-    copied: Arc<Copied>,
+    pub sim: Simulator,
+    pub copied: Arc<Copied>,
+    /// The bytes of its memory, if arrays are copied there in parts.
+    pub memory: Option<u64>,
 }
 
 #[derive(Default)]
 pub(super) struct Copied {
     pub to: AtomicUsize,
     pub back: AtomicUsize,
+    /// Of the bytes to it, those that were copied before anybody asked.
+    pub ahead: AtomicUsize,
+}
+
+/// Room for a part of an array.
+struct Room(usize, Arc<Copied>, bool);
+
+impl Coming for Room {
+    fn copy(self: Box<Self>, bytes: &[u8]) -> Result<Arc<dyn Remote>, DeviceError> {
+        assert_eq!(bytes.len(), self.0);
+        self.1.to.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.1.ahead.fetch_add(if self.2 { bytes.len() } else { 0 }, Ordering::Relaxed);
+        Ok(Arc::new(Bytes(AlignedBytes::copy_of(bytes).expect("memory"), self.1)))
+    }
 }
 
 /// Memory of the device.
@@ -102,6 +118,14 @@ impl Device for Far {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.memory
+    }
+
+    fn expect(&self, bytes: usize, spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
+        Ok(self.memory.map(|_| Box::new(Room(bytes, self.copied.clone(), spare)) as Box<dyn Coming>))
     }
 }
 

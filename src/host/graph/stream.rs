@@ -1,0 +1,162 @@
+//! Arrays of the host that are too large for a GPU's memory, worked on in parts: a part that a kernel reads is copied to the GPU by
+//! itself, and a part that is assigned is copied to its place.
+//!
+//! Input: a part of such an array whose elements lie in a row. Output: storage in the GPU's memory.
+//!
+//! # Reading ahead
+//! A part that begins where the last one ended announces a third one behind it, of the same size. A thread copies it to the GPU while
+//! kernels work on the second one: nothing in a script says so. There is one such copy at a time, made only into memory that is free. It is
+//! found again by the array's [identity](crate::host::array::Data::identity), which a write to the array changes; and a writer waits for
+//! the thread, which holds the array while it copies.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::base::late::Late;
+use crate::device::DeviceError;
+use crate::device::storage::{Remote, Storage};
+use crate::host::array::strided::Lattice;
+use crate::host::array::{Array, MAX_EXTENT, Work};
+use crate::host::graph::node::Operand;
+use crate::host::graph::place::{is_far, prepare};
+use crate::host::graph::run::{array_of, broken};
+use crate::host::graph::site::Site;
+use crate::host::problem::Outcome;
+
+/// Parts of fewer bytes are copied on the host: there is nothing to gain by a copy of their own.
+const WORTH_IT: usize = 1 << 16;
+
+/// The parts that were read last, and the one that is on its way.
+#[derive(Default)]
+pub(crate) struct Stream(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    last: Option<Part>,
+    ahead: Option<Ahead>,
+}
+
+/// Bytes of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    /// The array's identity.
+    of: u64,
+    bytes: Range<usize>,
+}
+
+/// A part that is copied before anybody asked.
+struct Ahead {
+    part: Part,
+    copy: Arc<Copy>,
+}
+
+/// The copy, which holds the array until it is over.
+struct Copy {
+    bytes: usize,
+    result: Late<Result<Arc<dyn Remote>, DeviceError>>,
+}
+
+/// For those who write the array: what they would have to wait for.
+impl Work for Copy {
+    fn run(&self, _len: usize) -> Outcome<Storage> {
+        Err(broken("a copy that is no array"))
+    }
+
+    fn settle(&self, _len: usize) -> Outcome<()> {
+        self.result.get();
+        Ok(())
+    }
+
+    fn unsettled(&self) -> usize {
+        if self.result.is_there() { 0 } else { self.bytes }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Returns whether an array that no GPU has is too large to be copied to a site's device as a whole.
+pub(super) fn is_too_large(array: &Array, site: &Site) -> bool {
+    let room = || site.device().memory().unwrap_or(u64::MAX) / 2;
+    let is_large = array.count() * array.element().lanes() > MAX_EXTENT || array.byte_len() as u64 > room();
+    array.byte_len() > WORTH_IT && site.device().is_remote() && !is_far(array) && is_large
+}
+
+/// Returns the bytes of a part of an array, whose scalars are of `size` bytes, if they lie in a row and are worth a copy of their own.
+pub(super) fn in_a_row(at: &Lattice, size: usize) -> Option<Range<usize>> {
+    let mut stride = 1;
+    for (&len, &step) in at.shape.iter().zip(&at.strides).rev().filter(|(len, _)| **len != 1) {
+        if step != stride as isize {
+            return None;
+        }
+        stride *= len;
+    }
+    (stride * size >= WORTH_IT).then(|| at.offset * size..(at.offset + stride) * size)
+}
+
+/// Returns a part of an array in the memory of the site's device, and has the next part follow; `None` if the device does not copy
+/// beside its kernels, or the array is not on the host.
+pub(super) fn bring(site: &Site, array: &Array, bytes: Range<usize>) -> Outcome<Option<Storage>> {
+    let Some(here) = array.data().computed().and_then(Storage::here).and_then(|here| here.get(bytes.clone())) else {
+        return Ok(None);
+    };
+    let part = Part { of: array.data().identity(), bytes };
+    let mut state = site.stream().0.lock().unwrap_or_else(PoisonError::into_inner);
+    let ahead = state.ahead.take().filter(|ahead| ahead.part == part);
+    let come = ahead.and_then(|ahead| ahead.copy.result.get().clone().ok());
+    let remote = match come {
+        Some(remote) => remote,
+        None => match site.device().expect(here.len(), false)? {
+            Some(room) => room.copy(here)?,
+            None => return Ok(None),
+        },
+    };
+    let follows = |last: &Part| last.of == part.of && last.bytes.end == part.bytes.start;
+    if state.last.as_ref().is_some_and(follows) {
+        state.ahead = read_ahead(site, array, &part);
+    }
+    state.last = Some(part);
+    let mut storage = Storage::zeros(here.len());
+    storage.written_remotely(remote);
+    Ok(Some(storage))
+}
+
+/// Begins to copy the part behind this one; `None` if there is none, or no room for it.
+fn read_ahead(site: &Site, array: &Array, part: &Part) -> Option<Ahead> {
+    let start = part.bytes.end;
+    let next = start..(start + part.bytes.len()).min(array.byte_len());
+    if next.len() < WORTH_IT {
+        return None;
+    }
+    let room = site.device().expect(next.len(), true).ok()??;
+    let (bytes, source) = (next.clone(), array.clone());
+    let result = Late::start("read ahead", move || {
+        let here = source.data().computed().and_then(Storage::here).and_then(|here| here.get(bytes));
+        let copied = here.map_or(Err(DeviceError::NoHostMemory { wanted: 0 }), |here| room.copy(here));
+        // Before anybody sees the result: who waits for it is to have the array alone.
+        drop(source);
+        copied
+    });
+    let copy = Arc::new(Copy { bytes: next.len(), result });
+    let reader: Arc<dyn Work> = copy.clone();
+    array.data().read_by(&reader);
+    Some(Ahead { part: Part { of: part.of, bytes: next }, copy })
+}
+
+/// Writes an operand of the shape `whole` into a part of an array that is too large for the device: what the device has computed is copied
+/// to its place. Returns false if it has done nothing.
+pub(super) fn store(array: &mut Array, at: &Lattice, operand: &Operand, site: &Site) -> Outcome<bool> {
+    let Some(scalar) = array.scalar().filter(|_| is_too_large(array, site)) else { return Ok(false) };
+    let (Some(bytes), Some(value)) = (in_a_row(at, scalar.size()), array_of(operand)) else { return Ok(false) };
+    if value.byte_len() != bytes.len() || Arc::ptr_eq(value.data(), array.data()) {
+        return Ok(false);
+    }
+    prepare(value, site)?;
+    let from = value.storage()?;
+    if let Some(into) = array.storage_mut()?.bytes_mut()?.get_mut(bytes) {
+        from.copy_to(into)?;
+    }
+    Ok(true)
+}
