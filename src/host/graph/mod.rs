@@ -22,7 +22,7 @@
 //! - [`mod@pick`] and [`picked`]: elements of an array at positions that are an array;
 //! - [`mod@write`]: writing into a part of an array;
 //! - [`mask`] and [`put`]: selections by masks, and writing to positions that are an array, on a GPU;
-//! - [`stream`]: arrays that are too large for a GPU, part by part;
+//! - [`stream`]: arrays of the host, part by part on a GPU, as they may be too large for it;
 //! - [`mod@sort`]: sorting on a GPU;
 //! - [`mod@fold`]: reductions, whose order it defines;
 //! - [`rows`]: expressions with reductions of their rows, by one kernel;

@@ -118,7 +118,7 @@ impl Site {
         self.0.name.get_or_init(|| self.0.device.name())
     }
 
-    /// Returns what is read in parts of arrays that are too large for the device.
+    /// Returns what is read of arrays of the host in parts.
     pub fn stream(&self) -> &Stream {
         &self.0.stream
     }

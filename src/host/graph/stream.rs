@@ -1,5 +1,5 @@
-//! Arrays of the host that are too large for a GPU's memory, worked on in parts: a part that a kernel reads is copied to the GPU by
-//! itself, and a part that is assigned is copied to its place.
+//! Arrays of the host that a GPU works on in parts, as they may be too large for its memory: a part that a kernel reads is copied to the GPU
+//! by itself, and a part that is assigned is copied to its place.
 //!
 //! Input: a part of such an array whose elements lie in a row. Output: storage in the GPU's memory.
 //!
@@ -19,7 +19,7 @@ use crate::device::storage::{Remote, Storage};
 use crate::host::array::strided::Lattice;
 use crate::host::array::{Array, MAX_EXTENT, Work};
 use crate::host::graph::node::Operand;
-use crate::host::graph::place::{is_far, prepare};
+use crate::host::graph::place::{is_far, is_here, prepare};
 use crate::host::graph::run::{array_of, broken};
 use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
@@ -77,15 +77,31 @@ impl Work for Copy {
     }
 }
 
-/// Returns whether an array that no GPU has is too large to be copied to a site's device as a whole.
-pub(super) fn is_too_large(array: &Array, site: &Site) -> bool {
+/// Returns whether parts of an array are copied between the host and a site's device by themselves: it is on the host alone, or yet nowhere
+/// and too large to be on the device as a whole.
+pub(super) fn is_fit(array: &Array, site: &Site) -> bool {
+    array.byte_len() > WORTH_IT
+        && site.device().is_remote()
+        && !is_far(array)
+        && (is_here(array) || is_too_large(array, site))
+}
+
+/// Returns whether an array cannot be on a site's device as a whole.
+fn is_too_large(array: &Array, site: &Site) -> bool {
     let room = || site.device().memory().unwrap_or(u64::MAX) / 2;
-    let is_large = array.count() * array.element().lanes() > MAX_EXTENT || array.byte_len() as u64 > room();
-    array.byte_len() > WORTH_IT && site.device().is_remote() && !is_far(array) && is_large
+    array.count() * array.element().lanes() > MAX_EXTENT || array.byte_len() as u64 > room()
+}
+
+/// Returns the bytes of a part of an array that a kernel reads if they are copied to the site's device by themselves: of an array that
+/// could be there, the array is copied if the part is most of it.
+pub(super) fn part(array: &Array, at: &Lattice, site: &Site) -> Option<Range<usize>> {
+    let scalar = array.scalar().filter(|_| is_here(array) && is_fit(array, site))?;
+    let bytes = in_a_row(at, scalar.size())?;
+    (2 * bytes.len() < array.byte_len() || is_too_large(array, site)).then_some(bytes)
 }
 
 /// Returns the bytes of a part of an array, whose scalars are of `size` bytes, if they lie in a row and are worth a copy of their own.
-pub(super) fn in_a_row(at: &Lattice, size: usize) -> Option<Range<usize>> {
+fn in_a_row(at: &Lattice, size: usize) -> Option<Range<usize>> {
     let mut stride = 1;
     for (&len, &step) in at.shape.iter().zip(&at.strides).rev().filter(|(len, _)| **len != 1) {
         if step != stride as isize {
@@ -145,18 +161,35 @@ fn read_ahead(site: &Site, array: &Array, part: &Part) -> Option<Ahead> {
     Some(Ahead { part: Part { of: part.of, bytes: next }, copy })
 }
 
-/// Writes an operand of the shape `whole` into a part of an array that is too large for the device: what the device has computed is copied
+/// Writes an operand of the shape `whole` into a part of an array that the device does not have: what it has computed is copied
 /// to its place. Returns false if it has done nothing.
 pub(super) fn store(array: &mut Array, at: &Lattice, operand: &Operand, site: &Site) -> Outcome<bool> {
-    let Some(scalar) = array.scalar().filter(|_| is_too_large(array, site)) else { return Ok(false) };
+    let Some(scalar) = array.scalar().filter(|_| is_fit(array, site)) else { return Ok(false) };
     let (Some(bytes), Some(value)) = (in_a_row(at, scalar.size()), array_of(operand)) else { return Ok(false) };
     if value.byte_len() != bytes.len() || Arc::ptr_eq(value.data(), array.data()) {
         return Ok(false);
     }
     prepare(value, site)?;
     let from = value.storage()?;
-    if let Some(into) = array.storage_mut()?.bytes_mut()?.get_mut(bytes) {
+    let before = array.data().identity();
+    if let Some(into) = array.storage_mut()?.bytes_mut()?.get_mut(bytes.clone()) {
         from.copy_to(into)?;
     }
+    site.stream().rename(before, array.data().identity(), &bytes);
     Ok(true)
+}
+
+impl Stream {
+    /// Notes that only these bytes of an array have been written, as what it is now: what is known of others still holds.
+    fn rename(&self, before: u64, now: u64, written: &Range<usize>) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { last, ahead } = &mut *state;
+        let is_apart = |part: &Part| part.bytes.end <= written.start || written.end <= part.bytes.start;
+        if let Some(last) = last.as_mut().filter(|last| last.of == before) {
+            last.of = now;
+        }
+        if let Some(ahead) = ahead.as_mut().filter(|ahead| ahead.part.of == before && is_apart(&ahead.part)) {
+            ahead.part.of = now;
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::device::storage::Storage;
 use crate::host::array::strided::Lattice;
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory};
 use crate::host::graph::node::Below;
-use crate::host::graph::place::{in_scalars, is_here, is_there};
+use crate::host::graph::place::{in_scalars, is_there};
 use crate::host::graph::site::{Held, Site};
 use crate::host::graph::stream;
 use crate::host::problem::Outcome;
@@ -208,8 +208,7 @@ fn make(array: &Array, element: Element, axes: Vec<Along>, (shape, whole): (&[us
     let bytes = byte_count(&element, shape)?;
     let from = with_lanes(array.element(), array.shape());
     let site = Site::current();
-    let streamed = array.scalar().filter(|_| is_here(array) && stream::is_too_large(array, &site));
-    let streamed = streamed.and_then(|scalar| stream::in_a_row(&lattice(&from, &axes, &whole), scalar.size()));
+    let streamed = stream::part(array, &lattice(&from, &axes, &whole), &site);
     let scalar = match array.scalar() {
         Some(scalar) if streamed.is_some() => scalar,
         Some(scalar) if !is_copied_at_once(array, bytes) && from.iter().product::<usize>() <= MAX_EXTENT => scalar,

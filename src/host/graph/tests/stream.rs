@@ -52,6 +52,21 @@ fn parts_are_copied_once_and_ahead() {
     assert_eq!(y.items::<f32>().expect("numbers"), expected);
 }
 
+/// An array whose parts are replaced is read ahead like any other.
+#[test]
+fn parts_are_replaced() {
+    let (far, mut x) = (small(), rows(PARTS));
+    let expected: Vec<f32> = x.items::<f32>().expect("numbers").iter().map(|x| 2.0 * x + 1.0).collect();
+    far.run(|| {
+        for k in 0..PARTS {
+            let part = worked(&row(&x, k));
+            ops::assign(&mut x, &[SliceSpec::At(k as i64)], &part).expect("an assignment");
+        }
+    });
+    assert_eq!(moved(&far), (PARTS, PARTS - 2, PARTS));
+    assert_eq!(x.items::<f32>().expect("numbers"), expected);
+}
+
 #[test]
 fn sums_and_products_read_parts() {
     let far = small();
