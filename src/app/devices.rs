@@ -9,6 +9,7 @@ use super::cache::{self, Cache};
 use super::isolate::Children;
 use super::libraries;
 use super::perf;
+use crate::base::aligned::Guard;
 use crate::base::source::Sources;
 use crate::device::both::Both;
 #[cfg(target_os = "linux")]
@@ -301,6 +302,11 @@ impl Device for Auto {
 
     fn expect(&self, bytes: usize, spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
         self.device().expect(bytes, spare)
+    }
+
+    unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {
+        // SAFETY: as required of the caller.
+        unsafe { self.device().lock(bytes) }
     }
 
     fn is_watchful(&self) -> bool {

@@ -3,6 +3,7 @@
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -115,6 +116,16 @@ pub struct AlignedBytes {
     lender: Option<Lender>,
 }
 
+/// What is dropped before the memory of a buffer may get another use, by the buffer's address.
+static HELD: Mutex<BTreeMap<usize, Vec<Guard>>> = Mutex::new(BTreeMap::new());
+
+/// What holds on to the memory of a buffer, such as a page lock.
+pub type Guard = Box<dyn Any + Send>;
+
+fn held() -> MutexGuard<'static, BTreeMap<usize, Vec<Guard>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Alignment in bytes that memory of other owners has to have: that of the largest element, and of what the simulator relies on.
 pub(crate) const LENT_ALIGN: usize = 16;
 
@@ -124,6 +135,17 @@ unsafe impl Send for AlignedBytes {}
 unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
+    /// Keeps a guard of a large buffer's memory until the buffer is dropped.
+    pub fn hold(&self, guard: Guard) {
+        debug_assert!(self.len >= LARGE, "others are not looked for");
+        held().entry(self.start.as_ptr().addr()).or_default().push(guard);
+    }
+
+    /// Returns the number of guards.
+    pub fn holds(&self) -> usize {
+        held().get(&self.start.as_ptr().addr()).map_or(0, Vec::len)
+    }
+
     /// Returns whether so many bytes can be allocated.
     pub fn fit(len: usize) -> bool {
         len < LARGE || has_room(len)
@@ -208,6 +230,10 @@ struct Aligned;
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
+        if self.len >= LARGE {
+            let guards = held().remove(&self.start.as_ptr().addr());
+            drop(guards);
+        }
         match self.lender.take() {
             Some(lender) => drop(lender),
             None if self.len < WORTH_KEEPING => free(self.start, self.len),

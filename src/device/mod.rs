@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+use crate::base::aligned::Guard;
 use crate::base::source::{Sources, Span};
 use crate::ir::{Checks, Prepared};
 use crate::lang::scalar::Value;
@@ -142,6 +143,15 @@ pub trait Device: Send + Sync {
     /// not do that. With `spare`, no other array has to make room: then that is an error.
     fn expect(&self, _bytes: usize, _spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
         Ok(None)
+    }
+
+    /// Locks pages of the host's memory, so that copies need not go by way of other memory; `None` if that cannot be, or takes more than
+    /// this machine should spare.
+    ///
+    /// # Safety
+    /// The bytes stay where they are until the guard is dropped.
+    unsafe fn lock(&self, _bytes: &[u8]) -> Option<Guard> {
+        None
     }
 
     /// Returns the bytes of shared memory that a block can have, if kernels are chosen by them.

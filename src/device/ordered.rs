@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::sim::Isa;
 use super::{Coming, Device, DeviceError, Executable, Mark, Statistics};
+use crate::base::aligned::Guard;
 use crate::base::source::Sources;
 use crate::ir::Prepared;
 use crate::ir::def::Module;
@@ -56,6 +57,11 @@ impl Device for Ordered {
 
     fn expect(&self, bytes: usize, spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
         self.device.expect(bytes, spare)
+    }
+
+    unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {
+        // SAFETY: as required of the caller.
+        unsafe { self.device.lock(bytes) }
     }
 
     fn is_watchful(&self) -> bool {

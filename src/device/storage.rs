@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::fault::DeviceError;
-use crate::base::aligned::AlignedBytes;
+use crate::base::aligned::{AlignedBytes, Guard};
 use crate::base::stop;
 
 /// Bytes in a device's memory. Several storages may share them; a writer makes a copy first if they are shared.
@@ -186,6 +186,18 @@ impl Storage {
     /// Returns the bytes if they are on the host.
     pub fn here(&self) -> Option<&[u8]> {
         self.host.get().map(|bytes| &bytes[..])
+    }
+
+    /// Keeps a guard of the host's memory of the bytes until that is freed.
+    pub fn hold(&self, guard: Guard) {
+        if let Some(bytes) = self.host.get() {
+            bytes.hold(guard);
+        }
+    }
+
+    /// Returns the number of guards.
+    pub fn holds(&self) -> usize {
+        self.host.get().map_or(0, AlignedBytes::holds)
     }
 
     /// Returns the copy on a device, for that device to use and to set.

@@ -37,6 +37,7 @@ use self::driver::nvidia::{self, Absent, Nvidia};
 use self::driver::{Answer, Driver, Event, Properties};
 use self::nvrtc::{Compiler, Nvrtc};
 use super::{Coming, Device, DeviceError, Executable, Mark, Moment, Statistics};
+use crate::base::aligned::Guard;
 use crate::base::source::Sources;
 use crate::ir::Prepared;
 
@@ -164,6 +165,13 @@ impl Device for Gpu {
         Ok(memory::Room::new(&self.context, bytes, spare)?.map(|room| Box::new(room) as Box<dyn Coming>))
     }
 
+    unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {
+        let driver = self.context.opened()?;
+        // SAFETY: as required of the caller.
+        unsafe { driver.lock(bytes) }.ok()?;
+        Some(Box::new(Locked { context: self.context.clone(), start: bytes.as_ptr().addr() }))
+    }
+
     fn block_memory(&self) -> Option<u32> {
         Some(self.context.properties.shared_per_block)
     }
@@ -200,6 +208,20 @@ impl Device for Gpu {
 
     fn spilled(&self) -> u64 {
         self.context.arrays.spilled()
+    }
+}
+
+/// Locked pages of the host's memory.
+struct Locked {
+    context: Arc<Context>,
+    start: usize,
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if let Some(driver) = self.context.opened() {
+            driver.unlock(self.start);
+        }
     }
 }
 

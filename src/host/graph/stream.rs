@@ -4,13 +4,19 @@
 //! Input: a part of such an array whose elements lie in a row. Output: storage in the GPU's memory.
 //!
 //! # Reading ahead
-//! A part that begins where the last one ended announces a third one behind it, of the same size. A thread copies it to the GPU while
-//! kernels work on the second one: nothing in a script says so. There is one such copy at a time, made only into memory that is free. It is
-//! found again by the array's [identity](crate::host::array::Data::identity), which a write to the array changes; and a writer waits for
-//! the thread, which holds the array while it copies.
+//! A part that begins where the last one ended announces others behind it, of the same size. Threads copy them to the GPU while
+//! kernels work on the second one: nothing in a script says so. There are two such copies at a time, made only into memory that is free. They
+//! are found again by the array's [identity](crate::host::array::Data::identity), which a write to the array changes; and a writer waits for
+//! the threads, which hold the array while they copy.
+//!
+//! # Page locks
+//! Copies go by way of page-locked memory, at the speed at which the host's processor copies. The pages of a large array that is read in
+//! parts are therefore locked meanwhile, from its end on: from there, and the next time, the bus reads and writes them itself.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::late::Late;
@@ -34,7 +40,10 @@ pub(crate) struct Stream(Mutex<State>);
 #[derive(Default)]
 struct State {
     last: Option<Part>,
-    ahead: Option<Ahead>,
+    /// In the order in which they are expected.
+    ahead: VecDeque<Ahead>,
+    /// Locks the pages of the array that is read.
+    locking: Option<Arc<Locking>>,
 }
 
 /// Bytes of an array.
@@ -120,7 +129,12 @@ pub(super) fn bring(site: &Site, array: &Array, bytes: Range<usize>) -> Outcome<
     };
     let part = Part { of: array.data().identity(), bytes };
     let mut state = site.stream().0.lock().unwrap_or_else(PoisonError::into_inner);
-    let ahead = state.ahead.take().filter(|ahead| ahead.part == part);
+    // What is not what was expected is let go, as what is expected behind it.
+    let found = state.ahead.iter().position(|ahead| ahead.part == part);
+    let ahead = found.and_then(|at| state.ahead.drain(..=at).next_back());
+    if ahead.is_none() {
+        state.ahead.clear();
+    }
     let come = ahead.and_then(|ahead| ahead.copy.result.get().clone().ok());
     let remote = match come {
         Some(remote) => remote,
@@ -131,13 +145,23 @@ pub(super) fn bring(site: &Site, array: &Array, bytes: Range<usize>) -> Outcome<
     };
     let follows = |last: &Part| last.of == part.of && last.bytes.end == part.bytes.start;
     if state.last.as_ref().is_some_and(follows) {
-        state.ahead = read_ahead(site, array, &part);
+        while state.ahead.len() < AHEAD
+            && let Some(next) = read_ahead(site, array, state.ahead.back().map_or(&part, |last| &last.part))
+        {
+            state.ahead.push_back(next);
+        }
+        if state.locking.as_ref().is_none_or(|locking| locking.done.is_there()) {
+            state.locking = lock(site, array);
+        }
     }
     state.last = Some(part);
     let mut storage = Storage::zeros(here.len());
     storage.written_remotely(remote);
     Ok(Some(storage))
 }
+
+/// Parts that are on their way at a time: the bus goes on with one while a script takes the other.
+const AHEAD: usize = 2;
 
 /// Begins to copy the part behind this one; `None` if there is none, or no room for it.
 fn read_ahead(site: &Site, array: &Array, part: &Part) -> Option<Ahead> {
@@ -159,6 +183,77 @@ fn read_ahead(site: &Site, array: &Array, part: &Part) -> Option<Ahead> {
     let reader: Arc<dyn Work> = copy.clone();
     array.data().read_by(&reader);
     Some(Ahead { part: Part { of: part.of, bytes: next }, copy })
+}
+
+/// Bytes that are locked at once.
+const SLICE: usize = 256 << 20;
+/// The alignment of slices: a page of the host.
+const PAGE: usize = 4096;
+
+/// Locks the pages of an array, slice by slice.
+struct Locking {
+    /// Somebody waits for the array.
+    wanted: Arc<AtomicBool>,
+    done: Late<()>,
+}
+
+impl Work for Locking {
+    fn run(&self, _len: usize) -> Outcome<Storage> {
+        Err(broken("pages that are no array"))
+    }
+
+    fn settle(&self, _len: usize) -> Outcome<()> {
+        self.wanted.store(true, Ordering::Relaxed);
+        self.done.get();
+        Ok(())
+    }
+
+    fn unsettled(&self) -> usize {
+        // It is over soon, whatever the array's size.
+        usize::from(!self.done.is_there())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for Locking {
+    fn drop(&mut self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Begins to lock the pages of an array that is large and read in parts one behind the other: what is read again is then copied without the
+/// processor. Begins at its end, which is read last. `None` if there is nothing left to do.
+fn lock(site: &Site, array: &Array) -> Option<Arc<Locking>> {
+    let slices = array.byte_len().div_ceil(SLICE);
+    let storage = array.data().computed()?;
+    if slices < 2 || storage.holds() >= slices {
+        return None;
+    }
+    let (device, source, wanted) = (site.device().clone(), array.clone(), Arc::new(AtomicBool::new(false)));
+    let asked = wanted.clone();
+    let done = Late::start("page lock", move || {
+        let storage = source.data().computed();
+        let Some((storage, here)) = storage.and_then(|storage| Some((storage, storage.here()?))) else { return };
+        let start = here.as_ptr().addr();
+        let bound = |slice: usize| (start + slice * SLICE).next_multiple_of(PAGE).saturating_sub(start).min(here.len());
+        while storage.holds() < slices && !asked.load(Ordering::Relaxed) {
+            let slice = slices - 1 - storage.holds();
+            let bytes = &here[if slice == 0 { 0 } else { bound(slice) }..bound(slice + 1)];
+            // SAFETY: the storage keeps the guard until its memory is freed.
+            match unsafe { device.lock(bytes) } {
+                Some(guard) => storage.hold(guard),
+                None => break,
+            }
+        }
+        drop(source);
+    });
+    let locking = Arc::new(Locking { wanted, done });
+    let reader: Arc<dyn Work> = locking.clone();
+    array.data().read_by(&reader);
+    Some(locking)
 }
 
 /// Writes an operand of the shape `whole` into a part of an array that the device does not have: what it has computed is copied
@@ -183,12 +278,12 @@ impl Stream {
     /// Notes that only these bytes of an array have been written, as what it is now: what is known of others still holds.
     fn rename(&self, before: u64, now: u64, written: &Range<usize>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { last, ahead } = &mut *state;
+        let State { last, ahead, .. } = &mut *state;
         let is_apart = |part: &Part| part.bytes.end <= written.start || written.end <= part.bytes.start;
         if let Some(last) = last.as_mut().filter(|last| last.of == before) {
             last.of = now;
         }
-        if let Some(ahead) = ahead.as_mut().filter(|ahead| ahead.part.of == before && is_apart(&ahead.part)) {
+        for ahead in ahead.iter_mut().filter(|ahead| ahead.part.of == before && is_apart(&ahead.part)) {
             ahead.part.of = now;
         }
     }

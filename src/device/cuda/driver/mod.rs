@@ -191,6 +191,17 @@ pub trait Driver: Send + Sync {
         self.record(done).map(|()| done)
     }
 
+    /// Locks pages of the host's memory, which copies from and to them need not go around.
+    ///
+    /// # Safety
+    /// The bytes stay where they are until [`Driver::unlock`].
+    unsafe fn lock(&self, _bytes: &[u8]) -> Answer {
+        Err(Refusal { call: "cuMemHostRegister".into(), code: 801, name: "CUDA_ERROR_NOT_SUPPORTED".into() })
+    }
+
+    /// Unlocks the pages from this address on that were locked by one call.
+    fn unlock(&self, _start: usize) {}
+
     /// Has operations after this call wait until an event of [`Driver::upload_beside`] is reached.
     fn await_copy(&self, _event: Event) -> Answer {
         Ok(())

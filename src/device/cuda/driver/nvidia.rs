@@ -9,6 +9,7 @@ mod symbols;
 pub use shared::Numbered;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -144,6 +145,8 @@ pub(crate) struct Nvidia {
     beside: sys::CUstream,
     pool: sys::CUmemoryPool,
     staging: Mutex<Vec<Staging>>,
+    /// Lengths of locked parts of the host's memory, by address.
+    locked: Mutex<BTreeMap<usize, usize>>,
     flag: OnceLock<Answer<Flag>>,
     poking: Mutex<()>,
     /// GPUs with which mutual access to memory pools was set up.
@@ -328,6 +331,7 @@ impl Nvidia {
             beside,
             pool,
             staging: Mutex::default(),
+            locked: Mutex::default(),
             flag: OnceLock::new(),
             poking: Mutex::default(),
             peers: Mutex::default(),
@@ -420,10 +424,15 @@ impl Driver for Nvidia {
 
     fn upload_beside(&self, to: Address, bytes: &[u8], after: Event) -> Answer<Event> {
         self.enter()?;
+        let locked = self.locked_in(bytes.as_ptr().addr(), bytes.len());
         // SAFETY: event and stream are alive and of one context.
         let waits = unsafe { cu::stream::wait_event(self.beside, after.0 as sys::CUevent, WAIT) };
         said("cuStreamWaitEvent", waits)?;
-        if let Err(refusal) = self.upload_staged(to, bytes, self.beside) {
+        let copied = match &locked {
+            Some(pieces) => self.upload_locked(to, bytes, pieces, self.beside),
+            None => self.upload_staged(to, bytes, self.beside),
+        };
+        if let Err(refusal) = copied {
             // The memory must not be freed while a part of the copy is under way.
             // SAFETY: the stream is alive.
             let _ = unsafe { cu::stream::synchronize(self.beside) };
@@ -432,7 +441,24 @@ impl Driver for Nvidia {
         let done = self.event()?;
         // SAFETY: event and stream are alive and of one context.
         let recorded = unsafe { cu::event::record(done.0 as sys::CUevent, self.beside) };
-        said("cuEventRecord", recorded).map(|()| done).inspect_err(|_| self.forget_event(done))
+        let waited = said("cuEventRecord", recorded).and_then(|()| match locked {
+            // The bus reads the bytes themselves.
+            // SAFETY: the event is alive.
+            Some(_) => said("cuEventSynchronize", unsafe { cu::event::synchronize(done.0 as sys::CUevent) }),
+            None => Ok(()),
+        });
+        waited.map(|()| done).inspect_err(|_| self.forget_event(done))
+    }
+
+    unsafe fn lock(&self, bytes: &[u8]) -> Answer {
+        self.enter()?;
+        self.lock_pages(bytes)
+    }
+
+    fn unlock(&self, start: usize) {
+        if self.enter().is_ok() {
+            self.unlock_pages(start);
+        }
     }
 
     fn await_copy(&self, event: Event) -> Answer {
@@ -449,7 +475,10 @@ impl Driver for Nvidia {
             said("cuMemcpyDtoHAsync", copied)?;
             return self.synchronize();
         }
-        self.download_staged(from, bytes)
+        match self.locked_in(bytes.as_ptr().addr(), bytes.len()) {
+            Some(pieces) => self.download_locked(from, bytes, &pieces),
+            None => self.download_staged(from, bytes),
+        }
     }
 
     fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer {

@@ -1,14 +1,15 @@
 //! Large copies between the host and a GPU: through blocks of page-locked memory, which the bus reads and writes at its full speed. A few
-//! threads fill or empty them, as one alone copies at a fraction of that speed.
+//! threads fill or empty them, as one alone copies at a fraction of that speed. Memory whose pages are locked themselves is copied as it is.
 
-use std::sync::PoisonError;
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
 
 use cudarc::driver::result as cu;
 use cudarc::driver::sys;
 
 use super::{Nvidia, said};
 use crate::device::cuda::driver::pieces::Shared;
-use crate::device::cuda::driver::{Address, Answer};
+use crate::device::cuda::driver::{Address, Answer, Refusal};
 
 /// Bytes of one block of staging memory: a fraction of what a processor's last cache holds for each thread.
 const PIECE: usize = 2 << 20;
@@ -82,8 +83,89 @@ impl Nvidia {
     }
 }
 
+/// Copies from and to memory whose pages are locked.
+impl Nvidia {
+    /// Locks pages of memory that stays until they are unlocked.
+    pub(super) fn lock_pages(&self, bytes: &[u8]) -> Answer {
+        let start = bytes.as_ptr();
+        let all = self.locked().values().fold(bytes.len(), |all, len| all.saturating_add(*len));
+        if all > most_locked() {
+            return Err(Refusal {
+                call: "cuMemHostRegister".into(),
+                code: Refusal::OUT_OF_MEMORY,
+                name: "too much".into(),
+            });
+        }
+        // SAFETY: the memory is allocated; registering it changes no byte.
+        let locked = unsafe { sys::cuMemHostRegister_v2(start.cast_mut().cast(), bytes.len(), 0) }.result();
+        said("cuMemHostRegister", locked)?;
+        self.locked().insert(start.addr(), bytes.len());
+        Ok(())
+    }
+
+    pub(super) fn unlock_pages(&self, start: usize) {
+        if self.locked().remove(&start).is_some() {
+            // SAFETY: these pages were locked from this address on, and no copy is under way: each is waited for.
+            let _ = unsafe { sys::cuMemHostUnregister(std::ptr::without_provenance_mut(start)) }.result();
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the pieces of memory that were locked one by one, as offsets and lengths; `None` if any of it is not locked.
+    pub(super) fn locked_in(&self, start: usize, len: usize) -> Option<Vec<Piece>> {
+        let locked = self.locked();
+        let (mut pieces, mut at) = (Vec::new(), start);
+        while at < start + len {
+            let (from, bytes) = locked.range(..=at).next_back()?;
+            let end = (from + bytes).min(start + len);
+            if end <= at {
+                return None;
+            }
+            pieces.push((at - start, end - at));
+            at = end;
+        }
+        Some(pieces)
+    }
+
+    /// Begins to copy to the GPU in the order of a stream; the bytes stay until the copy is over.
+    pub(super) fn upload_locked(&self, to: Address, bytes: &[u8], pieces: &[Piece], stream: sys::CUstream) -> Answer {
+        pieces.iter().try_for_each(|&(start, len)| {
+            let to = to.0 + start as u64;
+            // SAFETY: the owner allocated at least this many bytes; those of the host stay, as required.
+            said("cuMemcpyHtoDAsync", unsafe { cu::memcpy_htod_async(to, &bytes[start..start + len], stream) })
+        })
+    }
+
+    /// As [`Nvidia::download_staged`].
+    pub(super) fn download_locked(&self, from: Address, bytes: &mut [u8], pieces: &[Piece]) -> Answer {
+        let begun = pieces.iter().try_for_each(|&(start, len)| {
+            // SAFETY: the owner allocated at least this many bytes; those of the host stay until the copy is over, below.
+            let copied =
+                unsafe { cu::memcpy_dtoh_async(&mut bytes[start..start + len], from.0 + start as u64, self.stream) };
+            said("cuMemcpyDtoHAsync", copied)
+        });
+        // SAFETY: the stream is alive.
+        let waited = said("cuStreamSynchronize", unsafe { cu::stream::synchronize(self.stream) });
+        begun.and(waited)
+    }
+}
+
+/// Returns the most bytes whose pages are locked: what is locked cannot be moved out of the way of others.
+fn most_locked() -> usize {
+    // SAFETY: these calls have no conditions.
+    #[cfg(unix)]
+    let [pages, page] = unsafe { [libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)] };
+    #[cfg(not(unix))]
+    let [pages, page] = [1 << 19, 4096];
+    let memory = usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(page).unwrap_or(0));
+    memory / 4 * 3
+}
+
 /// The offset of a piece and its length, which is at most a block's.
-type Piece = (usize, usize);
+pub(super) type Piece = (usize, usize);
 
 /// A large copy, of which any thread does any piece.
 trait Copying: Sync {

@@ -14,7 +14,7 @@ use cudarc::driver::sys::{self, CUevent, CUresult};
 const FIRST: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName"];
 
 /// Everything else.
-const OTHERS: [&str; 56] = [
+const OTHERS: [&str; 57] = [
     "cuCtxSetCurrent",
     "cuDeviceCanAccessPeer",
     "cuDeviceGet",
@@ -52,6 +52,7 @@ const OTHERS: [&str; 56] = [
     "cuMemHostAlloc",
     "cuMemHostGetDevicePointer_v2",
     "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
     "cuMemPoolSetAccess",
     "cuMemPoolSetAttribute",
     "cuMemPoolTrimTo",
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn every_function_that_is_called_is_looked_up_before() {
-        let text = [include_str!("../nvidia.rs"), include_str!("shared.rs")].concat();
+        let text = [include_str!("../nvidia.rs"), include_str!("shared.rs"), include_str!("staging.rs")].concat();
         let wrapped = |name: &&str| {
             let known = WRAPPED.iter().find(|(wrapper, _)| wrapper == name);
             known.unwrap_or_else(|| panic!("which function does `cudarc::driver::result::{name}` call?")).1
