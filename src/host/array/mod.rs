@@ -191,6 +191,11 @@ impl Array {
         &self.data
     }
 
+    /// Returns the array with other bytes, as many.
+    pub(crate) fn with_data(&self, data: Arc<Data>) -> Array {
+        Array { data, ..self.clone() }
+    }
+
     /// Returns whether this is known to be a row of the integers 0, 1, 2, ….
     pub(crate) fn is_counting(&self) -> bool {
         let is_row = self.rank() == 1 && self.byte_len() == self.data.len();

@@ -88,7 +88,7 @@ pub(crate) use picked::List;
 pub(crate) use place::words;
 pub(crate) use run::{ZERO, defer, each, failed, problem as faulted};
 pub(crate) use site::{Held, Kernels, Site};
-pub(crate) use view::{Along, column, component, view};
+pub(crate) use view::{Along, column, component, view, with_lanes};
 pub(crate) use write::{joined, write_column, write_element, write_part};
 
 #[cfg(doc)]

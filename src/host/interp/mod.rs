@@ -31,6 +31,7 @@ mod map;
 mod measure;
 mod record;
 mod run;
+mod shards;
 mod site;
 mod small;
 mod stated;
@@ -120,6 +121,7 @@ impl Interpreter {
             expressions: Arc::default(),
             parked: Vec::new(),
             visited: Vec::new(),
+            shards: Arc::default(),
             layouts: Layouts::default(),
             constants: FxHashMap::default(),
             computing: Vec::new(),

@@ -13,6 +13,7 @@ use super::apart::{self, Apart};
 use super::claim;
 use super::def::{Footprint, Given};
 use super::form::constant;
+use super::parts::{self, CutArray, Parted, Refusal};
 use super::question::{Answer, Question};
 use super::settle::settle;
 use super::whole::{Numbers, Whole};
@@ -82,6 +83,20 @@ impl Declared {
     /// Returns the positions of the arrays that a launch writes as a whole and that the kernel does not read.
     pub fn written(&self, module: &Module, launch: &Numbers<'_>) -> Vec<u32> {
         self.whole(module).written(&self.plain, launch)
+    }
+
+    /// Cuts a launch into parts: see [`parts`].
+    pub fn parted(
+        &self,
+        module: &Module,
+        launch: &Numbers<'_>,
+        arrays: &[CutArray],
+        made: &[u32],
+    ) -> Result<Parted, Refusal> {
+        match self.found(module) {
+            Some(found) => parts::parted(module, &self.plain, found, launch, arrays, made),
+            None => Err(Refusal::Other { span: None, why: "what the kernel accesses cannot be followed".into() }),
+        }
     }
 
     fn found(&self, module: &Module) -> Option<&Footprint> {
