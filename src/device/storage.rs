@@ -16,6 +16,12 @@ pub trait Remote: Send + Sync {
     /// Copies bytes from `offset` on to the host, after all pending operations that change them.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// Copies bytes from `start` on to the memory of a device, from `at` on there, in the order of what both devices have to do, without
+    /// waiting. Returns false if nothing was done: others share that memory, or the devices cannot do it by themselves.
+    fn copy_to(&self, _start: u64, _target: Arc<dyn Remote>, _at: u64, _len: u64) -> Result<bool, DeviceError> {
+        Ok(false)
+    }
+
     /// For downcasts by the device.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
@@ -183,6 +189,23 @@ impl Storage {
         *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(copy);
         self.host.take();
         self.set_pokes(0);
+    }
+
+    /// Copies bytes of another storage into this one, if both are on devices that can do it by themselves ([`Remote::copy_to`]). Returns
+    /// false if nothing was done.
+    pub fn copy_part(&mut self, at: usize, from: &Storage, start: usize, len: usize) -> Result<bool, DeviceError> {
+        let within = |start: usize, all: usize| start.checked_add(len).is_some_and(|end| end <= all);
+        let source = from.remote().clone();
+        let target = self.remote.get_mut().unwrap_or_else(PoisonError::into_inner).clone();
+        let (Some(source), Some(target)) = (source, target) else { return Ok(false) };
+        if !within(at, self.len) || !within(start, from.len) {
+            return Ok(false);
+        }
+        if !source.copy_to(start as u64, target, at as u64, len as u64)? {
+            return Ok(false);
+        }
+        self.host.take();
+        Ok(true)
     }
 
     /// Returns a copy of the bytes: a copy on a device is shared until one of both is written, bytes on the host are copied.

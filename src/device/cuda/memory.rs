@@ -51,6 +51,24 @@ impl Remote for Buffer {
         }
     }
 
+    fn copy_to(&self, start: u64, target: Arc<dyn Remote>, at: u64, len: u64) -> Result<bool, DeviceError> {
+        let Ok(target) = target.into_any().downcast::<Buffer>() else { return Ok(false) };
+        // One reference is this one, the second its storage's; more belong to arrays that share the memory.
+        let shared = Arc::strong_count(&target) > 2;
+        let isolated = self.context.is_isolated() || target.context.is_isolated();
+        let (Some(from), Some(to)) = (self.here(), target.here()) else { return Ok(false) };
+        if shared || isolated {
+            return Ok(false);
+        }
+        let (from, to) = (Address(from.0 + start), Address(to.0 + at));
+        if Arc::ptr_eq(&self.context, &target.context) {
+            self.context.flush()?;
+            self.context.call(|driver| driver.copy(to, from, len))?;
+            return Ok(true);
+        }
+        Ok(between(&self.context, from, &target.context, to, len).is_ok())
+    }
+
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }
@@ -99,6 +117,14 @@ impl Buffer {
 
     fn place(&self) -> MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the address, if it is not on the host.
+    fn here(&self) -> Option<Address> {
+        match *self.place() {
+            Place::Here(address) => Some(address),
+            Place::Spilled(_) => None,
+        }
     }
 
     /// Returns the address; only of one that is held since it was made, or brought back, as others may be on the host.
@@ -161,10 +187,7 @@ impl Buffer {
             self.download(&mut bytes)?;
             context.upload(copy.address(), &bytes)?;
         } else {
-            context.flush()?;
-            self.context.finish()?;
-            let peer = self.context.properties.ordinal;
-            if context.call(|driver| driver.copy_from_peer(copy.address(), peer, self.address(), self.bytes)).is_err() {
+            if between(&self.context, self.address(), context, copy.address(), self.bytes).is_err() {
                 // The GPUs have no peer access.
                 let mut bytes = vec![0; self.bytes as usize];
                 self.download(&mut bytes)?;
@@ -173,6 +196,36 @@ impl Buffer {
         }
         Ok(copy)
     }
+}
+
+/// Copies from the memory of one GPU to that of another one, which do so in the order of what each has to do: nobody waits here.
+fn between(
+    from: &Arc<Context>,
+    source: Address,
+    to: &Arc<Context>,
+    target: Address,
+    bytes: u64,
+) -> Result<(), DeviceError> {
+    from.flush()?;
+    to.flush()?;
+    // What has been written there is copied,
+    behind(from, to)?;
+    let peer = from.properties.ordinal;
+    to.call(|driver| driver.copy_from_peer(target, peer, source, bytes))?;
+    // and is not written or freed there before it has been.
+    behind(to, from)
+}
+
+/// Has all that a GPU does from now on wait for what another one has to do now.
+fn behind(first: &Arc<Context>, second: &Arc<Context>) -> Result<(), DeviceError> {
+    let event = first.call(|driver| driver.event())?;
+    let waits = first.call(|driver| driver.record(event)).and_then(|()| second.call(|driver| driver.wait(event)));
+    // An event that is waited for stays until then.
+    first.call(|driver| {
+        driver.forget_event(event);
+        Ok(())
+    })?;
+    waits
 }
 
 /// Allocates memory, for which other arrays are moved to the host if there is no more of it.

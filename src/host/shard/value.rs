@@ -189,6 +189,9 @@ impl Sharded {
             let (held, own) = (layout.held(part), layout.own(part));
             for side in [held.start..own.start, own.end..held.end] {
                 for (owner, wanted) in layout.owners(side) {
+                    if self.copied(&mut state.parts, (owner, part), wanted.clone())? {
+                        continue;
+                    }
                     let _at = team.sites[owner].clone().enter();
                     let first = layout.held(owner).start;
                     let strip = rows(&state.parts[owner], layout.axis, wanted.start - first..wanted.end - first)?;
@@ -203,6 +206,26 @@ impl Sharded {
         }
         state.fresh = true;
         Ok(())
+    }
+
+    /// Copies rows from their owner to another part where they are contiguous and the devices do that by themselves; false if not.
+    fn copied(&self, parts: &mut [Array], (owner, part): (usize, usize), rows: Range<usize>) -> Outcome<bool> {
+        let layout = &self.0.layout;
+        let is_one = |&extent: &usize| extent == 1;
+        let far = self.0.team.sites[owner].device().is_remote() && self.0.team.sites[part].device().is_remote();
+        if !far || !self.0.shape[..layout.axis].iter().all(is_one) {
+            return Ok(false);
+        }
+        let row = self.0.element.size() * self.0.shape[layout.axis + 1..].iter().product::<usize>();
+        let offset = |of: usize| (rows.start - layout.held(of).start) * row;
+        let source = parts[owner].clone();
+        let from = source.storage()?;
+        let to = parts[part].storage_mut()?;
+        let done = to.copy_part(offset(part), from, offset(owner), rows.len() * row)?;
+        if done {
+            Counts::add(&self.0.team.counts.exchanges, &self.0.team.counts.exchanged, rows.len() * row);
+        }
+        Ok(done)
     }
 
     /// Returns rows along an axis as an array of a site.

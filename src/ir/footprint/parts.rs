@@ -125,7 +125,7 @@ pub(super) fn parted(
     let mut cutter = Cutter { module, given, found, known, launch, left: MAX_QUESTIONS };
     cutter.whole_arrays(arrays, made)?;
     let mut first = None;
-    for (coordinate, var) in cutter.candidates(arrays) {
+    for (coordinate, var) in cutter.candidates(arrays, made) {
         match cutter.along(coordinate, var, arrays, made) {
             Ok(parted) => return Ok(parted),
             Err(refusal) => _ = first.get_or_insert(refusal),
@@ -175,17 +175,27 @@ impl Cutter<'_> {
         Ok(())
     }
 
-    /// Returns the coordinates that an index along a cut axis depends on; those of writes first.
-    fn candidates(&self, arrays: &[CutArray]) -> Vec<(Coordinate, Var)> {
-        let mut found: Vec<(Coordinate, Var)> = vec![];
-        for writes in [true, false] {
-            for touch in &self.found.accesses {
-                let Some((param, _)) = self.param(touch.memory) else { continue };
-                let Some(array) = arrays.iter().find(|array| array.param == param) else { continue };
-                let Some(index) = touch.indices.get(array.axis as usize) else { continue };
-                if (touch.deed != Deed::Reads) != writes {
-                    continue;
+    /// Returns the coordinates that an index along a cut axis depends on: of writes first, then of reads, then of writes to arrays that
+    /// the launch makes, along an axis that is as long.
+    fn candidates(&self, arrays: &[CutArray], made: &[u32]) -> Vec<(Coordinate, Var)> {
+        let len = arrays.first().and_then(|array| array.cuts.last()).map_or(0, |&len| len as i128);
+        let indices = |touch: &'_ Touch, round: usize| -> Vec<Linear> {
+            let Some((param, _)) = self.param(touch.memory) else { return vec![] };
+            let writes = touch.deed != Deed::Reads;
+            match arrays.iter().find(|array| array.param == param) {
+                Some(array) if writes == (round == 0) && round < 2 => {
+                    touch.indices.get(array.axis as usize).cloned().into_iter().collect()
                 }
+                None if round == 2 && writes && made.contains(&param) => {
+                    let as_long = |axis: &usize| (self.launch.extent)(param, *axis as u8) == Some(len);
+                    (0..touch.indices.len()).filter(as_long).map(|axis| touch.indices[axis].clone()).collect()
+                }
+                _ => vec![],
+            }
+        };
+        let mut found: Vec<(Coordinate, Var)> = vec![];
+        for round in 0..3 {
+            for index in self.found.accesses.iter().flat_map(|touch| indices(touch, round)) {
                 for (coordinate, var) in self.coordinates() {
                     if index.coefficient(var) != 0 && !found.iter().any(|(known, _)| *known == coordinate) {
                         found.push((coordinate, var));

@@ -184,7 +184,8 @@ pub trait Driver: Send + Sync {
     /// Copies within GPU memory.
     fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer;
 
-    /// Copies from the memory of another GPU; returns when the copy is done.
+    /// Copies from the memory of another GPU. What that GPU has to do before and behind, the caller has it wait for
+    /// ([`Driver::wait`]).
     fn copy_from_peer(&self, to: Address, peer: u32, from: Address, bytes: u64) -> Answer;
 
     /// Loads machine code (a cubin).
@@ -258,6 +259,11 @@ pub trait Driver: Send + Sync {
     fn event(&self) -> Answer<Event>;
 
     fn record(&self, event: Event) -> Answer;
+
+    /// Has all later operations wait for an event that was recorded, on this GPU or another one of this process.
+    fn wait(&self, _event: Event) -> Answer {
+        Ok(())
+    }
 
     /// Returns the milliseconds between two recorded events; waits for the second.
     fn elapsed(&self, from: Event, to: Event) -> Answer<f64>;

@@ -526,10 +526,9 @@ impl Driver for Nvidia {
                 unsafe { cu::memcpy_peer_async(self.context, to.0, context, from.0, bytes as usize, self.stream) };
             said("cuMemcpyPeerAsync", copied)
         });
-        let waited = copied.and_then(|()| self.synchronize());
         // SAFETY: it was retained above.
         let _ = unsafe { cu::primary_ctx::release(device) };
-        waited
+        copied
     }
 
     fn load(&self, cubin: &[u8]) -> Answer<Module> {
@@ -747,6 +746,13 @@ impl Driver for Nvidia {
         self.enter()?;
         // SAFETY: event and stream are alive and of one context.
         said("cuEventRecord", unsafe { cu::event::record(event.0 as sys::CUevent, self.stream) })
+    }
+
+    fn wait(&self, event: Event) -> Answer {
+        self.enter()?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: the stream and the event are alive.
+        said("cuStreamWaitEvent", unsafe { cu::stream::wait_event(self.stream, event.0 as sys::CUevent, flags) })
     }
 
     fn elapsed(&self, from: Event, to: Event) -> Answer<f64> {
