@@ -409,7 +409,7 @@ fn global_options() -> Vec<Arg> {
             .value_name("NAME")
             .global(true)
             .value_parser(|text: &str| text.parse::<Choice>())
-            .help("Where kernels run: auto, sim, gpu, gpu:N, or both to compare [default: auto]"),
+            .help("Where kernels run: auto, sim, sim:N for N virtual devices, gpu, gpu:N, or both to compare [default: auto]"),
         Arg::new("stats")
             .long("stats")
             .action(ArgAction::SetTrue)

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::shards::{PartKey, PlanKey};
+use super::shards::{PartKey, Plan, PlanKey};
 use super::site::Sites;
 use crate::check::typed::Type;
 use crate::device::{Executable, Extents};
 use crate::host::grad;
 use crate::ir::Prepared;
-use crate::ir::footprint::parts::Parted;
 use crate::lower::{Function, Instance};
 
 /// Cache key of a lifted function: the function, and each parameter's type and whether it is an array.
@@ -24,7 +23,7 @@ pub(crate) struct Kernels {
     /// Kernels of which those for parts are made, those kernels, and how launches are cut.
     pub(super) whole: FxHashMap<Instance, Arc<Prepared>>,
     pub(super) parts: FxHashMap<PartKey, Arc<dyn Executable>>,
-    pub(super) cuts: FxHashMap<PlanKey, Arc<Parted>>,
+    pub(super) cuts: FxHashMap<PlanKey, Arc<Plan>>,
     /// Kernels whose derivatives are taken, for launches as declared, or of these extents.
     pub(super) derived: FxHashMap<(Instance, Option<Extents>), Arc<grad::Kernel>>,
     pub(super) derived_maps: FxHashMap<MapKey, Arc<grad::Kernel>>,

@@ -11,8 +11,9 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, Kernel, Launch};
 use crate::compile;
+use crate::device::storage::Storage;
 use crate::device::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, Wanted, device_diagnostic};
-use crate::host::array::{Array, Element};
+use crate::host::array::{Array, Element, byte_count};
 use crate::host::graph::Site;
 use crate::host::ops::operand;
 use crate::host::problem::Problem;
@@ -38,6 +39,20 @@ pub(crate) struct PlanKey {
     /// By position of the argument: the shape of an array, and how it is cut; the value of an integer.
     arrays: Vec<(u32, Vec<usize>, Option<Layout>)>,
     values: Vec<(u32, i128)>,
+}
+
+/// How a launch is cut, and the arrays that it writes as a whole.
+pub(crate) struct Plan {
+    parted: Parted,
+    filled: Vec<u32>,
+}
+
+impl std::ops::Deref for Plan {
+    type Target = Parted;
+
+    fn deref(&self) -> &Parted {
+        &self.parted
+    }
 }
 
 /// The kernel of a part: the instance, what it is cut along, the axes of cut arrays, whether accesses are in bounds, the device.
@@ -172,7 +187,7 @@ impl Machine<'_> {
             Ok(prepared) => prepared,
             Err(signal) => return (written(&passed), Err(signal)),
         };
-        let mut slots = match slots(&plan, passed, &positions) {
+        let mut slots = match slots((&plan, &team), passed, &positions) {
             Ok(slots) => slots,
             Err((passed, problem)) => return (written(&passed), Err(self.problem(problem, span))),
         };
@@ -219,7 +234,7 @@ impl Machine<'_> {
         hidden: &[Value],
         (instance, made): (&Instance, &dyn Fn(usize) -> bool),
         span: Span,
-    ) -> Eval<(Arc<Parted>, Team, Vec<u32>, Arc<Prepared>)> {
+    ) -> Eval<(Arc<Plan>, Team, Vec<u32>, Arc<Prepared>)> {
         let refuse = |why: &str| -> Refusal { Refusal::Other { span: None, why: why.into() } };
         let refused = |machine: &Self, refusal: Refusal| machine.refused(kernel, &refusal, span);
         let mut team: Option<Team> = None;
@@ -300,7 +315,8 @@ impl Machine<'_> {
         let is_made = |(i, _): &(usize, &u32)| made(*i) && matches!(passed[*i], Passed::Array(_, true));
         let new: Vec<u32> = positions.iter().enumerate().filter(is_made).map(|(_, &at)| at).collect();
         let plan = declared.parted(&whole.module, &numbers, &cuts, &new);
-        let plan = Arc::new(plan.map_err(|refusal| refused(self, refusal))?);
+        let parted = plan.map_err(|refusal| refused(self, refusal))?;
+        let plan = Arc::new(Plan { parted, filled: declared.written(&whole.module, &numbers) });
         if self.interp.kernels.cuts.len() >= KEPT {
             self.interp.kernels.cuts.clear();
         }
@@ -322,7 +338,7 @@ impl Machine<'_> {
     /// Returns the kernel of a part on its device.
     fn part_kernel(
         &mut self,
-        plan: &Parted,
+        plan: &Plan,
         (whole, instance): (&Prepared, &Instance),
         device: &Arc<dyn Device>,
         span: Span,
@@ -347,7 +363,7 @@ impl Machine<'_> {
 
     fn run_part(
         &mut self,
-        plan: &Parted,
+        plan: &Plan,
         part: usize,
         (team, whole, instance): (&Team, &Prepared, &Instance),
         extents: Extents,
@@ -421,7 +437,7 @@ impl Machine<'_> {
     }
 
     /// Returns the fault of a part's launch, with what tells its numbers from those of the whole launch.
-    fn part_fault(&mut self, fault: &Fault, plan: &Parted, part: usize, span: Span) -> Signal {
+    fn part_fault(&mut self, fault: &Fault, plan: &Plan, part: usize, span: Span) -> Signal {
         let range = &plan.ranges[part];
         let what = match plan.coordinate {
             Coordinate::Index(k) => format!("its index {k} counts from {}", range.start),
@@ -527,7 +543,11 @@ fn prints(kernel: &Prepared) -> bool {
 }
 
 /// Takes the arguments apart. Halos that are read are exchanged.
-fn slots(plan: &Parted, passed: Vec<Passed>, positions: &[u32]) -> Result<Vec<Slot>, (Vec<Passed>, Problem)> {
+fn slots(
+    (plan, team): (&Plan, &Team),
+    passed: Vec<Passed>,
+    positions: &[u32],
+) -> Result<Vec<Slot>, (Vec<Passed>, Problem)> {
     let read = |i: usize| positions.get(i).is_some_and(|position| plan.halos.contains(position));
     for (i, item) in passed.iter().enumerate() {
         if let Passed::Array(array, _) = item
@@ -558,9 +578,15 @@ fn slots(plan: &Parted, passed: Vec<Passed>, positions: &[u32]) -> Result<Vec<Sl
         let state = match shard::of(&array) {
             Some(sharded) => sharded.parts(),
             None => {
+                let filled = plan.filled.contains(&cut.param);
                 let part = |part: usize| {
                     let mut own = shape.clone();
                     own[layout.axis] = layout.held(part).len();
+                    // Rows of neighbors are not written, but not read either before they have been exchanged.
+                    if filled && team.sites[part].device().is_remote() {
+                        let storage = Storage::unset(byte_count(&element, &own)?);
+                        return Array::with_storage(element.clone(), &own, storage);
+                    }
                     Array::unplaced(element.clone(), &own)
                 };
                 match (0..layout.parts()).map(part).collect() {

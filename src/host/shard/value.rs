@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::storage::Storage;
-use crate::host::array::{Array, Element, SliceSpec, Work};
+use crate::host::array::{Array, Element, SliceSpec, Work, no_memory};
 use crate::host::graph::{self, Along, Operand, Site};
 use crate::host::problem::Outcome;
 use crate::host::shard::layout::Layout;
@@ -106,7 +106,7 @@ pub(crate) fn replica(array: &Array, site: &Site) -> Outcome<Array> {
     let key = Arc::as_ptr(site.device()).cast::<()>().addr();
     let storage = array.storage()?;
     let copy = array.data().replica(key, || storage.duplicate());
-    let copy = copy.ok_or_else(|| crate::host::array::no_memory(array.element(), array.shape()))?;
+    let copy = copy.ok_or_else(|| no_memory(array.element(), array.shape()))?;
     Ok(array.with_data(copy))
 }
 
@@ -114,6 +114,17 @@ pub(crate) fn replica(array: &Array, site: &Site) -> Outcome<Array> {
 fn stored(array: Array) -> Outcome<Array> {
     array.storage()?;
     Ok(array)
+}
+
+/// Returns an array that shares what a device has of another one until one of them is elsewhere: a copy that goes to another device
+/// leaves the other where it is.
+fn apart(array: Array) -> Outcome<Array> {
+    let storage = array.storage()?;
+    if storage.remote().is_none() {
+        return Ok(array);
+    }
+    let copy = storage.duplicate().ok_or_else(|| no_memory(array.element(), array.shape()))?;
+    Ok(array.with_data(Arc::new(copy.into())))
 }
 
 /// Writes rows into an array, which begin at `at`.
@@ -195,7 +206,7 @@ impl Sharded {
                     let _at = team.sites[owner].clone().enter();
                     let first = layout.held(owner).start;
                     let strip = rows(&state.parts[owner], layout.axis, wanted.start - first..wanted.end - first)?;
-                    strips.push((part, wanted.start - held.start, stored(strip)?));
+                    strips.push((part, wanted.start - held.start, apart(stored(strip)?)?));
                 }
             }
         }
@@ -243,13 +254,19 @@ impl Sharded {
             if axis != layout.axis {
                 piece = rows(&piece, axis, wanted.clone())?;
             }
-            pieces.push((common.start - along_cut.start, stored(piece)?));
+            pieces.push((common.start - along_cut.start, apart(stored(piece)?)?));
         }
         let _at = site.clone().enter();
         if let [(_, piece)] = &pieces[..]
             && piece.shape() == shape
         {
             return Ok(piece.clone());
+        }
+        let all: Vec<&Array> = pieces.iter().map(|(_, piece)| piece).collect();
+        if site.device().is_remote()
+            && let Some(whole) = graph::joined(&all, layout.axis, &shape)?
+        {
+            return Ok(whole);
         }
         let mut whole = Array::unplaced(self.0.element.clone(), &shape)?;
         for (at, piece) in &pieces {
@@ -272,7 +289,7 @@ impl Work for Sharded {
             Ok(storage) => Some(storage),
             Err(shared) => shared.storage()?.duplicate(),
         };
-        storage.ok_or_else(|| crate::host::array::no_memory(&self.0.element, &self.0.shape))
+        storage.ok_or_else(|| no_memory(&self.0.element, &self.0.shape))
     }
 
     fn lasts(&self) -> bool {

@@ -43,7 +43,7 @@ impl Repl<'_> {
             let mark = if used.split(" and ").any(|used| used == name) { '*' } else { ' ' };
             let _ = writeln!(text, "{mark} {name:<8}{about}");
         }
-        text + "kernels run where the * is; `:device NAME` changes it: auto, sim, gpu, gpu:N, or both to compare\n"
+        text + "kernels run where the * is; `:device NAME` changes it: auto, sim, sim:N for N virtual devices, gpu, gpu:N, or both to compare\n"
     }
 
     pub(super) fn check(&mut self, text: &str) -> Answer {
