@@ -120,6 +120,8 @@ pub struct Interpreter {
     pub(crate) parked: Vec<(String, Kernels)>,
     /// Devices used by `on … { }` since launches were last waited for.
     pub(crate) visited: Vec<Arc<dyn Device>>,
+    /// Devices that have parts of arrays.
+    pub(crate) members: Vec<Arc<dyn Device>>,
     /// What has been moved between parts of arrays.
     pub shards: Arc<Counts>,
     pub(crate) layouts: Layouts,

@@ -119,8 +119,8 @@ impl Machine<'_> {
                 )),
             })
         })?;
-        if !self.interp.visited.iter().any(|known| Arc::ptr_eq(known, &device)) {
-            self.interp.visited.push(device.clone());
+        if !self.interp.members.iter().any(|known| Arc::ptr_eq(known, &device)) {
+            self.interp.members.push(device.clone());
         }
         Ok(device)
     }
