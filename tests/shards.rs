@@ -15,6 +15,7 @@ use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, DeviceError, Devices, Wanted};
 use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::host::value::Value;
+use clk_lang::ir::Checks;
 use random::Random;
 use world::Paper;
 
@@ -45,8 +46,12 @@ struct Ran {
 }
 
 fn run(text: &str) -> Ran {
+    run_with(text, Checks::default())
+}
+
+fn run_with(text: &str, checks: Checks) -> Ran {
     let node = NODE.with(Arc::clone);
-    let control = Control { workers: 1, ..Control::default() };
+    let control = Control { workers: 1, checks, ..Control::default() };
     let options = Options { args: vec![], control, seed: None, device: node.0[0].clone() };
     let mut interpreter = Interpreter::new(options);
     interpreter.devices = Some(node);
@@ -544,6 +549,44 @@ let w = v * 2.0 + v
 let m = sum(w)
 ";
     (1..=5).for_each(|parts| assert_eq!(compare(text, parts), None));
+}
+
+#[test]
+fn checked_runs_have_nothing_to_report() {
+    let text = "kernel step(x: [f32; N, M], out y: [f32; N, M]) threads(i: N, j: M) {
+    y[i, j] = x[max(i - 1, 0), j] + x[min(i + 1, N - 1), j]
+}
+let start = random(12, 7)
+var x = shard(start, gpus(4), halo = 2)
+for _ in 0..3 { x = step(x) }
+let y = gather(step(x))
+";
+    let checks = Checks { memory: true, arithmetic: true, nan: true };
+    let (mut ran, plain) = (run_with(text, checks), run(&without(text)));
+    assert!(ran.error.is_none(), "{:?}", ran.error);
+    assert_eq!(ran.interpreter.take_warnings(), []);
+    let y = |ran: &Ran| ran.values.iter().find(|(name, _)| name == "y").unwrap().1.clone();
+    assert!(same(&y(&ran), &y(&plain)));
+    // A fault is reported with the part in which it is.
+    let faulty = text.replace("x[max(i - 1, 0), j]", "x[i, j + i / 9]");
+    let error = run_with(&faulty, checks).error.expect("an error");
+    assert_eq!(error.code, "E0601");
+    assert_eq!(
+        error.notes.last().map(String::as_str),
+        Some("these are the numbers of part 3, which begins with index 0 at 9, `x` at row 7, `y` at row 7")
+    );
+}
+
+#[test]
+fn derivatives_are_those_of_one_device() {
+    let text = "kernel square(w: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = w[i] * w[max(i - 1, 0)] }
+fn loss(w: [f32; N]) -> f32 { sum(square(w) * 2.0 + w) }
+let w = random(20, seed = 4)
+let s = shard(w, gpus(PARTS), halo = 1)
+let value = loss(s)
+let slope = grad(loss)(s)
+";
+    (1..=4).for_each(|parts| assert_eq!(compare(text, parts), None));
 }
 
 #[test]

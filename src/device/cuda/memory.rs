@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::arrays::Resident;
 use super::context::Context;
-use super::driver::Address;
+use super::driver::{Address, Event, Peer};
 use crate::base::aligned::AlignedBytes;
 use crate::device::DeviceError;
-use crate::device::storage::{Remote, RemoteCopy, Storage};
+use crate::device::storage::{Arrival, Remote, RemoteCopy, Storage};
 
 /// The memory of one array, freed with its last owner.
 pub(crate) struct Buffer {
@@ -51,22 +51,23 @@ impl Remote for Buffer {
         }
     }
 
-    fn copy_to(&self, start: u64, target: Arc<dyn Remote>, at: u64, len: u64) -> Result<bool, DeviceError> {
-        let Ok(target) = target.into_any().downcast::<Buffer>() else { return Ok(false) };
+    fn copy_to(&self, start: u64, target: Arc<dyn Remote>, at: u64, len: u64) -> Result<Option<Arrival>, DeviceError> {
+        let Ok(target) = target.into_any().downcast::<Buffer>() else { return Ok(None) };
         // One reference is this one, the second its storage's; more belong to arrays that share the memory.
         let shared = Arc::strong_count(&target) > 2;
         let isolated = self.context.is_isolated() || target.context.is_isolated();
-        let (Some(from), Some(to)) = (self.here(), target.here()) else { return Ok(false) };
+        let (Some(from), Some(to)) = (self.here(), target.here()) else { return Ok(None) };
         if shared || isolated {
-            return Ok(false);
+            return Ok(None);
         }
         let (from, to) = (Address(from.0 + start), Address(to.0 + at));
         if Arc::ptr_eq(&self.context, &target.context) {
             self.context.flush()?;
             self.context.call(|driver| driver.copy(to, from, len))?;
-            return Ok(true);
+            return Ok(Some(Arrival::new(|| Ok(()))));
         }
-        Ok(between(&self.context, from, &target.context, to, len).is_ok())
+        // Where the GPUs have no peer access, it is done otherwise.
+        Ok(between(&self.context, from, &target.context, to, len).ok())
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -187,7 +188,8 @@ impl Buffer {
             self.download(&mut bytes)?;
             context.upload(copy.address(), &bytes)?;
         } else {
-            if between(&self.context, self.address(), context, copy.address(), self.bytes).is_err() {
+            let arrival = between(&self.context, self.address(), context, copy.address(), self.bytes);
+            if arrival.and_then(Arrival::settle).is_err() {
                 // The GPUs have no peer access.
                 let mut bytes = vec![0; self.bytes as usize];
                 self.download(&mut bytes)?;
@@ -198,34 +200,43 @@ impl Buffer {
     }
 }
 
-/// Copies from the memory of one GPU to that of another one, which do so in the order of what each has to do: nobody waits here.
+/// Copies from the memory of one GPU to that of another one, behind what both have to do now, and beside what they do from then on.
+/// Nobody waits here.
 fn between(
     from: &Arc<Context>,
     source: Address,
     to: &Arc<Context>,
     target: Address,
     bytes: u64,
-) -> Result<(), DeviceError> {
+) -> Result<Arrival, DeviceError> {
     from.flush()?;
     to.flush()?;
-    // What has been written there is copied,
-    behind(from, to)?;
-    let peer = from.properties.ordinal;
-    to.call(|driver| driver.copy_from_peer(target, peer, source, bytes))?;
-    // and is not written or freed there before it has been.
-    behind(to, from)
-}
-
-/// Has all that a GPU does from now on wait for what another one has to do now.
-fn behind(first: &Arc<Context>, second: &Arc<Context>) -> Result<(), DeviceError> {
-    let event = first.call(|driver| driver.event())?;
-    let waits = first.call(|driver| driver.record(event)).and_then(|()| second.call(|driver| driver.wait(event)));
-    // An event that is waited for stays until then.
-    first.call(|driver| {
-        driver.forget_event(event);
-        Ok(())
-    })?;
-    waits
+    let now = |context: &Arc<Context>| {
+        context.call(|driver| {
+            let event = driver.event()?;
+            driver.record(event).map(|()| event)
+        })
+    };
+    let forget = |context: &Arc<Context>, event: Event| {
+        // One that is waited for stays until then.
+        let _ = context.call(|driver| {
+            driver.forget_event(event);
+            Ok(())
+        });
+    };
+    let after = [now(from)?, now(to)?];
+    let done = to.call(|driver| driver.event())?;
+    let peer = Peer { ordinal: from.properties.ordinal, address: source };
+    let copied = to.call(|driver| driver.copy_from_peer(target, peer, bytes, after, done));
+    forget(from, after[0]);
+    forget(to, after[1]);
+    let (from, to) = (from.clone(), to.clone());
+    let arrival = Arrival::new(move || {
+        let waits = [&from, &to].into_iter().try_for_each(|context| context.call(|driver| driver.wait(done)));
+        forget(&to, done);
+        waits
+    });
+    copied.map(|()| arrival)
 }
 
 /// Allocates memory, for which other arrays are moved to the host if there is no more of it.

@@ -293,7 +293,9 @@ impl Array {
 
     /// Returns where the bytes are, as a remark for the user.
     pub fn place(&self) -> &'static str {
-        let Some(storage) = self.data.computed() else { return "not computed yet" };
+        let Some(storage) = self.data.computed() else {
+            return if self.data.lasting().is_some() { "in parts" } else { "not computed yet" };
+        };
         match (storage.here().is_some(), storage.remote().is_some()) {
             (true, true) => "on the host and a GPU",
             (true, false) => "on the host",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::shards::{PartKey, Plan, PlanKey};
+use super::cuts::{PartKey, Plan, PlanKey};
 use super::site::Sites;
 use crate::check::typed::Type;
 use crate::device::{Executable, Extents};

@@ -12,6 +12,7 @@ mod conform;
 mod contracts;
 mod copies;
 mod create;
+mod cuts;
 mod derive;
 mod direct;
 mod element;

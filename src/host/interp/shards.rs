@@ -4,6 +4,7 @@
 //! not, and [`part`](crate::pass::part) makes the kernel of a part. Halos that are read are exchanged first; those of what is written are stale behind
 //! it. Arrays that are not sharded are read by all parts; those that the launch makes are cut as they are written.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,47 +17,22 @@ use crate::device::{Arg, Control, Device, DeviceError, Executable, Extents, Faul
 use crate::host::array::{Array, Element, byte_count};
 use crate::host::graph::Site;
 use crate::host::ops::operand;
-use crate::host::problem::Problem;
-use crate::host::shard::value::State;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::shard::value::{Exchange, State};
 use crate::host::shard::{self, Layout, Sharded, Team};
 use crate::host::value::Value;
-use crate::ir::footprint::parts::{Coordinate, CutArray, Parted, Refusal};
+use crate::ir::def::{Access, KernelParam};
+use crate::ir::footprint::parts::{Coordinate, CutArray, Refusal};
 use crate::ir::{MOST_ELEMENTS, Numbers, Prepared};
 use crate::lower::Instance;
 use crate::pass;
 
 use super::builtin::Named;
+use super::cuts::{Plan, PlanKey};
 use super::eval::named;
 use super::frame::Frame;
 use super::launch::{Passed, push_value};
 use super::machine::{Eval, Machine, Signal};
-
-/// How a launch is cut: what that depends on.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PlanKey {
-    instance: Instance,
-    extents: [u32; 6],
-    /// By position of the argument: the shape of an array, and how it is cut; the value of an integer.
-    arrays: Vec<(u32, Vec<usize>, Option<Layout>)>,
-    values: Vec<(u32, i128)>,
-}
-
-/// How a launch is cut, and the arrays that it writes as a whole.
-pub(crate) struct Plan {
-    parted: Parted,
-    filled: Vec<u32>,
-}
-
-impl std::ops::Deref for Plan {
-    type Target = Parted;
-
-    fn deref(&self) -> &Parted {
-        &self.parted
-    }
-}
-
-/// The kernel of a part: the instance, what it is cut along, the axes of cut arrays, whether accesses are in bounds, the device.
-pub(crate) type PartKey = (Instance, Coordinate, Vec<(u32, u8)>, bool, usize);
 
 /// Launches whose cuts are remembered.
 const KEPT: usize = 1024;
@@ -65,11 +41,15 @@ const KEPT: usize = 1024;
 enum Slot {
     Value(Value),
     Whole(Array),
-    Cut { cut: Cut, writes: bool },
+    /// A cut array that is only read.
+    Read(Sharded),
+    Write(Cut),
 }
 
-/// A cut array while it is launched on.
+/// A cut array while it is written.
 struct Cut {
+    /// The position of the argument in the kernel.
+    param: u32,
     element: Element,
     shape: Vec<usize>,
     layout: Layout,
@@ -187,17 +167,26 @@ impl Machine<'_> {
             Ok(prepared) => prepared,
             Err(signal) => return (written(&passed), Err(signal)),
         };
+        // Begun before what is written is looked at: of an array that is both, the halos have to be there.
+        let exchanges = match exchanges(&plan, &passed, &positions) {
+            Ok(exchanges) => exchanges,
+            Err(problem) => return (written(&passed), Err(self.problem(problem, span))),
+        };
         let mut slots = match slots((&plan, &team), passed, &positions) {
             Ok(slots) => slots,
-            Err((passed, problem)) => return (written(&passed), Err(self.problem(problem, span))),
+            Err(problem) => return (vec![], Err(self.problem(problem, span))),
         };
         team.counts.launches.fetch_add(1, Ordering::Relaxed);
+        let cut = (&team, &*whole, &instance);
         let mut ran = Ok(());
-        for part in 0..plan.ranges.len() {
-            if plan.ranges[part].is_empty() {
-                continue;
+        for (ranges, exchanged) in self.stages(&plan, exchanges) {
+            let waited = exchanged.into_iter().try_for_each(Exchange::finish);
+            ran = waited.map_err(|problem| self.problem(problem, span));
+            for (part, range) in ranges.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
+                if ran.is_ok() {
+                    ran = self.run_part(&plan, (part, range), cut, extents, (&mut slots, hidden), span);
+                }
             }
-            ran = self.run_part(&plan, part, (&team, &whole, &instance), extents, (&mut slots, hidden), span);
             if ran.is_err() {
                 break;
             }
@@ -205,8 +194,7 @@ impl Machine<'_> {
         let mut left = Left::with_capacity(slots.len());
         for slot in slots {
             left.push(match slot {
-                Slot::Cut { cut, writes: true } => {
-                    let Cut { element, shape, layout, state } = cut;
+                Slot::Write(Cut { element, shape, layout, state, .. }) => {
                     let state = State { fresh: false, ..state };
                     match Sharded::array(element, &shape, layout, team.clone(), state) {
                         Ok(array) => Some(Value::Array(array)),
@@ -220,6 +208,19 @@ impl Machine<'_> {
             });
         }
         (left, ran)
+    }
+
+    /// Returns what is launched, one after the other, and the exchanges of halos that are finished before each: the interior of all parts
+    /// does not wait for them.
+    fn stages(&self, plan: &Plan, exchanges: Vec<Exchange>) -> Vec<(Vec<Range<u32>>, Vec<Exchange>)> {
+        // Checks look at a launch as a whole.
+        let checked = self.interp.options.control.checks.any();
+        if exchanges.is_empty() || checked || plan.interior.iter().all(Range::is_empty) {
+            return vec![(plan.ranges.clone(), exchanges)];
+        }
+        let sides = plan.ranges.iter().zip(&plan.interior);
+        let (before, behind) = sides.map(|(all, inner)| (all.start..inner.start, inner.end..all.end)).unzip();
+        vec![(plan.interior.clone(), vec![]), (before, exchanges), (behind, vec![])]
     }
 
     /// Decides how a launch is cut; returns that, the devices, the positions of arguments in the kernel, and the kernel.
@@ -364,7 +365,7 @@ impl Machine<'_> {
     fn run_part(
         &mut self,
         plan: &Plan,
-        part: usize,
+        (part, range): (usize, &Range<u32>),
         (team, whole, instance): (&Team, &Prepared, &Instance),
         extents: Extents,
         (slots, hidden): (&mut [Slot], &[Value]),
@@ -372,7 +373,6 @@ impl Machine<'_> {
     ) -> Eval<()> {
         let site = &team.sites[part];
         let executable = self.part_kernel(plan, (whole, instance), site.device(), span)?;
-        let range = &plan.ranges[part];
         let (mut extents, mut blocks) = (extents, 0);
         match (&mut extents, plan.coordinate) {
             (Extents::Threads(sizes), Coordinate::Index(k)) => sizes[usize::from(k)] = range.len() as u32,
@@ -387,76 +387,81 @@ impl Machine<'_> {
         if matches!(plan.coordinate, Coordinate::Block(_)) {
             more.push(number(blocks as usize));
         }
+        // Checks see that all of an `out` array is written: the rows of neighbors are not.
+        let checked = self.interp.options.control.checks.memory;
+        let lacks_halo =
+            |param: u32| checked && whole.module.kernel.params[param as usize].access() == Some(Access::Out);
         for array in &plan.arrays {
-            let start = array.cuts[part].saturating_sub(array.halo);
+            let halo = if lacks_halo(array.param) { 0 } else { array.halo };
+            let start = array.cuts[part].saturating_sub(halo);
             let len = array.cuts.last().copied().unwrap_or(0);
             more.extend([number(start), number(len)]);
         }
+        let mut own = own_rows(slots, part, &lacks_halo).map_err(|p| self.problem(p, span))?;
         let control = Control { larger: None, declared: None, ..self.interp.options.control.clone() };
         // Copies of what all parts read, which live as long as the launch takes to be issued.
         let copies: Result<Vec<Option<Array>>, Problem> = slots
             .iter()
             .map(|slot| match slot {
                 Slot::Whole(array) => shard::replica(array, site).map(Some),
-                _ => Ok(None),
+                Slot::Read(sharded) => Ok(Some(sharded.part(part))),
+                Slot::Value(_) | Slot::Write(_) => Ok(None),
             })
             .collect();
         let copies = copies.map_err(|p| self.problem(p, span))?;
         let result = (|| {
             let mut args = vec![];
-            for (slot, copy) in slots.iter_mut().zip(&copies) {
-                match slot {
-                    Slot::Value(value) => push_value(&mut args, value)?,
-                    Slot::Whole(array) => {
-                        let array = copy.as_ref().unwrap_or(array);
-                        args.push(Arg::Array { storage: array.storage()?, shape: array.extents() });
-                    }
-                    Slot::Cut { cut, writes } => {
-                        let array = &mut cut.state.parts[part];
+            for ((slot, copy), own) in slots.iter_mut().zip(&copies).zip(&mut own) {
+                match (slot, copy) {
+                    (Slot::Value(value), _) => push_value(&mut args, value)?,
+                    (Slot::Write(cut), _) => {
+                        let array = own.as_mut().unwrap_or(&mut cut.state.parts[part]);
                         let shape = array.extents();
-                        args.push(match writes {
-                            true => Arg::ArrayMut { storage: array.storage_mut()?, shape },
-                            false => Arg::Array { storage: array.storage()?, shape },
-                        });
+                        args.push(Arg::ArrayMut { storage: array.storage_mut()?, shape });
                     }
+                    (_, Some(array)) => args.push(Arg::Array { storage: array.storage()?, shape: array.extents() }),
+                    (_, None) => {}
                 }
             }
             hidden.iter().try_for_each(|value| push_value(&mut args, value))?;
             args.extend(more);
             Ok(executable.launch(extents, &mut args, &control))
         })();
+        put_rows(slots, part, own).map_err(|p| self.problem(p, span))?;
         match result {
             Ok(Ok(output)) => {
                 self.take_warnings(span);
                 self.say(&output);
                 Ok(())
             }
-            Ok(Err(fault)) => Err(self.part_fault(&fault, plan, part, span)),
+            Ok(Err(fault)) => Err(self.part_fault(&fault, (plan, whole), (part, range.start), span)),
             Err(problem) => Err(self.problem(problem, span)),
         }
     }
 
     /// Returns the fault of a part's launch, with what tells its numbers from those of the whole launch.
-    fn part_fault(&mut self, fault: &Fault, plan: &Plan, part: usize, span: Span) -> Signal {
-        let range = &plan.ranges[part];
-        let what = match plan.coordinate {
-            Coordinate::Index(k) => format!("its index {k} counts from {}", range.start),
-            Coordinate::Block(k) => {
-                let axis = ["x", "y", "z"].get(usize::from(k)).copied().unwrap_or("x");
-                format!("its blocks along {axis} count from {}", range.start)
-            }
-        };
-        let mut notes = vec![format!("in part {part} of {}: {what}", plan.ranges.len())];
+    fn part_fault(
+        &mut self,
+        fault: &Fault,
+        (plan, whole): (&Plan, &Prepared),
+        (part, start): (usize, u32),
+        span: Span,
+    ) -> Signal {
+        let mut begins = vec![];
+        if start > 0 {
+            begins.push(match plan.coordinate {
+                Coordinate::Index(k) => format!("index {k} at {start}"),
+                Coordinate::Block(k) => format!("block_idx.{} at {start}", ["x", "y", "z"][usize::from(k).min(2)]),
+            });
+        }
         for array in &plan.arrays {
-            let start = array.cuts[part].saturating_sub(array.halo);
-            if start > 0 {
-                notes.push(format!(
-                    "argument {} of the part begins at row {start} of its axis {}",
-                    array.param, array.axis
-                ));
+            let first = array.cuts[part].saturating_sub(array.halo);
+            if let Some(KernelParam::Array { name, .. }) = whole.module.kernel.params.get(array.param as usize) {
+                begins.push(format!("`{name}` at row {first}"));
             }
         }
-        self.fault(fault, span, notes)
+        let note = format!("these are the numbers of part {part}, which begins with {}", begins.join(", "));
+        self.fault(fault, span, vec![note])
     }
 
     /// Returns the error for a launch that cannot be cut.
@@ -521,6 +526,30 @@ impl Passed {
     }
 }
 
+/// Returns the rows that a part owns of arrays of which it is to see no others.
+fn own_rows(slots: &[Slot], part: usize, lacks_halo: &dyn Fn(u32) -> bool) -> Result<Vec<Option<Array>>, Problem> {
+    let own = |slot: &Slot| match slot {
+        Slot::Write(cut) if cut.layout.halo > 0 && lacks_halo(cut.param) => {
+            let (held, own) = (cut.layout.held(part), cut.layout.own(part));
+            let local = own.start - held.start..own.end - held.start;
+            shard::rows(&cut.state.parts[part], cut.layout.axis, local).map(Some)
+        }
+        _ => Ok(None),
+    };
+    slots.iter().map(own).collect()
+}
+
+/// Writes them back.
+fn put_rows(slots: &mut [Slot], part: usize, rows: Vec<Option<Array>>) -> Result<(), Problem> {
+    for (slot, own) in slots.iter_mut().zip(rows) {
+        if let (Slot::Write(cut), Some(own)) = (slot, own) {
+            let at = cut.layout.own(part).start - cut.layout.held(part).start;
+            shard::put(&mut cut.state.parts[part], cut.layout.axis, at, &own)?;
+        }
+    }
+    Ok(())
+}
+
 /// Notes the value of an integer argument.
 fn note(values: &mut Vec<(u32, i128)>, position: u32, arg: &Arg<'_>) {
     if let Arg::Value(lanes) = arg
@@ -542,25 +571,25 @@ fn prints(kernel: &Prepared) -> bool {
     found
 }
 
-/// Takes the arguments apart. Halos that are read are exchanged.
-fn slots(
-    (plan, team): (&Plan, &Team),
-    passed: Vec<Passed>,
-    positions: &[u32],
-) -> Result<Vec<Slot>, (Vec<Passed>, Problem)> {
-    let read = |i: usize| positions.get(i).is_some_and(|position| plan.halos.contains(position));
-    for (i, item) in passed.iter().enumerate() {
-        if let Passed::Array(array, _) = item
-            && let Some(sharded) = shard::of(array)
-            && read(i)
-            && let Err(problem) = sharded.refresh()
-        {
-            return Err((passed, problem));
+/// Begins to exchange the halos that are read; those of arrays that are written, too, are exchanged at once.
+fn exchanges(plan: &Plan, passed: &[Passed], positions: &[u32]) -> Outcome<Vec<Exchange>> {
+    let mut begun = vec![];
+    for (item, position) in passed.iter().zip(positions) {
+        let Passed::Array(array, writes) = item else { continue };
+        if let Some(sharded) = shard::of(array).filter(|_| plan.halos.contains(position)) {
+            match writes {
+                true => sharded.refresh()?,
+                false => begun.extend(sharded.begin()?),
+            }
         }
     }
+    Ok(begun)
+}
+
+/// Takes the arguments apart.
+fn slots((plan, team): (&Plan, &Team), passed: Vec<Passed>, positions: &[u32]) -> Outcome<Vec<Slot>> {
     let mut slots = Vec::with_capacity(passed.len());
-    let mut failed = None;
-    for (i, item) in passed.into_iter().enumerate() {
+    for (item, position) in passed.into_iter().zip(positions) {
         let (array, writes) = match item {
             Passed::Value(value) => {
                 slots.push(Slot::Value(value));
@@ -568,42 +597,39 @@ fn slots(
             }
             Passed::Array(array, writes) => (array, writes),
         };
-        let cut = plan.arrays.iter().find(|cut| Some(&cut.param) == positions.get(i));
-        let Some(cut) = cut else {
-            slots.push(Slot::Whole(array));
-            continue;
-        };
-        let (element, shape) = (array.element().clone(), array.shape().to_vec());
-        let layout = Layout { axis: cut.axis as usize, halo: cut.halo, cuts: cut.cuts.clone().into() };
-        let state = match shard::of(&array) {
-            Some(sharded) => sharded.parts(),
-            None => {
-                let filled = plan.filled.contains(&cut.param);
-                let part = |part: usize| {
-                    let mut own = shape.clone();
-                    own[layout.axis] = layout.held(part).len();
-                    // Rows of neighbors are not written, but not read either before they have been exchanged.
-                    if filled && team.sites[part].device().is_remote() {
-                        let storage = Storage::unset(byte_count(&element, &own)?);
-                        return Array::with_storage(element.clone(), &own, storage);
+        let cut = plan.arrays.iter().find(|cut| cut.param == *position);
+        slots.push(match (cut, shard::of(&array)) {
+            (None, _) => Slot::Whole(array),
+            (Some(_), Some(sharded)) if !writes => Slot::Read(sharded),
+            (Some(cut), sharded) => {
+                let (element, shape) = (array.element().clone(), array.shape().to_vec());
+                let layout = Layout { axis: cut.axis as usize, halo: cut.halo, cuts: cut.cuts.clone().into() };
+                let state = match sharded {
+                    Some(sharded) => sharded.parts(),
+                    None => {
+                        let filled = plan.filled.contains(&cut.param);
+                        let part = |part: usize| {
+                            let mut own = shape.clone();
+                            own[layout.axis] = layout.held(part).len();
+                            new_part(&element, &own, filled && team.sites[part].device().is_remote())
+                        };
+                        State { parts: (0..layout.parts()).map(part).collect::<Outcome<_>>()?, fresh: true }
                     }
-                    Array::unplaced(element.clone(), &own)
                 };
-                match (0..layout.parts()).map(part).collect() {
-                    Ok(parts) => State { parts, fresh: true },
-                    Err(problem) => {
-                        failed = Some(problem);
-                        State { parts: vec![], fresh: true }
-                    }
-                }
+                Slot::Write(Cut { param: cut.param, element, shape, layout, state })
             }
-        };
+        });
         // The array is let go, so that the parts are written in place.
-        drop(array);
-        slots.push(Slot::Cut { cut: Cut { element, shape, layout, state }, writes });
     }
-    match failed {
-        None => Ok(slots),
-        Some(problem) => Err((vec![], problem)),
+    Ok(slots)
+}
+
+/// Creates a part that a kernel writes. If `filled`, it writes all rows of the part: those of neighbors are not read before they have been
+/// exchanged.
+fn new_part(element: &Element, shape: &[usize], filled: bool) -> Outcome<Array> {
+    if !filled {
+        return Array::unplaced(element.clone(), shape);
     }
+    let storage = Storage::unset(byte_count(element, shape)?);
+    Array::with_storage(element.clone(), shape, storage)
 }

@@ -35,7 +35,7 @@ pub(crate) mod value;
 
 pub(crate) use layout::Layout;
 pub use value::Counts;
-pub(crate) use value::{Sharded, Team, of, replica, rows, shard};
+pub(crate) use value::{Sharded, Team, of, put, replica, rows, shard};
 
 #[cfg(doc)]
 use crate::host::array::Array;

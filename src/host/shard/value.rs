@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::device::storage::Storage;
+use crate::device::storage::{Arrival, Storage};
 use crate::host::array::{Array, Element, SliceSpec, Work, no_memory};
 use crate::host::graph::{self, Along, Operand, Site};
 use crate::host::problem::Outcome;
@@ -128,7 +128,7 @@ fn apart(array: Array) -> Outcome<Array> {
 }
 
 /// Writes rows into an array, which begin at `at`.
-fn put(array: &mut Array, axis: usize, at: usize, value: &Array) -> Outcome<()> {
+pub(crate) fn put(array: &mut Array, axis: usize, at: usize, value: &Array) -> Outcome<()> {
     let mut axes: Vec<Along> = (0..array.rank()).map(Along::all).collect();
     axes[axis].start = at;
     let own = graph::with_lanes(value.element(), value.shape());
@@ -188,55 +188,62 @@ impl Sharded {
         parts.iter().enumerate().map(own).collect()
     }
 
+    /// Returns a part.
+    pub fn part(&self, part: usize) -> Array {
+        self.state().parts[part].clone()
+    }
+
     /// Copies the rows to halos whose owners have changed them.
     pub fn refresh(&self) -> Outcome<()> {
-        let (layout, team) = (&self.0.layout, &self.0.team);
+        self.begin()?.map_or(Ok(()), Exchange::finish)
+    }
+
+    /// Begins to exchange halos; `None` if they are fresh. What devices can copy by themselves, they begin to copy now.
+    pub fn begin(&self) -> Outcome<Option<Exchange>> {
+        let layout = &self.0.layout;
         let mut state = self.state();
         if state.fresh {
-            return Ok(());
+            return Ok(None);
         }
-        let mut strips = vec![];
+        let mut exchange = Exchange { sharded: self.clone(), arrivals: vec![], left: vec![] };
         for part in 0..layout.parts() {
             let (held, own) = (layout.held(part), layout.own(part));
             for side in [held.start..own.start, own.end..held.end] {
                 for (owner, wanted) in layout.owners(side) {
-                    if self.copied(&mut state.parts, (owner, part), wanted.clone())? {
-                        continue;
+                    match self.copied(&mut state.parts, (owner, part), wanted.clone())? {
+                        Some(arrival) => exchange.arrivals.push(arrival),
+                        None => exchange.left.push((owner, part, wanted)),
                     }
-                    let _at = team.sites[owner].clone().enter();
-                    let first = layout.held(owner).start;
-                    let strip = rows(&state.parts[owner], layout.axis, wanted.start - first..wanted.end - first)?;
-                    strips.push((part, wanted.start - held.start, apart(stored(strip)?)?));
                 }
             }
         }
-        for (part, at, strip) in strips {
-            let _at = team.sites[part].clone().enter();
-            Counts::add(&team.counts.exchanges, &team.counts.exchanged, strip.byte_len());
-            put(&mut state.parts[part], layout.axis, at, &strip)?;
-        }
-        state.fresh = true;
-        Ok(())
+        Ok(Some(exchange))
     }
 
-    /// Copies rows from their owner to another part where they are contiguous and the devices do that by themselves; false if not.
-    fn copied(&self, parts: &mut [Array], (owner, part): (usize, usize), rows: Range<usize>) -> Outcome<bool> {
-        let layout = &self.0.layout;
+    /// Copies rows from their owner to another part where they are contiguous and the devices do that by themselves.
+    fn copied(
+        &self,
+        parts: &mut [Array],
+        (owner, part): (usize, usize),
+        rows: Range<usize>,
+    ) -> Outcome<Option<Arrival>> {
+        let (layout, sites) = (&self.0.layout, &self.0.team.sites);
         let is_one = |&extent: &usize| extent == 1;
-        let far = self.0.team.sites[owner].device().is_remote() && self.0.team.sites[part].device().is_remote();
+        let far = sites[owner].device().is_remote() && sites[part].device().is_remote();
         if !far || !self.0.shape[..layout.axis].iter().all(is_one) {
-            return Ok(false);
+            return Ok(None);
         }
         let row = self.0.element.size() * self.0.shape[layout.axis + 1..].iter().product::<usize>();
         let offset = |of: usize| (rows.start - layout.held(of).start) * row;
         let source = parts[owner].clone();
         let from = source.storage()?;
         let to = parts[part].storage_mut()?;
-        let done = to.copy_part(offset(part), from, offset(owner), rows.len() * row)?;
-        if done {
-            Counts::add(&self.0.team.counts.exchanges, &self.0.team.counts.exchanged, rows.len() * row);
+        let arrival = to.copy_part(offset(part), from, offset(owner), rows.len() * row)?;
+        if arrival.is_some() {
+            let counts = &self.0.team.counts;
+            Counts::add(&counts.exchanges, &counts.exchanged, rows.len() * row);
         }
-        Ok(done)
+        Ok(arrival)
     }
 
     /// Returns rows along an axis as an array of a site.
@@ -278,6 +285,39 @@ impl Sharded {
     /// Puts the array together, on the first device.
     pub fn whole(&self) -> Outcome<Array> {
         self.piece(self.0.layout.axis, 0..self.0.layout.len(), &self.0.team.sites[0])
+    }
+}
+
+/// Halos that are being exchanged. Until that is finished, nobody may write the array or read a halo.
+pub(crate) struct Exchange {
+    sharded: Sharded,
+    arrivals: Vec<Arrival>,
+    /// What devices do not copy by themselves: owner, receiver and rows.
+    left: Vec<(usize, usize, Range<usize>)>,
+}
+
+impl Exchange {
+    /// Has all parts wait for their halos.
+    pub fn finish(self) -> Outcome<()> {
+        let (layout, team) = (&self.sharded.0.layout, &self.sharded.0.team);
+        let mut state = self.sharded.state();
+        let mut strips = vec![];
+        for (owner, part, wanted) in self.left {
+            let _at = team.sites[owner].clone().enter();
+            let first = layout.held(owner).start;
+            let strip = rows(&state.parts[owner], layout.axis, wanted.start - first..wanted.end - first)?;
+            strips.push((part, wanted.start - layout.held(part).start, apart(stored(strip)?)?));
+        }
+        for (part, at, strip) in strips {
+            let _at = team.sites[part].clone().enter();
+            Counts::add(&team.counts.exchanges, &team.counts.exchanged, strip.byte_len());
+            put(&mut state.parts[part], layout.axis, at, &strip)?;
+        }
+        for arrival in self.arrivals {
+            arrival.settle()?;
+        }
+        state.fresh = true;
+        Ok(())
     }
 }
 

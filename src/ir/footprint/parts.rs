@@ -64,6 +64,8 @@ pub struct Parted {
     pub arrays: Vec<CutArray>,
     /// The arrays whose halos are read.
     pub halos: Vec<u32>,
+    /// Of each part the coordinates that read no halo; none are known where there is no part.
+    pub interior: Vec<Range<u32>>,
     /// All accesses of all parts are in bounds.
     pub in_bounds: bool,
 }
@@ -233,7 +235,7 @@ impl Cutter<'_> {
         for &param in made {
             all.push(self.made(param, var, arrays)?);
         }
-        let ranges = self.ranges(coordinate, var, &all)?;
+        let (ranges, by) = self.ranges(coordinate, var, &all)?;
         let mut halos = vec![];
         let mut asked: Vec<(&Touch, u32)> = vec![];
         let found = self.found;
@@ -271,7 +273,44 @@ impl Cutter<'_> {
             }
         }
         let in_bounds = self.in_bounds(&all);
-        Ok(Parted { coordinate, ranges, arrays: all, halos, in_bounds })
+        let interior = self.interior(var, (&ranges, by), &all, &halos, &asked).unwrap_or_default();
+        Ok(Parted { coordinate, ranges, arrays: all, halos, interior, in_bounds })
+    }
+
+    /// Returns the coordinates of each part that read no halo, if no array whose halo is read is written meanwhile.
+    fn interior(
+        &mut self,
+        var: Var,
+        (ranges, by): (&[Range<u32>], usize),
+        all: &[CutArray],
+        halos: &[u32],
+        asked: &[(&Touch, u32)],
+    ) -> Option<Vec<Range<u32>>> {
+        let read: Vec<&CutArray> = all.iter().filter(|array| halos.contains(&array.param)).collect();
+        let is_read = |array: &&CutArray| {
+            self.module.kernel.params.get(array.param as usize).and_then(KernelParam::access) == Some(Access::In)
+        };
+        let edge = read.iter().map(|array| array.halo.div_ceil(by) as u32).max()?;
+        if !read.iter().all(is_read) {
+            return None;
+        }
+        let mut inside = vec![];
+        for (part, range) in ranges.iter().enumerate() {
+            let first = read.iter().all(|array| array.cuts[part] == 0);
+            let last = read.iter().all(|array| Some(&array.cuts[part + 1]) == array.cuts.last());
+            let start = range.start.saturating_add(if first { 0 } else { edge });
+            let end = range.end.saturating_sub(if last { 0 } else { edge });
+            let own = if start < end { start..end } else { range.start..range.start };
+            for (touch, param) in asked {
+                let Some(array) = read.iter().find(|array| array.param == *param) else { continue };
+                let index = touch.indices.get(array.axis as usize)?;
+                if !own.is_empty() && !self.stays(touch, index, (var, &own), &array.own(part)) {
+                    return None;
+                }
+            }
+            inside.push(own);
+        }
+        Some(inside)
     }
 
     /// Returns how an array that the launch makes is cut: along an axis whose index depends on the coordinate.
@@ -295,8 +334,8 @@ impl Cutter<'_> {
         Err(Refusal::other(span, format!("no axis of `{name}` can be cut where `{lead}` is")))
     }
 
-    /// Returns the coordinates of each part: those that write its rows.
-    fn ranges(&self, coordinate: Coordinate, var: Var, all: &[CutArray]) -> Result<Vec<Range<u32>>, Refusal> {
+    /// Returns the coordinates of each part: those that write its rows; and the rows of a coordinate.
+    fn ranges(&self, coordinate: Coordinate, var: Var, all: &[CutArray]) -> Result<(Vec<Range<u32>>, usize), Refusal> {
         let count = i128::from(self.count(coordinate));
         let write = self.found.accesses.iter().find_map(|touch| {
             let (param, _) = self.param(touch.memory).filter(|_| touch.deed != Deed::Reads)?;
@@ -332,7 +371,7 @@ impl Cutter<'_> {
             ranges.push(start as u32..to as u32);
             start = to;
         }
-        Ok(ranges)
+        Ok((ranges, by as usize))
     }
 
     /// Returns whether an index is in a range, for all threads whose coordinate is in another one.

@@ -163,6 +163,14 @@ pub struct Casualty {
 
 pub type Answer<T = ()> = Result<T, Refusal>;
 
+/// Memory of another GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The GPU's number.
+    pub ordinal: u32,
+    pub address: Address,
+}
+
 /// One GPU. Operations execute in the order of the calls, but most calls return before their operation is done.
 pub trait Driver: Send + Sync {
     fn properties(&self) -> &Properties;
@@ -184,9 +192,9 @@ pub trait Driver: Send + Sync {
     /// Copies within GPU memory.
     fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer;
 
-    /// Copies from the memory of another GPU. What that GPU has to do before and behind, the caller has it wait for
-    /// ([`Driver::wait`]).
-    fn copy_from_peer(&self, to: Address, peer: u32, from: Address, bytes: u64) -> Answer;
+    /// Copies from the memory of another GPU, beside what this one has to do: behind these events, and records another one when the copy
+    /// is done. Both GPUs have to wait for that ([`Driver::wait`]) before the memory is used in another way.
+    fn copy_from_peer(&self, to: Address, from: Peer, bytes: u64, after: [Event; 2], done: Event) -> Answer;
 
     /// Loads machine code (a cubin).
     fn load(&self, cubin: &[u8]) -> Answer<Module>;

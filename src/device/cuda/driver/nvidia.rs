@@ -20,8 +20,8 @@ use self::symbols::Library;
 use super::super::text::abi::MOST_AXES;
 use super::pieces::Shared;
 use super::{
-    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, MapElement, Module, Properties, Refusal,
-    Shape, Words,
+    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, MapElement, Module, Peer, Properties,
+    Refusal, Shape, Words,
 };
 
 thread_local! {
@@ -139,6 +139,8 @@ pub(crate) struct Nvidia {
     stream: sys::CUstream,
     /// A second stream, for operations that must not wait behind a running kernel.
     aside: sys::CUstream,
+    /// A third one, for copies from other GPUs beside kernels.
+    copies: sys::CUstream,
     pool: sys::CUmemoryPool,
     staging: Mutex<Vec<Staging>>,
     flag: OnceLock<Answer<Flag>>,
@@ -316,6 +318,7 @@ impl Nvidia {
         CURRENT.set(context as usize);
         let stream = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
         let aside = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
+        let copies = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
         // SAFETY: the device handle is valid.
         let pool = said("cuDeviceGetDefaultMemPool", unsafe { cu::device::get_default_mem_pool(device) })?;
         let mut keep = u64::MAX;
@@ -334,6 +337,7 @@ impl Nvidia {
             context,
             stream,
             aside,
+            copies,
             pool,
             staging: Mutex::default(),
             flag: OnceLock::new(),
@@ -440,6 +444,13 @@ impl Nvidia {
     }
 }
 
+/// Has all later operations of a stream, whose context is the current one, wait for an event.
+fn wait(stream: sys::CUstream, event: Event) -> Answer {
+    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+    // SAFETY: the stream and the event are alive.
+    said("cuStreamWaitEvent", unsafe { cu::stream::wait_event(stream, event.0 as sys::CUevent, flags) })
+}
+
 impl Driver for Nvidia {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -515,16 +526,19 @@ impl Driver for Nvidia {
         said("cuMemcpyDtoDAsync", unsafe { cu::memcpy_dtod_async(to.0, from.0, bytes as usize, self.stream) })
     }
 
-    fn copy_from_peer(&self, to: Address, peer: u32, from: Address, bytes: u64) -> Answer {
-        let device = said("cuDeviceGet", cu::device::get(peer as i32))?;
+    fn copy_from_peer(&self, to: Address, from: Peer, bytes: u64, after: [Event; 2], done: Event) -> Answer {
+        let device = said("cuDeviceGet", cu::device::get(from.ordinal as i32))?;
         // SAFETY: the context exists, since memory of it does; it is released below.
-        let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
-        self.meet(peer);
+        let peer = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
+        self.meet(from.ordinal);
         let copied = self.enter().and_then(|()| {
+            after.into_iter().try_for_each(|event| wait(self.copies, event))?;
             // SAFETY: the owners allocated at least this many bytes in these contexts.
             let copied =
-                unsafe { cu::memcpy_peer_async(self.context, to.0, context, from.0, bytes as usize, self.stream) };
-            said("cuMemcpyPeerAsync", copied)
+                unsafe { cu::memcpy_peer_async(self.context, to.0, peer, from.address.0, bytes as usize, self.copies) };
+            said("cuMemcpyPeerAsync", copied)?;
+            // SAFETY: event and stream are alive and of one context.
+            said("cuEventRecord", unsafe { cu::event::record(done.0 as sys::CUevent, self.copies) })
         });
         // SAFETY: it was retained above.
         let _ = unsafe { cu::primary_ctx::release(device) };
@@ -750,9 +764,7 @@ impl Driver for Nvidia {
 
     fn wait(&self, event: Event) -> Answer {
         self.enter()?;
-        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: the stream and the event are alive.
-        said("cuStreamWaitEvent", unsafe { cu::stream::wait_event(self.stream, event.0 as sys::CUevent, flags) })
+        wait(self.stream, event)
     }
 
     fn elapsed(&self, from: Event, to: Event) -> Answer<f64> {

@@ -14,7 +14,7 @@ use cudarc::driver::sys::{self, CUevent, CUresult};
 const FIRST: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName"];
 
 /// Everything else.
-const OTHERS: [&str; 55] = [
+const OTHERS: [&str; 56] = [
     "cuCtxSetCurrent",
     "cuDeviceCanAccessPeer",
     "cuDeviceGet",
@@ -68,6 +68,7 @@ const OTHERS: [&str; 55] = [
     "cuStreamCreate",
     "cuStreamQuery",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
     "cuStreamWriteValue32_v2",
     "cuTensorMapEncodeTiled",
 ];
@@ -164,6 +165,7 @@ mod tests {
         ("primary_ctx::retain", "cuDevicePrimaryCtxRetain"),
         ("stream::create", "cuStreamCreate"),
         ("stream::synchronize", "cuStreamSynchronize"),
+        ("stream::wait_event", "cuStreamWaitEvent"),
     ];
 
     /// The paths that follow a prefix in code, as far as something is called by them.
