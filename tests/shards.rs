@@ -493,6 +493,83 @@ for _ in 0..3 {{ s = blur(s) }}\n"
 }
 
 #[test]
+fn kernels_of_many_forms_are_cut() {
+    let forms = [
+        // An index of 64 bits, and one that is no `i32`.
+        "kernel k(x: [f32; N, M], out y: [f32; N, M]) threads(i: N, j: M) { let at = i64(i)\n y[at, u32(j)] = x[at, j] + f32(N * 10 + M) }
+var s = shard(x, gpus(PARTS))
+s = k(k(s))",
+        // Known extents, and one that is computed.
+        "kernel k(x: [f32; 24, M], out y: [f32; 24, 2 * M]) threads(i: 24, j: M) { y[i, 2 * j] = x[i, j]\n y[i, 2 * j + 1] = f32(shape(x, 0)) }
+let s = shard(x, gpus(PARTS))
+let r = k(s)",
+        // The other axis, and a loop along the one that is not cut.
+        "kernel k(x: [f32; N, M], out y: [f32; M]) threads(j: M) { var sum = 0.0\n for i in 0..N { sum += x[i, j] * f32(i) }\n y[j] = sum }
+let s = shard(x, gpus(PARTS), axis = 1)
+let r = k(s)",
+        // Transposed.
+        "kernel k(x: [f32; N, M], out y: [f32; M, N]) threads(i: N, j: M) { y[j, i] = x[i, j] }
+let s = shard(x, gpus(PARTS))
+let r = k(k(s))",
+        // Arrays of different lengths, each with its own cuts.
+        "kernel k(x: [f32; N, M], inout y: [f32; N / 2]) threads(i: N / 2) { y[i] += x[2 * i, 0] + x[2 * i + 1, 1] }
+let s = shard(x, gpus(PARTS), granule = 2)
+let z = zeros(12)
+var r = shard(z, gpus(PARTS), granule = 1)
+k(s, r)",
+        // Sums of integers in place, by several threads for each row.
+        "kernel k(x: [f32; N, M], inout y: [i32; N]) threads(i: N, j: M) { atomic_add(y[i], i32(x[i, j] * 10.0)) }
+let s = shard(x, gpus(PARTS))
+let z = zeros(24, type = i32)
+var r = shard(z, gpus(PARTS))
+k(s, r)",
+        // Reads of what it writes, and a loop that ends early.
+        "kernel k(inout x: [f32; N, M]) threads(i: N) { for j in 1..M { if x[i, j] > 0.9 { break }\n x[i, j] = x[i, j] + x[i, j - 1] } }
+var s = shard(x, gpus(PARTS), halo = 1)
+k(s)
+k(s)",
+        // Numbers, and a function.
+        "fn twice(v: f32) -> f32 { v + v }
+kernel k(x: [f32; N, M], a: i32, b: f32, out y: [f32; N, M]) threads(i: N, j: M) { y[i, j] = twice(x[max(i - a, 0), j]) * b }
+var s = shard(x, gpus(PARTS), halo = 2)
+for a in 0..3 { s = k(s, a, 0.5) }",
+        // Three axes, of which the middle one is cut.
+        "kernel k(x: [f32; A, B, C], out y: [f32; A, B, C]) threads(a: A, b: B, c: C) { y[a, b, c] = x[a, max(b - 1, 0), c] + x[a, min(b + 1, B - 1), c] }
+let c = reshape(x, 3, 16, 5)
+var s = shard(c, gpus(PARTS), axis = 1, halo = 1)
+for _ in 0..3 { s = k(s) }",
+        // Two results, of which one has fewer axes.
+        "kernel k(x: [f32; N, M], out y: [f32; N, M], out z: [f32; N]) threads(i: N) { var most = x[i, 0]\n for j in 0..M { most = max(most, x[i, j])\n y[i, j] = most }\n z[i] = most }
+let s = shard(x, gpus(PARTS))
+let (r, q) = k(s)",
+    ];
+    for form in forms {
+        let (kernels, script) = form.split_at(form.rfind("}\nvar").or(form.rfind("}\nlet")).unwrap() + 2);
+        for parts in 1..=6 {
+            let text = format!("{kernels}let x = random(24, 10, seed = 3)\n{script}\n");
+            assert_eq!(compare(&text, parts), None, "{parts} parts of\n{text}");
+        }
+    }
+}
+
+#[test]
+fn products_of_tiles_are_cut() {
+    let text = "kernel product(a: [f16; M, K], b: [f16; K, N], out c: [f32; M, N]) grid(ceil_div(N, 32), ceil_div(M, 32)) block(128) {
+    let (i, j) = (block_idx.y * 32, block_idx.x * 32)
+    shared sum: [f32; 32, 32]
+    sum = 0.0
+    for k in 0..K step 16 { sum = mma(sum, a[i..i + 32, k..k + 16], b[k..k + 16, j..j + 32]) }
+    c[i..i + 32, j..j + 32] = sum
+}
+let a = f16(random(160, 48) - 0.5)
+let b = f16(random(48, 64) - 0.5)
+let s = shard(a, gpus(PARTS), granule = 32)
+let c = product(s, b)
+";
+    (1..=5).for_each(|parts| assert_eq!(compare(text, parts), None, "{parts} parts"));
+}
+
+#[test]
 fn halos_are_exchanged_when_they_are_stale() {
     let text =
         "kernel step(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[max(i - 1, 0)] + x[min(i + 1, N - 1)] }

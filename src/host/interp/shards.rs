@@ -282,7 +282,10 @@ impl Machine<'_> {
         let [d, e, f] = block;
         let key = PlanKey { instance: instance.clone(), extents: [a, b, c, d, e, f], arrays, values };
         let whole = self.whole_kernel(instance, span)?;
-        if let Some(plan) = self.interp.kernels.cuts.get(&key) {
+        // Most launches can be cut whatever the values of numbers are, which may be others each time.
+        let any = PlanKey { values: vec![], ..key.clone() };
+        let cuts = &self.interp.kernels.cuts;
+        if let Some(plan) = cuts.get(&any).or_else(|| cuts.get(&key)) {
             return Ok((plan.clone(), team, positions, whole));
         }
         let counts = key.arrays.iter().map(|(_, shape, _)| shape.iter().product::<usize>() as u64);
@@ -308,6 +311,7 @@ impl Machine<'_> {
         };
         let value = |param: u32| key.values.iter().find(|(of, _)| *of == param).map(|(_, n)| *n);
         let numbers = Numbers { extent: &extent, value: &value, grid, block };
+        let without = Numbers { extent: &extent, value: &|_| None, grid, block };
         let cut = |(param, _, layout): &(u32, Vec<usize>, Option<Layout>)| {
             let Layout { axis, halo, cuts } = layout.as_ref()?;
             Some(CutArray { param: *param, axis: *axis as u8, cuts: cuts.to_vec(), halo: *halo })
@@ -315,9 +319,12 @@ impl Machine<'_> {
         let cuts: Vec<CutArray> = key.arrays.iter().filter_map(cut).collect();
         let is_made = |(i, _): &(usize, &u32)| made(*i) && matches!(passed[*i], Passed::Array(_, true));
         let new: Vec<u32> = positions.iter().enumerate().filter(is_made).map(|(_, &at)| at).collect();
-        let plan = declared.parted(&whole.module, &numbers, &cuts, &new);
-        let parted = plan.map_err(|refusal| refused(self, refusal))?;
-        let plan = Arc::new(Plan { parted, filled: declared.written(&whole.module, &numbers) });
+        let (key, parted, numbers) = match declared.parted(&whole.module, &without, &cuts, &new) {
+            Ok(parted) => (any, Ok(parted), &without),
+            Err(_) => (key.clone(), declared.parted_alone(&whole.module, &numbers, &cuts, &new), &numbers),
+        };
+        let parted = parted.map_err(|refusal| refused(self, refusal))?;
+        let plan = Arc::new(Plan { parted, filled: declared.written(&whole.module, numbers) });
         if self.interp.kernels.cuts.len() >= KEPT {
             self.interp.kernels.cuts.clear();
         }
