@@ -553,6 +553,32 @@ let (r, q) = k(s)",
 }
 
 #[test]
+fn functions_of_elements_are_applied_to_parts() {
+    let text = "struct P { a: f32, b: i32 }
+fn collatz(n: i32) -> i32 { var (m, k) = (n, 0)\n while m > 1 { m = if m % 2 == 0 { m / 2 } else { 3 * m + 1 }\n k += 1 }\n k }
+fn mix(p: P, w: f32) -> P { var s = p.a\n for k in 0..p.b { s = s * 0.5 + w }\n P { a: s, b: p.b + 1 } }
+let n = random_int(1, 100, 17, 5, seed = 3)
+let s = shard(n, gpus(PARTS), halo = 1)
+let steps = collatz(s)
+let more = steps + s
+let ps = [P { a: 1.0, b: 2 }, P { a: 3.0, b: 4 }, P { a: 5.0, b: 6 }]
+let t = shard(ps, gpus(PARTS))
+let w = random(3, seed = 1)
+let q = mix(t, w)
+let r = mix(q, 0.5)
+";
+    (1..=5).for_each(|parts| assert_eq!(compare(text, parts), None));
+    let prints = "fn say(n: i32) -> i32 { print(n)\n n }
+let n = arange(6)
+let s = shard(n, gpus(3), halo = 1)
+let m = say(s)
+";
+    assert_eq!(run(prints).paper, "0\n1\n2\n3\n4\n5\n");
+    let counts = run(&with_parts(text, 4)).interpreter.shards;
+    assert_eq!(counts.gathers.load(Ordering::Relaxed), 0, "nothing is put together");
+}
+
+#[test]
 fn products_of_tiles_are_cut() {
     let text = "kernel product(a: [f16; M, K], b: [f16; K, N], out c: [f32; M, N]) grid(ceil_div(N, 32), ceil_div(M, 32)) block(128) {
     let (i, j) = (block_idx.y * 32, block_idx.x * 32)

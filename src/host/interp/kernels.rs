@@ -27,5 +27,6 @@ pub(crate) struct Kernels {
     /// Kernels whose derivatives are taken, for launches as declared, or of these extents.
     pub(super) derived: FxHashMap<(Instance, Option<Extents>), Arc<grad::Kernel>>,
     pub(super) derived_maps: FxHashMap<MapKey, Arc<grad::Kernel>>,
-    pub(super) maps: FxHashMap<MapKey, Arc<dyn Executable>>,
+    /// Lifted functions, and whether they print.
+    pub(super) maps: FxHashMap<MapKey, (Arc<dyn Executable>, bool)>,
 }

@@ -28,7 +28,7 @@ use crate::lower::Instance;
 use crate::pass;
 
 use super::builtin::Named;
-use super::cuts::{Plan, PlanKey};
+use super::cuts::{Plan, PlanKey, prints};
 use super::eval::named;
 use super::frame::Frame;
 use super::launch::{Passed, push_value};
@@ -565,17 +565,6 @@ fn note(values: &mut Vec<(u32, i128)>, position: u32, arg: &Arg<'_>) {
     {
         values.push((position, n));
     }
-}
-
-/// Returns whether a kernel prints.
-fn prints(kernel: &Prepared) -> bool {
-    let mut found = false;
-    for (_, function) in kernel.module.functions.iter() {
-        crate::ir::visit::each_stmt(&function.body, &mut |stmt| {
-            found |= matches!(stmt.kind, crate::ir::def::StmtKind::Print { .. });
-        });
-    }
-    found
 }
 
 /// Begins to exchange the halos that are read; those of arrays that are written, too, are exchanged at once.

@@ -47,6 +47,35 @@ pub(crate) fn each(
     Sharded::array(element.clone(), outer, layout, team, State { parts, fresh }).map(Some)
 }
 
+/// Arrays in parts, as an operation on each element takes them.
+pub(crate) struct Apart {
+    pub layout: Layout,
+    pub team: Team,
+    /// Of each array its parts; those of one that repeats along the cut axis are all of it.
+    pub parts: Vec<Vec<Array>>,
+}
+
+/// Takes arrays that broadcast to this shape apart, with fresh halos; `None` if the result cannot be cut like one of them.
+pub(crate) fn apart(arrays: &[Array], shape: &[usize]) -> Outcome<Option<Apart>> {
+    let operands: Vec<Operand> = arrays.iter().map(|a| Operand::Array(a.clone(), a.shape().to_vec())).collect();
+    let Some((layout, team)) = operands.iter().find_map(|operand| leads(operand, shape)) else { return Ok(None) };
+    let mut parts = Vec::with_capacity(arrays.len());
+    for (operand, array) in operands.iter().zip(arrays) {
+        let of_part = |operand: Operand| match operand {
+            Operand::Array(array, _) => array,
+            Operand::Scalar(_) => array.clone(),
+        };
+        parts.push(match split(operand, &layout, &team, shape, true, &mut true)? {
+            Operands::Whole(operand) => {
+                let whole = of_part(operand);
+                team.sites.iter().map(|site| value::replica(&whole, site)).collect::<Outcome<Vec<Array>>>()?
+            }
+            Operands::Parts(parts) => parts.into_iter().map(of_part).collect(),
+        });
+    }
+    Ok(Some(Apart { layout, team, parts }))
+}
+
 /// Returns how a result of this shape is cut if it is as this operand is.
 fn leads(operand: &Operand, shape: &[usize]) -> Option<(Layout, Team)> {
     let Operand::Array(array, own) = operand else { return None };
