@@ -553,6 +553,29 @@ let (r, q) = k(s)",
 }
 
 #[test]
+fn sums_go_from_part_to_part_in_the_order_of_the_whole() {
+    for (shape, cut) in
+        [("5000", ""), ("70, 300", ""), ("400, 3, 7", ""), ("1, 900, 4", ", axis = 1"), ("9000, 2", ", halo = 3")]
+    {
+        for of in ["f32", "f16", "f64"] {
+            let text = format!(
+                "let x = {of}(random({shape}, seed = 5) - 0.5)
+let s = shard(x, gpus(PARTS){cut})
+let (total, mean, least, most, product) = (sum(s), mean(s), min(s), max(s), prod(s * {of}(0.5) + {of}(1.0)))
+let along = sum(s * s, axis = {})
+",
+                i32::from(!cut.is_empty() && cut.contains("axis"))
+            );
+            for parts in [1, 2, 3, 5, 8] {
+                assert_eq!(compare(&text, parts), None);
+                let counts = run(&with_parts(&text, parts)).interpreter.shards;
+                assert_eq!(counts.gathers.load(Ordering::Relaxed), 0, "nothing is put together: {text}");
+            }
+        }
+    }
+}
+
+#[test]
 fn functions_of_elements_are_applied_to_parts() {
     let text = "struct P { a: f32, b: i32 }
 fn collatz(n: i32) -> i32 { var (m, k) = (n, 0)\n while m > 1 { m = if m % 2 == 0 { m / 2 } else { 3 * m + 1 }\n k += 1 }\n k }

@@ -86,6 +86,7 @@ pub(crate) use node::{Fold, Op, Operand, Rows};
 pub(crate) use pick::{in_rows, pick};
 pub(crate) use picked::List;
 pub(crate) use place::words;
+pub(crate) use row_plan::results;
 pub(crate) use run::{ZERO, defer, each, failed, problem as faulted};
 pub(crate) use site::{Held, Kernels, Site};
 pub(crate) use view::{Along, column, component, view, with_lanes};

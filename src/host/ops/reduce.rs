@@ -11,7 +11,7 @@ use crate::host::graph::{self, Fold, Op, Rows};
 use crate::host::ops::operand::{self, array_or_plain, undefined};
 use crate::host::ops::totals::{self, total_type};
 use crate::host::problem::{Outcome, Problem};
-use crate::host::shard::{self, Sharded, lift};
+use crate::host::shard::{self, Sharded, chain, lift};
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::{self, Scalar};
@@ -97,7 +97,10 @@ pub(crate) fn reduce_to(how: Reduce, value: &Value, axes: Option<&[i64]>, to: Op
     }
     let job = Job { how, array: array.into_owned(), axes, len, shape, to: to.unwrap_or(total_type(scalar)) };
     let result = match job.fold(scalar) {
-        Some(fold) => job.folded(&fold)?,
+        Some(fold) => match job.chained(&fold)? {
+            Some(result) => result,
+            None => job.folded(&fold)?,
+        },
         None => job.other(scalar).ok_or_else(undefined)??,
     };
     // Rows may be reduced later, with what depends on them.
@@ -194,6 +197,13 @@ impl Job {
             Reduce::Argmin | Reduce::Argmax if scalar.is_num() => Some(self.position()),
             _ => None,
         }
+    }
+
+    /// Folds a sharded array from part to part, in the order of the whole.
+    fn chained(&self, fold: &Fold) -> Outcome<Option<Array>> {
+        let Some(sharded) = shard::of(&self.array) else { return Ok(None) };
+        let found = chain::folded(&sharded, fold, &self.axes)?;
+        found.map(|found| found.seen_as(Element::Scalar(fold.result), &self.shape)).transpose()
     }
 
     fn folded(&self, fold: &Fold) -> Outcome<Array> {

@@ -17,7 +17,8 @@
 //! # Parts
 //! - [`layout`]: where the cuts lie, and what a part holds;
 //! - [`value`]: the parts of an array; sharding, gathering, halos;
-//! - [`lift`]: operations on parts: elementwise, rows, slices.
+//! - [`lift`]: operations on parts: elementwise, rows, slices;
+//! - [`chain`]: reductions along the cut axis whose order matters.
 //!
 //! # Invariants
 //! - The parts together are the array: a part owns `cuts[p]..cuts[p + 1]`, and nobody else owns that.
@@ -25,10 +26,11 @@
 //!   after a launch they are stale, and are exchanged before somebody reads them. What is computed of stale rows is stale.
 //! - Operations that may fault by the elements that they read do not read stale ones.
 //! - Results have the same bits for any number of parts. What depends on an order (sums of floats along the cut axis) is computed
-//!   in the order of [`crate::host::graph::fold`], of the gathered array.
+//!   in that of the whole array.
 //! - A write (a launch, an assignment) makes a new [`Sharded`] of the parts; a part that somebody else has is copied first, as any
 //!   array is.
 
+pub(crate) mod chain;
 pub(crate) mod layout;
 pub(crate) mod lift;
 pub(crate) mod value;
