@@ -153,7 +153,7 @@ fn devices_that_are_not_there_are_refused() {
     assert!(ran.err.contains("error: `gpu:1000` cannot be used: "), "{}", ran.err);
     let nonsense = run(here(), &["--device", "cpu", "-e", "1"]);
     assert_eq!(nonsense.code, 2);
-    assert!(nonsense.err.contains("auto, sim, gpu, gpu:N"), "{}", nonsense.err);
+    assert!(nonsense.err.contains("auto, sim, sim:N, gpu, gpu:N"), "{}", nonsense.err);
     let named = finish(common::clk(here()).env("CLK_DEVICE", "nonsense").args(["-e", "1"]));
     assert_eq!(named.code, 2);
     assert!(named.err.contains("CLK_DEVICE: there is no device `nonsense`"), "{}", named.err);

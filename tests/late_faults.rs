@@ -73,7 +73,7 @@ struct Same(Arc<Queue>);
 impl Devices for Same {
     fn open(&self, wanted: Wanted) -> Result<Arc<dyn Device>, DeviceError> {
         match wanted {
-            Wanted::Sim => Ok(Arc::new(Simulator::default())),
+            Wanted::Sim(_) => Ok(Arc::new(Simulator::default())),
             Wanted::Gpu(_) => Ok(self.0.clone()),
         }
     }

@@ -42,7 +42,8 @@ pub(crate) enum Choice {
     Auto,
     /// The same, requested explicitly: a fallback to the simulator is reported with its reason.
     AutoAloud,
-    Sim,
+    /// The simulator, or so many virtual devices.
+    Sim(Option<u32>),
     Gpu(Option<u32>),
     /// Every launch runs on the simulator and on the GPU, and the results are compared.
     Both(Option<u32>),
@@ -59,14 +60,17 @@ impl std::str::FromStr for Choice {
         };
         let named = match text {
             "auto" => Ok(Choice::AutoAloud),
-            "sim" => Ok(Choice::Sim),
+            "sim:0" => Err(()),
+            _ if text.starts_with("sim") => number(&text["sim".len()..]).map(Choice::Sim),
             _ => match (text.strip_prefix("gpu"), text.strip_prefix("both")) {
                 (Some(rest), _) => number(rest).map(Choice::Gpu),
                 (_, Some(rest)) => number(rest).map(Choice::Both),
                 _ => Err(()),
             },
         };
-        named.map_err(|()| format!("there is no device `{text}`; devices are auto, sim, gpu, gpu:N, both and both:N"))
+        named.map_err(|()| {
+            format!("there is no device `{text}`; devices are auto, sim, sim:N, gpu, gpu:N, both and both:N")
+        })
     }
 }
 
@@ -108,6 +112,8 @@ pub(crate) struct Usage {
 /// All devices, each opened on first use.
 pub(crate) struct Machine {
     simulator: Arc<Simulator>,
+    /// Virtual devices: simulators of which each has arrays of its own.
+    others: OnceLock<Vec<Arc<Simulator>>>,
     usage: Usage,
     isolate: Mutex<Isolate>,
     /// Opened GPUs by ordinal and isolation.
@@ -119,10 +125,10 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub fn new(usage: Usage) -> Arc<Machine> {
-        let simulator = Simulator::with(usage.isa).compiling(usage.jit).with_proofs(usage.proofs);
-        let simulator = if usage.perf.0 { simulator.telling(perf::writer()) } else { simulator };
+        let simulator = simulator(&usage);
         Arc::new(Machine {
             simulator: Arc::new(simulator),
+            others: OnceLock::new(),
             usage,
             isolate: Mutex::default(),
             gpus: Mutex::default(),
@@ -159,11 +165,17 @@ impl Machine {
         match choice {
             Choice::Auto => Ok(Arc::new(Auto { machine: self.clone(), aloud: false, found: OnceLock::new() })),
             Choice::AutoAloud => Ok(Arc::new(Auto { machine: self.clone(), aloud: true, found: OnceLock::new() })),
-            Choice::Sim => self.open(Wanted::Sim),
+            Choice::Sim(None) => self.open(Wanted::Sim(None)),
+            Choice::Sim(Some(count)) => {
+                // The first one is the simulator itself.
+                let more = (1..count.min(MOST_VIRTUAL)).map(|_| Arc::new(simulator(&self.usage)));
+                self.others.get_or_init(|| more.collect());
+                self.open(Wanted::Sim(Some(0)))
+            }
             Choice::Gpu(number) => self.open(Wanted::Gpu(number)),
             Choice::Both(number) => {
                 let exact = !self.usage.text.fast_math && !self.usage.text.contract;
-                Ok(Arc::new(Both::new(self.open(Wanted::Sim)?, self.open(Wanted::Gpu(number))?, exact)))
+                Ok(Arc::new(Both::new(self.open(Wanted::Sim(None))?, self.open(Wanted::Gpu(number))?, exact)))
             }
         }
     }
@@ -203,7 +215,17 @@ impl Machine {
 impl Devices for Machine {
     fn open(&self, wanted: Wanted) -> Result<Arc<dyn Device>, DeviceError> {
         let number = match wanted {
-            Wanted::Sim => return Ok(self.simulator.clone()),
+            Wanted::Sim(None | Some(0)) => return Ok(self.simulator.clone()),
+            Wanted::Sim(Some(number)) => {
+                let others = self.others.get().map_or(&[][..], |others| others);
+                return match others.get(number as usize - 1) {
+                    Some(other) => Ok(other.clone()),
+                    None => Err(DeviceError::Unavailable {
+                        device: format!("sim:{number}"),
+                        why: format!("the simulator has {} virtual devices", others.len() + 1),
+                    }),
+                };
+            }
             Wanted::Gpu(number) => number.unwrap_or(0),
         };
         let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,6 +240,14 @@ impl Devices for Machine {
         gpus.insert(key, gpu.clone());
         Ok(gpu)
     }
+}
+
+/// The most virtual devices.
+const MOST_VIRTUAL: u32 = 64;
+
+fn simulator(usage: &Usage) -> Simulator {
+    let simulator = Simulator::with(usage.isa).compiling(usage.jit).with_proofs(usage.proofs);
+    if usage.perf.0 { simulator.telling(perf::writer()) } else { simulator }
 }
 
 /// Returns the name of every device with a description, or, for an unavailable GPU, with the reason.
@@ -355,9 +385,10 @@ mod tests {
         let parse = |text: &str| text.parse::<Choice>();
         assert_eq!(parse("auto"), Ok(Choice::AutoAloud));
         assert_eq!(parse("gpu"), Ok(Choice::Gpu(None)));
+        assert_eq!((parse("sim"), parse("sim:4")), (Ok(Choice::Sim(None)), Ok(Choice::Sim(Some(4)))));
         assert_eq!(parse("gpu:3"), Ok(Choice::Gpu(Some(3))));
         assert_eq!(parse("both:1"), Ok(Choice::Both(Some(1))));
-        for wrong in ["gpus", "gpu:", "gpu:x", "", "GPU", "gpu:-1", "cpu"] {
+        for wrong in ["gpus", "gpu:", "gpu:x", "", "GPU", "gpu:-1", "cpu", "sim:0", "sim:", "simulator"] {
             assert!(parse(wrong).is_err_and(|e| e.contains("devices are auto, sim")), "{wrong}");
         }
     }
@@ -365,8 +396,8 @@ mod tests {
     #[test]
     fn the_same_device_is_given_out_each_time() {
         let machine = Machine::new(Usage::default());
-        let (a, b) = (machine.open(Wanted::Sim).expect("there"), machine.open(Wanted::Sim).expect("there"));
+        let (a, b) = (machine.open(Wanted::Sim(None)).expect("there"), machine.open(Wanted::Sim(None)).expect("there"));
         assert_eq!((a.name(), b.name()), ("sim".to_string(), "sim".to_string()));
-        assert!(!machine.choose(Choice::Sim).expect("there").is_remote());
+        assert!(!machine.choose(Choice::Sim(None)).expect("there").is_remote());
     }
 }

@@ -206,7 +206,7 @@ impl Dumper<'_> {
             }
             StmtKind::On { device, body } => {
                 let word = match device {
-                    OnDevice::Sim => "on sim",
+                    OnDevice::Sim(_) => "on sim",
                     OnDevice::Gpu(_) => "on gpu",
                 };
                 self.nested(word, body);

@@ -89,7 +89,7 @@ impl Finish<'_> {
             StmtKind::Break | StmtKind::Continue => {}
             StmtKind::Return(value) => self.opt(value),
             StmtKind::On { device, body } => {
-                if let OnDevice::Gpu(Some(e)) = device {
+                if let OnDevice::Gpu(Some(e)) | OnDevice::Sim(Some(e)) = device {
                     self.expr(e);
                 }
                 self.block(body);

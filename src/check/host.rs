@@ -48,12 +48,15 @@ impl Cx<'_> {
             Builtin::WriteText => self.write_text(call),
             Builtin::Exit => self.exit(call),
             Builtin::Keys => self.keys(call),
+            Builtin::Gpus => self.gpus(call),
+            Builtin::Shard => self.shard(call),
+            Builtin::Gather => self.whole(call, None, |_, a| array(a.element.clone(), a.dims.clone())),
             _ => self.bad(call.span),
         }
     }
 
     /// Checks an integer argument given by name.
-    fn named_int(&mut self, call: BuiltinCall<'_>, name: &'static str) -> Option<(SmolStr, Expr)> {
+    pub(super) fn named_int(&mut self, call: BuiltinCall<'_>, name: &'static str) -> Option<(SmolStr, Expr)> {
         let e = call.named(name)?;
         let e = self.expr(e, None);
         self.require_kind(&e, Kind::Int, &format!("`{name}`"));
@@ -244,7 +247,7 @@ impl Cx<'_> {
     // Reductions
 
     /// Checks an array argument; none after a report. An `Unknown` argument passes, without an array type.
-    fn array_arg(
+    pub(super) fn array_arg(
         &mut self,
         call: BuiltinCall<'_>,
         e: &ast::Expr,
@@ -294,7 +297,7 @@ impl Cx<'_> {
         }
     }
 
-    fn axis(
+    pub(super) fn axis(
         &mut self,
         call: BuiltinCall<'_>,
         second: Option<&ast::Expr>,

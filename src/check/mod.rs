@@ -44,6 +44,7 @@ mod ops;
 pub mod parts;
 pub mod passed;
 mod report;
+mod shards;
 pub mod show;
 mod sigs;
 pub mod solve;

@@ -712,20 +712,22 @@ impl Cx<'_> {
 
     fn on_device(&mut self, e: &ast::Expr) -> OnDevice {
         match &bare(e).kind {
-            Ast::Name(n) if n.text == "sim" || n.text == "cpu" => return OnDevice::Sim,
+            Ast::Name(n) if n.text == "sim" || n.text == "cpu" => return OnDevice::Sim(None),
             Ast::Name(n) if n.text == "gpu" => return OnDevice::Gpu(None),
             Ast::Call { callee, args } => {
                 if let (Ast::Name(n), [arg]) = (&bare(callee).kind, args.as_slice())
-                    && n.text == "gpu"
+                    && (n.text == "gpu" || n.text == "sim")
                 {
-                    return OnDevice::Gpu(Some(Box::new(self.expr_as(&arg.value, &I32))));
+                    let number = Some(Box::new(self.expr_as(&arg.value, &I32)));
+                    return if n.text == "gpu" { OnDevice::Gpu(number) } else { OnDevice::Sim(number) };
                 }
             }
             _ => {}
         }
-        let d = Diagnostic::error("E0413", "this is no device").at(e.span, "`sim`, `gpu` or `gpu(i)` was expected");
+        let d = Diagnostic::error("E0413", "this is no device")
+            .at(e.span, "`sim`, `gpu`, `gpu(i)` or `sim(i)` was expected");
         self.report(d);
-        OnDevice::Sim
+        OnDevice::Sim(None)
     }
 
     // Bodies

@@ -471,9 +471,18 @@ pub enum StmtKind {
 /// The device that launches inside an `on` block run on.
 #[derive(Clone, Debug)]
 pub enum OnDevice {
-    Sim,
+    /// `sim`, or `sim(i)`, a virtual device.
+    Sim(Option<Box<Expr>>),
     /// `gpu` or `gpu(i)`.
     Gpu(Option<Box<Expr>>),
+}
+
+impl OnDevice {
+    /// Returns the number, if there is one.
+    pub fn number(&self) -> Option<&Expr> {
+        let (OnDevice::Sim(number) | OnDevice::Gpu(number)) = self;
+        number.as_deref()
+    }
 }
 
 #[derive(Clone, Debug)]

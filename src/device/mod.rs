@@ -282,7 +282,8 @@ pub struct MachineCode {
 /// A device that a script selects by `on … { }`, or a user by `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wanted {
-    Sim,
+    /// The simulator; with a number, one of the virtual devices of `--device sim:N`.
+    Sim(Option<u32>),
     /// `gpu` without a number is the first one.
     Gpu(Option<u32>),
 }

@@ -17,8 +17,43 @@ pub trait Remote: Send + Sync {
     /// Copies bytes from `offset` on to the host, after all pending operations that change them.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// Copies bytes from `start` on to the memory of a device, from `at` on there, behind what both devices have to do now, without
+    /// waiting. `None` if nothing was done: others share that memory, or the devices cannot do it by themselves.
+    fn copy_to(
+        &self,
+        _start: u64,
+        _target: Arc<dyn Remote>,
+        _at: u64,
+        _len: u64,
+    ) -> Result<Option<Arrival>, DeviceError> {
+        Ok(None)
+    }
+
     /// For downcasts by the device.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// A copy between devices that may still be under way, beside what they do from then on: until it is settled, at the latest when
+/// it is dropped, they may not touch those bytes.
+pub struct Arrival(Option<Box<dyn FnOnce() -> Result<(), DeviceError> + Send>>);
+
+impl Arrival {
+    /// Creates one of a copy that both devices wait for by this function.
+    pub(crate) fn new(settle: impl FnOnce() -> Result<(), DeviceError> + Send + 'static) -> Arrival {
+        Arrival(Some(Box::new(settle)))
+    }
+
+    /// Has both devices wait for the copy, without waiting here.
+    pub fn settle(mut self) -> Result<(), DeviceError> {
+        self.0.take().map_or(Ok(()), |settle| settle())
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        // The devices will report what is wrong with them.
+        let _ = self.0.take().map_or(Ok(()), |settle| settle());
+    }
 }
 
 /// The memory of a device that has failed with this error: for tests of the layers above.
@@ -210,6 +245,29 @@ impl Storage {
         *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(copy);
         self.host.take();
         self.set_pokes(0);
+    }
+
+    /// Copies bytes of another storage into this one, if both are on devices that can do it by themselves ([`Remote::copy_to`]); `None`
+    /// if nothing was done.
+    pub fn copy_part(
+        &mut self,
+        at: usize,
+        from: &Storage,
+        start: usize,
+        len: usize,
+    ) -> Result<Option<Arrival>, DeviceError> {
+        let within = |start: usize, all: usize| start.checked_add(len).is_some_and(|end| end <= all);
+        let source = from.remote().clone();
+        let target = self.remote.get_mut().unwrap_or_else(PoisonError::into_inner).clone();
+        let (Some(source), Some(target)) = (source, target) else { return Ok(None) };
+        if !within(at, self.len) || !within(start, from.len) {
+            return Ok(None);
+        }
+        let arrival = source.copy_to(start as u64, target, at as u64, len as u64)?;
+        if arrival.is_some() {
+            self.host.take();
+        }
+        Ok(arrival)
     }
 
     /// Returns a copy of the bytes: a copy on a device is shared until one of both is written, bytes on the host are copied.

@@ -187,7 +187,7 @@ impl<'p> Walk<'p> {
             }
             StmtKind::Loop { body } | StmtKind::Batch { body } => self.block(body),
             StmtKind::On { device, body } => {
-                if let OnDevice::Gpu(Some(e)) = device {
+                if let Some(e) = device.number() {
                     self.expr(e);
                 }
                 self.block(body);

@@ -80,6 +80,10 @@ pub enum Builtin {
     WriteText,
     Keys,
     Exit,
+    // Arrays on several devices
+    Gpus,
+    Shard,
+    Gather,
     // Derivatives of host functions
     Derive(Derivative),
     NoGrad,
@@ -131,6 +135,7 @@ pub enum Group {
     Text,
     Files,
     Script,
+    Devices,
     Derivatives,
 }
 
@@ -331,6 +336,10 @@ const OTHERS: &[Entry] = &[
     // Host: the script
     item(Builtin::Args, "args", Script, Host, ": [str; _]", "The arguments behind the script's name: `args[0]`, `len(args)`."),
     item(Builtin::Exit, "exit", Script, Host, "(code: i32 = 0)", "Ends the script, with an exit code from 0 to 255 for whoever started it. What was printed is written, and launches that still run are waited for; one that failed is reported and the code is 1."),
+    // Host: several devices
+    item(Builtin::Gpus, "gpus", Devices, Host, "(n: i32) -> [i32; n]", "The numbers of the first `n` devices: GPUs, or on a simulator the virtual devices of `--device sim:N`. There have to be as many."),
+    item(Builtin::Shard, "shard", Devices, Host, "(x: array, devices: [i32; _], axis = 0, halo = 0, granule = even) -> array", "The same array, cut along an axis into one part for each device: `shard(x, gpus(2), axis = 0, halo = 1)`. Each part lives on its device, with `halo` rows of its neighbors. Expressions, reductions and launches on it run on all devices, and give the same bits as on one. The cuts are even, at multiples of `granule` rows."),
+    item(Builtin::Gather, "gather", Devices, Host, "(x: array) -> array", "The same array on one device, put together from its parts."),
     // Host: derivatives
     item(Builtin::Derive(Derivative::Gradient), "grad", Derivatives, Host, "(f, wrt = first)(args…) -> parameter", "The gradient of a function that gives one float, at these arguments: `grad(loss)(w, x, y)` by its first parameter, `grad(loss, wrt = (w, b))(w, b)` by those that are named. Where the derivative would be lost, it is refused at that line."),
     item(Builtin::Derive(Derivative::ValueAndGradient), "value_and_grad", Derivatives, Host, "(f, wrt = first)(args…) -> (result, parameter)", "What the function gives, and its gradient, for the work of the gradient alone."),

@@ -10,6 +10,7 @@ mod forward;
 mod hoist;
 mod if_convert;
 mod inline;
+pub mod part;
 pub(crate) mod pipeline;
 mod scalarize;
 mod simplify;

@@ -182,7 +182,7 @@ impl Driver for Gpu {
         // SAFETY: the ranges are mapped.
         self.with("copy", |_| unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes as usize) })
     }
-    fn copy_from_peer(&self, _: Address, _: u32, _: Address, _: u64) -> Answer {
+    fn copy_from_peer(&self, _: Address, _: Peer, _: u64, _: [Event; 2], _: Event) -> Answer {
         Err(refusal("copy", 801, "CUDA_ERROR_NOT_SUPPORTED"))
     }
     fn load(&self, _: &[u8]) -> Answer<Module> {

@@ -161,11 +161,11 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
         // Options that only the simulator supports select it.
-        None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => Choice::Sim,
-        None if limits.sums == Sums::Rounded => Choice::Sim,
+        None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => Choice::Sim(None),
+        None if limits.sums == Sums::Rounded => Choice::Sim(None),
         None => from_environment(devices::VARIABLE)?,
     };
-    if limits.sums == Sums::Rounded && !matches!(device, Choice::Sim) {
+    if limits.sums == Sums::Rounded && !matches!(device, Choice::Sim(_)) {
         let complaint = "--fast-mma is for the simulator: leave it off, or choose `--device sim`";
         return Err(Box::new(command().error(clap::error::ErrorKind::ArgumentConflict, complaint)));
     }
@@ -409,7 +409,7 @@ fn global_options() -> Vec<Arg> {
             .value_name("NAME")
             .global(true)
             .value_parser(|text: &str| text.parse::<Choice>())
-            .help("Where kernels run: auto, sim, gpu, gpu:N, or both to compare [default: auto]"),
+            .help("Where kernels run: auto, sim, sim:N for N virtual devices, gpu, gpu:N, or both to compare [default: auto]"),
         Arg::new("stats")
             .long("stats")
             .action(ArgAction::SetTrue)

@@ -81,7 +81,8 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
     let code = run(&compiled, &mut interpreter, show_value, context);
     if let Some(copies) = &interpreter.copies {
         let lines = stats::copies(copies, &compiled.session.sources);
-        lines.iter().chain(&interpreter.tuning.said).for_each(|line| context.console.error_line(line));
+        let parts = stats::parts(&interpreter.shards);
+        lines.iter().chain(&parts).chain(&interpreter.tuning.said).for_each(|line| context.console.error_line(line));
     }
     code
 }

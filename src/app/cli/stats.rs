@@ -1,9 +1,12 @@
 //! `--stats`: a device's statistics in one line, and the lines of a script that copy arrays to a device and back.
 
+use std::sync::atomic::Ordering;
+
 use super::test::duration;
 use crate::base::source::Sources;
 use crate::device::{Device, MachineCode, Statistics, size};
 use crate::host::interp::{Copied, Copies};
+use crate::host::shard::Counts;
 
 pub(crate) fn line(device: &dyn Device) -> String {
     let s = device.statistics();
@@ -61,6 +64,22 @@ pub(crate) fn copies(copies: &Copies, sources: &Sources) -> Vec<String> {
         lines.push(format!("{} more statements copy less", statements.len() - SHOWN));
     }
     lines
+}
+
+/// Returns what was moved between the parts of arrays, if there are any.
+pub(crate) fn parts(counts: &Counts) -> Option<String> {
+    let [launches, exchanges, exchanged, gathers, gathered] =
+        [&counts.launches, &counts.exchanges, &counts.exchanged, &counts.gathers, &counts.gathered]
+            .map(|count| count.load(Ordering::Relaxed));
+    if launches + exchanges + gathers == 0 {
+        return None;
+    }
+    Some(format!(
+        "sharded arrays: {launches} launches in parts, {exchanges} copies to halos ({}); put together {gathers} times for what does not work on \
+         parts ({})",
+        size(exchanged),
+        size(gathered),
+    ))
 }
 
 /// The simulator copies nothing and compiles only parts of kernels, their regions.

@@ -162,7 +162,7 @@ impl Program {
         let wrong = |why: String| vec![Report::of(Problem::new("E0803", why))];
         let choice: Choice = named.as_deref().unwrap_or("sim").parse().map_err(wrong)?;
         // The checks are the simulator's.
-        let choice = if how.check && how.device.is_none() { Choice::Sim } else { choice };
+        let choice = if how.check && how.device.is_none() { Choice::Sim(None) } else { choice };
         let device = self.machine.choose(choice).map_err(|error| vec![Report::of(error.into())])?;
         if how.check && !device.is_watchful() {
             let problem = Problem::new("E0803", format!("`{}` does not look for races and the like", device.name()));

@@ -205,9 +205,10 @@ fn serve(inbox: &Receiver<Order>, interrupt: Interrupt, checked: bool, progress:
     interrupt.be_patient(u32::MAX);
     let machine = Machine::new(Usage::default());
     let named = std::env::var(VARIABLE).ok().filter(|name| !name.is_empty());
-    let choice = named.and_then(|name| name.parse().ok()).unwrap_or(if checked { Choice::Sim } else { Choice::Auto });
+    let choice =
+        named.and_then(|name| name.parse().ok()).unwrap_or(if checked { Choice::Sim(None) } else { Choice::Auto });
     // A device that cannot be opened is reported by the first launch of `:device`.
-    let device = machine.choose(choice).or_else(|_| machine.choose(Choice::Sim)).ok();
+    let device = machine.choose(choice).or_else(|_| machine.choose(Choice::Sim(None))).ok();
     let places = Places { device, all: Some(machine.clone()) };
     let limits = Limits { check: Some(checked), places, ..Limits::default() };
     let mut context = Context {

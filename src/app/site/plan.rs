@@ -68,6 +68,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "proofs.html",
             "profiling.html",
             "tuning.html",
+            "sharding.html",
             "tiles.html",
             "gradients.html",
             "gpu.html",

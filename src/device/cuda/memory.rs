@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::arrays::Resident;
 use super::context::Context;
-use super::driver::{Address, Event};
+use super::driver::{Address, Event, Peer};
 use crate::base::aligned::AlignedBytes;
-use crate::device::storage::{Remote, RemoteCopy, Storage};
+use crate::device::storage::{Arrival, Remote, RemoteCopy, Storage};
 use crate::device::{Coming, DeviceError};
 
 /// The memory of one array, freed with its last owner.
@@ -54,6 +54,25 @@ impl Remote for Buffer {
                 Ok(())
             }
         }
+    }
+
+    fn copy_to(&self, start: u64, target: Arc<dyn Remote>, at: u64, len: u64) -> Result<Option<Arrival>, DeviceError> {
+        let Ok(target) = target.into_any().downcast::<Buffer>() else { return Ok(None) };
+        // One reference is this one, the second its storage's; more belong to arrays that share the memory.
+        let shared = Arc::strong_count(&target) > 2;
+        let isolated = self.context.is_isolated() || target.context.is_isolated();
+        let (Some(from), Some(to)) = (self.here(), target.here()) else { return Ok(None) };
+        if shared || isolated {
+            return Ok(None);
+        }
+        let (from, to) = (Address(from.0 + start), Address(to.0 + at));
+        if Arc::ptr_eq(&self.context, &target.context) {
+            self.context.flush()?;
+            self.context.call(|driver| driver.copy(to, from, len))?;
+            return Ok(Some(Arrival::new(|| Ok(()))));
+        }
+        // Where the GPUs have no peer access, it is done otherwise.
+        Ok(between(&self.context, from, &target.context, to, len).ok())
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -112,6 +131,14 @@ impl Buffer {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the address, if it is not on the host.
+    fn here(&self) -> Option<Address> {
+        match *self.place() {
+            Place::Here(address) => Some(address),
+            Place::Spilled(_) => None,
+        }
+    }
+
     /// Returns the address; only of one that is held since it was made, or brought back, as others may be on the host.
     pub fn address(&self) -> Address {
         match *self.place() {
@@ -138,7 +165,7 @@ impl Buffer {
         let coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(event) = coming else { return Ok(()) };
         self.context.call(|driver| {
-            let waits = driver.await_copy(event);
+            let waits = driver.wait(event);
             driver.forget_event(event);
             waits
         })
@@ -185,10 +212,8 @@ impl Buffer {
             self.download(&mut bytes)?;
             context.upload(copy.address(), &bytes)?;
         } else {
-            context.flush()?;
-            self.context.finish()?;
-            let peer = self.context.properties.ordinal;
-            if context.call(|driver| driver.copy_from_peer(copy.address(), peer, self.address(), self.bytes)).is_err() {
+            let arrival = between(&self.context, self.address(), context, copy.address(), self.bytes);
+            if arrival.and_then(Arrival::settle).is_err() {
                 // The GPUs have no peer access.
                 let mut bytes = vec![0; self.bytes as usize];
                 self.download(&mut bytes)?;
@@ -245,6 +270,45 @@ impl Coming for Room {
         *buffer.coming.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
         Ok(buffer.listed())
     }
+}
+
+/// Copies from the memory of one GPU to that of another one, behind what both have to do now, and beside what they do from then on.
+/// Nobody waits here.
+fn between(
+    from: &Arc<Context>,
+    source: Address,
+    to: &Arc<Context>,
+    target: Address,
+    bytes: u64,
+) -> Result<Arrival, DeviceError> {
+    from.flush()?;
+    to.flush()?;
+    let now = |context: &Arc<Context>| {
+        context.call(|driver| {
+            let event = driver.event()?;
+            driver.record(event).map(|()| event)
+        })
+    };
+    let forget = |context: &Arc<Context>, event: Event| {
+        // One that is waited for stays until then.
+        let _ = context.call(|driver| {
+            driver.forget_event(event);
+            Ok(())
+        });
+    };
+    let after = [now(from)?, now(to)?];
+    let done = to.call(|driver| driver.event())?;
+    let peer = Peer { ordinal: from.properties.ordinal, address: source };
+    let copied = to.call(|driver| driver.copy_from_peer(target, peer, bytes, after, done));
+    forget(from, after[0]);
+    forget(to, after[1]);
+    let (from, to) = (from.clone(), to.clone());
+    let arrival = Arrival::new(move || {
+        let waits = [&from, &to].into_iter().try_for_each(|context| context.call(|driver| driver.wait(done)));
+        forget(&to, done);
+        waits
+    });
+    copied.map(|()| arrival)
 }
 
 /// Allocates memory, for which other arrays are moved to the host if there is no more of it.

@@ -1,6 +1,7 @@
 //! Tests of the CUDA runtime with a fake driver: its memory is this process's and its kernels are Rust functions.
 
 mod declared;
+mod peers;
 mod products;
 mod tiles;
 
@@ -8,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::driver::{
-    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, Module, Properties, Refusal, Shape, Words,
+    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, Module, Peer, Properties, Refusal, Shape,
+    Words,
 };
 use super::fault::STOP_WORD;
 use super::nvrtc::{Compiled, Compiler, Failure};
@@ -175,8 +177,8 @@ impl Driver for Fake {
         });
         Ok(())
     }
-    fn copy_from_peer(&self, to: Address, _: u32, from: Address, bytes: u64) -> Answer {
-        self.copy(to, from, bytes)
+    fn copy_from_peer(&self, to: Address, from: Peer, bytes: u64, _: [Event; 2], _: Event) -> Answer {
+        self.copy(to, from.address, bytes)
     }
     fn load(&self, cubin: &[u8]) -> Answer<Module> {
         assert!(cubin.starts_with(b"machine code of "));
@@ -270,6 +272,9 @@ impl Driver for Fake {
     }
     fn record(&self, _: Event) -> Answer {
         Ok(())
+    }
+    fn wait(&self, _: Event) -> Answer {
+        self.with("wait", |_| Ok(()))
     }
     fn elapsed(&self, _: Event, _: Event) -> Answer<f64> {
         Ok(1.5)

@@ -24,6 +24,11 @@ pub trait Work: Send + Sync {
         0
     }
 
+    /// Returns whether it is another form of the bytes, which stays when they have been computed, until somebody writes them.
+    fn lasts(&self) -> bool {
+        false
+    }
+
     /// For downcasts by the module that defers work.
     fn as_any(&self) -> &dyn Any;
 }
@@ -39,6 +44,8 @@ pub struct Data {
     work: Mutex<Option<Arc<dyn Work>>>,
     /// Work that reads a part of these bytes, and could do so before they change.
     readers: Mutex<Vec<Weak<dyn Work>>>,
+    /// Copies of the bytes for other devices, by device. The first one that asks uses the bytes themselves.
+    replicas: Mutex<Vec<(usize, Option<Arc<Data>>)>>,
     /// A type, and the length of an axis of which all elements, as such integers, are known to be positions; 0 if none is.
     positions: AtomicU64,
     /// The integers of a type that are 0, 1, 2, …, as one more than the type's number; 0 if that is not known.
@@ -84,6 +91,23 @@ impl Data {
         }
     }
 
+    /// Returns the work that lasts, whether or not the bytes have been computed.
+    pub fn lasting(&self) -> Option<Arc<dyn Work>> {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        work.as_ref().filter(|work| work.lasts()).cloned()
+    }
+
+    /// Returns a copy of the bytes for one of several devices that read them, made once for each; `None` if there is no memory.
+    pub fn replica(self: &Arc<Self>, device: usize, copy: impl FnOnce() -> Option<Storage>) -> Option<Arc<Data>> {
+        let mut replicas = self.replicas.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = replicas.iter().find(|(of, _)| *of == device) {
+            return Some(known.as_ref().unwrap_or(self).clone());
+        }
+        let new = if replicas.is_empty() { None } else { Some(Arc::new(Data::from(copy()?))) };
+        replicas.push((device, new.clone()));
+        Some(new.unwrap_or_else(|| self.clone()))
+    }
+
     /// Returns the storage, computed now if necessary.
     pub fn storage(&self) -> Outcome<&Storage> {
         if let Some(storage) = self.storage.get() {
@@ -95,7 +119,9 @@ impl Data {
             let storage = work.run(self.len)?;
             // Cannot fail: the lock is held.
             let _ = self.storage.set(storage);
-            *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            if !work.lasts() {
+                *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
         }
         self.storage.get().ok_or_else(|| Problem::new("E0999", "internal error: an array without bytes"))
     }
@@ -147,6 +173,10 @@ impl Data {
     /// Forgets what is known of elements that are to be written.
     #[inline]
     fn forget(&mut self) {
+        if self.storage.get().is_some() {
+            *self.work.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        self.replicas.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         *self.positions.get_mut() = 0;
         *self.counting.get_mut() = 0;
         *self.identity.get_mut() = 0;

@@ -191,6 +191,11 @@ impl Array {
         &self.data
     }
 
+    /// Returns the array with other bytes, as many.
+    pub(crate) fn with_data(&self, data: Arc<Data>) -> Array {
+        Array { data, ..self.clone() }
+    }
+
     /// Returns whether this is known to be a row of the integers 0, 1, 2, ….
     pub(crate) fn is_counting(&self) -> bool {
         let is_row = self.rank() == 1 && self.byte_len() == self.data.len();
@@ -288,7 +293,9 @@ impl Array {
 
     /// Returns where the bytes are, as a remark for the user.
     pub fn place(&self) -> &'static str {
-        let Some(storage) = self.data.computed() else { return "not computed yet" };
+        let Some(storage) = self.data.computed() else {
+            return if self.data.lasting().is_some() { "in parts" } else { "not computed yet" };
+        };
         match (storage.here().is_some(), storage.remote().is_some()) {
             (true, true) => "on the host and a GPU",
             (true, false) => "on the host",

@@ -88,9 +88,10 @@ pub(crate) use node::{Fold, Op, Operand, Rows};
 pub(crate) use pick::{in_rows, pick};
 pub(crate) use picked::List;
 pub(crate) use place::{prepare, words};
+pub(crate) use row_plan::results;
 pub(crate) use run::{ZERO, defer, each, failed, problem as faulted};
 pub(crate) use site::{Held, Kernels, Site};
-pub(crate) use view::{Along, column, component, view};
+pub(crate) use view::{Along, column, component, view, with_lanes};
 pub(crate) use write::{joined, write_column, write_element, write_part};
 
 #[cfg(doc)]

@@ -28,7 +28,7 @@ const FEW: usize = 256;
 const ROOM: usize = 47 << 10;
 
 /// Returns the number of results of a round that combines so many elements.
-pub(super) fn results(elements: usize) -> usize {
+pub(crate) fn results(elements: usize) -> usize {
     match elements.div_ceil(EACH) {
         few @ ..SPREAD => few,
         many => (many.div_ceil(LINE) | 1) * LINE,

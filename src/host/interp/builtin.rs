@@ -68,6 +68,8 @@ impl Machine<'_> {
             ReadText => self.read_text(frame, args, span),
             WriteText => self.write_text(frame, args, span),
             Exit => self.exit(frame, args, span),
+            Gpus => self.gpus(frame, args, span),
+            Shard => self.shard(frame, args, more, span),
             NoGrad => match args {
                 [x] => {
                     let value = grad::primal(&self.eval(frame, x)?);
@@ -108,6 +110,7 @@ impl Machine<'_> {
         Ok(match (builtin, values) {
             (Math(f), values) => grad::ops::math(f, values),
             (Keys, [x]) => ops::keys(x),
+            (Gather, [x]) => ops::whole(x),
             (Text(f), values) => ops::text::call(f, values),
             (Select, [cond, then, other]) => grad::ops::select(cond, then, other),
             (CeilDiv, [x, y]) => ops::ceil_div(x, y),

@@ -108,16 +108,19 @@ impl Machine<'_> {
     }
 
     fn on(&mut self, frame: &mut Frame, device: &OnDevice, body: &Expr, span: Span) -> Eval<()> {
-        let wanted = match device {
-            OnDevice::Sim => Wanted::Sim,
-            OnDevice::Gpu(None) => Wanted::Gpu(None),
-            OnDevice::Gpu(Some(number)) => match u32::try_from(self.integer(frame, number)?) {
-                Ok(number) => Wanted::Gpu(Some(number)),
+        let number = match device.number() {
+            None => None,
+            Some(number) => match u32::try_from(self.integer(frame, number)?) {
+                Ok(number) => Some(number),
                 Err(_) => {
-                    let diagnostic = Diagnostic::error("E0595", "GPUs are numbered from 0");
+                    let diagnostic = Diagnostic::error("E0595", "devices are numbered from 0");
                     return Err(self.error(diagnostic.at(number.span, "this is no such number")));
                 }
             },
+        };
+        let wanted = match device {
+            OnDevice::Sim(_) => Wanted::Sim(number),
+            OnDevice::Gpu(_) => Wanted::Gpu(number),
         };
         let opened = match &self.interp.devices {
             Some(devices) => devices.open(wanted),

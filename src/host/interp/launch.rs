@@ -441,7 +441,7 @@ impl Machine<'_> {
     }
 
     /// Returns how `mma` adds: on GPUs, always as tensor cores do.
-    fn sums(&self) -> Sums {
+    pub(super) fn sums(&self) -> Sums {
         // Asked for first: whether there is a GPU is looked up when something needs it.
         match self.interp.sums {
             Sums::Rounded if self.interp.options.device.is_remote() => Sums::default(),
@@ -541,6 +541,15 @@ impl Machine<'_> {
             self.record(launch, inner, extents, (given, hidden), span);
         }
         self.interp.options.control.launched = span;
+        if passed.iter().any(Passed::is_sharded) {
+            let (arrays, ran) = self.launch_in_parts(launch, kernel, inner, extents, passed, hidden, span);
+            self.record_left(&arrays);
+            if let Err(signal) = ran {
+                self.hand_back(frame, launch, kernel, arrays)?;
+                return Err(signal);
+            }
+            return Ok(arrays);
+        }
         if self.interp.hints {
             let larger = larger(self.program, kernel);
             self.interp.small.saw(launch.kernel, extents, larger);

@@ -20,6 +20,7 @@ use crate::host::array::HostArray;
 use crate::host::grad::Tape;
 use crate::host::graph;
 use crate::host::picture::heat::Heat;
+use crate::host::shard::Counts;
 use crate::host::tuned::Tuning;
 use crate::host::value::Value;
 use crate::lower::Sums;
@@ -119,6 +120,10 @@ pub struct Interpreter {
     pub(crate) parked: Vec<(String, Kernels)>,
     /// Devices used by `on … { }` since launches were last waited for.
     pub(crate) visited: Vec<Arc<dyn Device>>,
+    /// Devices that have parts of arrays.
+    pub(crate) members: Vec<Arc<dyn Device>>,
+    /// What has been moved between parts of arrays.
+    pub shards: Arc<Counts>,
     pub(crate) layouts: Layouts,
     /// Values of constants evaluated so far, each with its expression.
     pub(crate) constants: FxHashMap<ConstId, (Arc<Expr>, Value)>,

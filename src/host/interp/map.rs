@@ -1,17 +1,25 @@
 //! Scalar functions applied to arrays: `sigmoid(x)` with an array runs as a generated kernel `threads(i: N)`.
 
+use std::sync::Arc;
+
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, FnRef, Type, World};
 use crate::compile;
-use crate::device::{Arg, Extents};
+use crate::device::{Arg, Executable, Extents};
+use crate::host::array::Array;
 use crate::host::array::broadcast::{broadcast_to, common_shape};
 use crate::host::grad;
+use crate::host::shard::lift::{self, Apart};
+use crate::host::shard::value::State;
+use crate::host::shard::{self, Sharded};
 use crate::host::value::Value;
 use crate::lower::{Argument, Function};
 
 use super::conform::{Misfit, Place};
+use super::cuts::prints;
 use super::frame::Frame;
+use super::kernels::MapKey;
 use super::launch::push_value;
 use super::machine::{Eval, Machine};
 
@@ -54,26 +62,59 @@ impl Machine<'_> {
         if let Some(value) = self.inlined(&function, &values, &result)? {
             return Ok(value);
         }
-        let values = self.repeated(values, &shape, expr.span)?;
         let key = (function, params);
-        let executable = match self.interp.kernels.maps.get(&key) {
-            Some(found) => found.clone(),
-            None => {
-                let prepared = compile::map(self.program, &key.0, &key.1, self.checks(), expr.span);
-                let prepared = prepared.map_err(|d| {
-                    match d.first().map(|first| first.code) {
-                        Some("E0999") => self.host_only(&key.0, expr.span).map(|why| self.error(why)),
-                        _ => None,
-                    }
-                    .unwrap_or_else(|| self.first_of(d, expr.span))
-                })?;
-                let loaded = self.load(prepared);
-                self.interp.kernels.maps.insert(key.clone(), loaded.clone());
-                loaded
-            }
-        };
-        let element = self.interp.layouts.element(self.program, &result);
-        let mut out = self.new_result(element, &shape, expr.span)?;
+        match self.mapped_in_parts(&key, &values, &shape, &result, expr)? {
+            Some(array) => Ok(Value::Array(array)),
+            None => self.mapped(&key, values, &shape, &result, expr).map(Value::Array),
+        }
+    }
+
+    /// Applies a function to the parts of sharded arrays; `None` if there are none that the result could be cut like.
+    fn mapped_in_parts(
+        &mut self,
+        key: &MapKey,
+        values: &[Value],
+        shape: &[usize],
+        result: &Type,
+        expr: &Expr,
+    ) -> Eval<Option<Array>> {
+        let arrays: Vec<Array> =
+            values.iter().filter_map(|v| if let Value::Array(a) = v { Some(a.clone()) } else { None }).collect();
+        if !arrays.iter().any(|array| shard::of(array).is_some()) || self.map_kernel(key, expr)?.1 {
+            // What is printed comes in the order of the whole array.
+            return Ok(None);
+        }
+        let apart = lift::apart(&arrays, shape).map_err(|p| self.problem(p, expr.span))?;
+        let Some(Apart { layout, team, parts }) = apart else { return Ok(None) };
+        let mut done = Vec::with_capacity(layout.parts());
+        for p in 0..layout.parts() {
+            let mut own = parts.iter().map(|of| of[p].clone());
+            let given = values.iter().map(|value| match value {
+                Value::Array(array) => Value::Array(own.next().unwrap_or_else(|| array.clone())),
+                other => other.clone(),
+            });
+            let given: Vec<Value> = given.collect();
+            let mut shape = shape.to_vec();
+            shape[layout.axis] = layout.held(p).len();
+            let outer = self.interp.use_device(team.sites[p].device().clone());
+            let mapped = {
+                let _at = team.sites[p].clone().enter();
+                self.mapped(key, given, &shape, result, expr)
+            };
+            self.interp.use_device(outer);
+            done.push(mapped?);
+        }
+        let element = self.interp.layouts.element(self.program, result);
+        let array = Sharded::array(element, shape, layout, team, State { parts: done, fresh: true });
+        array.map(Some).map_err(|p| self.problem(p, expr.span))
+    }
+
+    /// Applies a function to arrays by a kernel on the device in use.
+    fn mapped(&mut self, key: &MapKey, values: Vec<Value>, shape: &[usize], result: &Type, expr: &Expr) -> Eval<Array> {
+        let values = self.repeated(values, shape, expr.span)?;
+        let (executable, _) = self.map_kernel(key, expr)?;
+        let element = self.interp.layouts.element(self.program, result);
+        let mut out = self.new_result(element, shape, expr.span)?;
         let count = out.count() as u32;
         self.interp.options.control.launched = expr.span;
         let launched = {
@@ -94,10 +135,29 @@ impl Machine<'_> {
         match launched {
             Ok(output) => {
                 self.say(&output);
-                Ok(Value::Array(out))
+                Ok(out)
             }
             Err(fault) => Err(self.fault(&fault, expr.span, vec![])),
         }
+    }
+
+    /// Returns the kernel of a function on the device in use, and whether it prints.
+    fn map_kernel(&mut self, key: &MapKey, expr: &Expr) -> Eval<(Arc<dyn Executable>, bool)> {
+        if let Some(found) = self.interp.kernels.maps.get(key) {
+            return Ok(found.clone());
+        }
+        let prepared = compile::map(self.program, &key.0, &key.1, self.checks(), expr.span);
+        let prepared = prepared.map_err(|d| {
+            match d.first().map(|first| first.code) {
+                Some("E0999") => self.host_only(&key.0, expr.span).map(|why| self.error(why)),
+                _ => None,
+            }
+            .unwrap_or_else(|| self.first_of(d, expr.span))
+        })?;
+        let prints = prints(&prepared);
+        let loaded = (self.load(prepared), prints);
+        self.interp.kernels.maps.insert(key.clone(), loaded.clone());
+        Ok(loaded)
     }
 
     /// Returns the error if a function, or a function passed to it, cannot run in kernels. The checker reports this where it knows

@@ -12,6 +12,7 @@ mod conform;
 mod contracts;
 mod copies;
 mod create;
+mod cuts;
 mod derive;
 mod direct;
 mod element;
@@ -31,6 +32,7 @@ mod map;
 mod measure;
 mod record;
 mod run;
+mod shards;
 mod site;
 mod small;
 mod stated;
@@ -120,6 +122,8 @@ impl Interpreter {
             expressions: Arc::default(),
             parked: Vec::new(),
             visited: Vec::new(),
+            members: Vec::new(),
+            shards: Arc::default(),
             layouts: Layouts::default(),
             constants: FxHashMap::default(),
             computing: Vec::new(),
@@ -390,7 +394,7 @@ impl Machine<'_> {
         let visited = std::mem::take(&mut self.interp.visited);
         let is_over = matches!(ended, Ok(_) | Err(Signal::Exit(..)));
         let mut failure = None;
-        for device in std::iter::once(&self.interp.options.device).chain(&visited) {
+        for device in std::iter::once(&self.interp.options.device).chain(&visited).chain(&self.interp.members) {
             match device.confirm() {
                 Ok(()) => {}
                 Err(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) => failure = Some(error),
@@ -404,9 +408,10 @@ impl Machine<'_> {
         }
     }
 
-    /// Waits for launches on the device in use that may still report a fault.
+    /// Waits for launches on the device in use, and on those that have parts of arrays, that may still report a fault.
     pub(crate) fn confirm(&mut self, span: Span) -> Eval<()> {
-        let confirmed = self.interp.options.device.confirm();
+        let own = std::iter::once(&self.interp.options.device);
+        let confirmed = own.chain(&self.interp.members).try_for_each(|device| device.confirm());
         confirmed.map_err(|error| self.error(device_diagnostic(&error, span)))
     }
 

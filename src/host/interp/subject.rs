@@ -208,7 +208,7 @@ impl Twin {
     pub fn new(machine: &Machine<'_>, frame: &Frame, derive: &Derive) -> Twin {
         let own = &machine.interp;
         let mut options = own.options.clone();
-        if let Some(Ok(simulator)) = own.devices.as_ref().map(|devices| devices.open(Wanted::Sim)) {
+        if let Some(Ok(simulator)) = own.devices.as_ref().map(|devices| devices.open(Wanted::Sim(None))) {
             options.device = simulator;
         }
         let mut interp = Interpreter::new(options);

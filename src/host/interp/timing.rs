@@ -81,11 +81,16 @@ impl Machine<'_> {
         let mut samples = Vec::new();
         while samples.len() < plan.least || (start.elapsed() < plan.budget && samples.len() < plan.most) {
             self.poll(span)?;
-            match self.interp.options.device.is_remote() {
+            // What several devices do has no clock of its own.
+            let alone = self.interp.members.len() < 2;
+            match alone && self.interp.options.device.is_remote() {
                 true => self.remote_samples(frame, run, span, &mut samples)?,
                 false => {
                     let begin = Instant::now();
                     self.held(frame, run, span)?;
+                    if !alone {
+                        self.finish(span)?;
+                    }
                     samples.push(begin.elapsed().as_secs_f64());
                 }
             }
@@ -126,9 +131,10 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Waits for the device, so that pending work does not count toward the next measurement.
+    /// Waits for the device, and those that have parts of arrays, so that pending work does not count toward the next measurement.
     fn finish(&mut self, span: Span) -> Eval<()> {
-        let finished = self.interp.options.device.finish();
+        let own = std::iter::once(&self.interp.options.device);
+        let finished = own.chain(&self.interp.members).try_for_each(|device| device.finish());
         finished.map_err(|error| self.error(device_diagnostic(&error, span)))
     }
 }

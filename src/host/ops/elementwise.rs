@@ -3,6 +3,7 @@
 use crate::host::graph::{self, Op, Operand};
 use crate::host::ops::operand::Operands;
 use crate::host::problem::{Outcome, Problem};
+use crate::host::shard::lift;
 use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar};
 
@@ -19,7 +20,10 @@ pub(crate) fn apply(op: Op, operands: Operands, names: &[&str], undefined: impl 
     }
     let shape = operands.shape(names)?;
     let (element, is_plain) = (operands.element(scalar), operands.plain);
-    let result = graph::defer(op, operands.list, scalar, element, &shape)?;
+    let result = match lift::each(op, &operands.list, scalar, &element, &shape)? {
+        Some(lifted) => lifted,
+        None => graph::defer(op, operands.list, scalar, element, &shape)?,
+    };
     Ok(match is_plain {
         true => result.item(0)?.unwrap_or(Value::Unit),
         false => Value::Array(result),

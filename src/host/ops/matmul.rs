@@ -9,6 +9,7 @@ use crate::host::ops::operand::{array, undefined};
 use crate::host::ops::reduce::{Reduce, reduce};
 use crate::host::ops::totals::{self, total_type};
 use crate::host::problem::{Outcome, Problem};
+use crate::host::shard::{self, lift};
 use crate::host::value::Value;
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::Scalar;
@@ -27,6 +28,9 @@ pub fn matmul(left: &Value, right: &Value) -> Outcome<Value> {
     if inner != depth {
         return Err(inner_mismatch(a, b, inner, depth));
     }
+    if let Some(product) = in_parts(a, b)? {
+        return Ok(Value::Array(product));
+    }
     let (found, shape) = match (a.rank(), b.rank()) {
         (_, 1) => {
             let outer = a.shape()[..a.rank() - 1].to_vec();
@@ -40,6 +44,30 @@ pub fn matmul(left: &Value, right: &Value) -> Outcome<Value> {
         _ => matrices(a, b)?,
     };
     finished("@", a, found, &shape, scalar)
+}
+
+/// Multiplies by the parts of a left side that is cut along rows, or of a right side that is cut along columns; all of the other side
+/// goes to each.
+fn in_parts(a: &Array, b: &Array) -> Outcome<Option<Array>> {
+    let whole = |array: &Array| shard::of(array).map_or_else(|| Ok(array.clone()), |sharded| sharded.whole());
+    let multiply = |a: &Array, b: &Array| match matmul(&Value::Array(a.clone()), &Value::Array(b.clone()))? {
+        Value::Array(product) => Ok(product),
+        value => Array::full(&value, &[]),
+    };
+    let exact = a.scalar().is_some_and(Scalar::is_int);
+    if let Some(left) = shard::of(a).filter(|left| left.layout().axis + 1 < a.rank() && b.rank() <= 2) {
+        let b = whole(b)?;
+        let axis = left.layout().axis;
+        let sites = &left.team().sites;
+        return lift::rows(&left, axis, exact, |p, part| multiply(part, &shard::replica(&b, &sites[p])?)).map(Some);
+    }
+    if let Some(right) = shard::of(b).filter(|right| b.rank() == 2 && right.layout().axis == 1 && a.rank() <= 2) {
+        let a = whole(a)?;
+        let sites = &right.team().sites;
+        return lift::rows(&right, a.rank() - 1, exact, |p, part| multiply(&shard::replica(&a, &sites[p])?, part))
+            .map(Some);
+    }
+    Ok(None)
 }
 
 fn dots(

@@ -9,6 +9,8 @@ use crate::host::graph::{self, Along, Operand};
 use crate::host::ops::operand::{self, adapt, array, common_scalar, undefined};
 use crate::host::ops::text;
 use crate::host::problem::{Outcome, Problem};
+use crate::host::shard::value::State;
+use crate::host::shard::{self, Sharded, lift};
 use crate::host::value::{Value, Vector};
 use crate::lang::scalar::{self, Scalar};
 
@@ -326,11 +328,27 @@ fn pick(array: &Array, specs: &[SliceSpec]) -> Outcome<Value> {
         SliceSpec::Range { .. } => None,
     };
     match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
-        Some(indices) if indices.len() == array.rank() => array.get(&indices),
+        Some(indices) if indices.len() == array.rank() => element(array, &indices),
         _ => {
             let (axes, shape) = selected(array, specs)?;
+            if let Some(sharded) = shard::of(array)
+                && let Some(picked) = lift::pick(&sharded, &axes, &shape)?
+            {
+                return Ok(Value::Array(picked));
+            }
             graph::view(array, axes, &shape).map(Value::Array)
         }
+    }
+}
+
+/// Returns an element, of a sharded array from the part that owns it.
+fn element(array: &Array, indices: &[i64]) -> Outcome<Value> {
+    let Some(sharded) = shard::of(array) else { return array.get(indices) };
+    array.position(indices)?;
+    let (axes, _) = selected(array, &indices.iter().map(|&index| SliceSpec::At(index)).collect::<Vec<_>>())?;
+    match lift::pick(&sharded, &axes, &[])? {
+        Some(picked) => picked.get(&[]),
+        None => array.get(indices),
     }
 }
 
@@ -351,6 +369,17 @@ fn selected(array: &Array, specs: &[SliceSpec]) -> Outcome<(Vec<Along>, Vec<usiz
     Ok((axes, shape))
 }
 
+/// Returns a sharded array as one on one device, and others as they are.
+pub(crate) fn whole(value: &Value) -> Outcome<Value> {
+    match value {
+        Value::Array(array) => match shard::of(array) {
+            Some(sharded) => sharded.whole().map(Value::Array),
+            None => Ok(value.clone()),
+        },
+        _ => Err(super::operand::undefined("`gather`", &[value])),
+    }
+}
+
 /// Executes `a[i, j] = value` or `a[0..4, ..] = value`.
 pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<()> {
     let at = |spec: &SliceSpec| match spec {
@@ -358,9 +387,12 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<
         SliceSpec::Range { .. } => None,
     };
     match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
-        Some(indices) if indices.len() == array.rank() => set(array, &indices, value),
+        Some(indices) if indices.len() == array.rank() && shard::of(array).is_none() => set(array, &indices, value),
         _ => {
             let (axes, shape) = selected(array, specs)?;
+            if shard::of(array).is_some() && assign_to_parts(array, specs, &axes, &shape, value)? {
+                return Ok(());
+            }
             let operand = match (value, array.element()) {
                 (Value::Array(value), own) if value.element() == own && repeats_to(value.shape(), &shape) => {
                     let shape = graph::view::with_lanes(own, value.shape());
@@ -375,6 +407,63 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<
             }
         }
     }
+}
+
+/// Assigns to the rows of a sharded array that each part owns; false if something is to be assigned that parts cannot take apart.
+fn assign_to_parts(
+    array: &mut Array,
+    specs: &[SliceSpec],
+    axes: &[Along],
+    shape: &[usize],
+    value: &Value,
+) -> Outcome<bool> {
+    let Some(sharded) = shard::of(array) else { return Ok(false) };
+    let (layout, team) = (sharded.layout().clone(), sharded.team().clone());
+    let along = axes[layout.axis];
+    let count = if along.step == 0 { 1 } else { shape[along.axis] };
+    let value_array = match value {
+        Value::Array(value) if value.element() == array.element() && repeats_to(value.shape(), shape) => Some(value),
+        Value::Array(_) => return Ok(false),
+        _ => None,
+    };
+    if along.step > 1 || along.step < 0 {
+        return Ok(false);
+    }
+    // Whoever assigns has the parts alone, so that they are not copied.
+    let (element, whole) = (array.element().clone(), array.shape().to_vec());
+    let State { mut parts, mut fresh } = sharded.parts();
+    drop(sharded);
+    *array = Array::unplaced(element.clone(), &[0])?;
+    let mut failed = None;
+    for (part, rows) in layout.owners(along.start..along.start + count) {
+        let first = layout.held(part).start;
+        let local = (rows.start - first) as i64..(rows.end - first) as i64;
+        let mut own = specs.to_vec();
+        own.resize(whole.len(), SliceSpec::ALL);
+        own[layout.axis] = match along.step {
+            0 => SliceSpec::At(local.start),
+            _ => SliceSpec::Range { start: Some(local.start), end: Some(local.end), inclusive: false, step: None },
+        };
+        let _at = team.sites[part].clone().enter();
+        let own_value = match value_array {
+            Some(value) if along.step != 0 => {
+                let behind = shape.len() - along.axis;
+                match value.rank().checked_sub(behind).filter(|&axis| value.shape()[axis] != 1) {
+                    Some(axis) => shard::rows(value, axis, rows.start - along.start..rows.end - along.start),
+                    None => Ok(value.clone()),
+                }
+                .map(Value::Array)
+            }
+            _ => Ok(value.clone()),
+        };
+        failed = own_value.and_then(|value| assign(&mut parts[part], &own, &value)).err();
+        fresh = false;
+        if failed.is_some() {
+            break;
+        }
+    }
+    *array = Sharded::array(element, &whole, layout, team, State { parts, fresh })?;
+    failed.map_or(Ok(true), Err)
 }
 
 /// Executes `a[i, j] = value`.

@@ -6,6 +6,7 @@ use crate::host::graph::{self, Along};
 use crate::host::ops::operand::{self, array};
 use crate::host::ops::text;
 use crate::host::problem::{Outcome, Problem};
+use crate::host::shard::{self, lift};
 use crate::host::value::Value;
 
 /// Returns the same elements in another shape; one dimension may be -1.
@@ -50,8 +51,15 @@ pub fn transpose(value: &Value) -> Outcome<Value> {
         return Ok(value.clone());
     }
     let shape: Vec<usize> = x.shape().iter().rev().copied().collect();
-    let axes = (0..x.rank()).rev().map(Along::all).collect();
-    graph::view(x, axes, &shape).map(Value::Array)
+    let axes = || (0..x.rank()).rev().map(Along::all).collect();
+    if let Some(sharded) = shard::of(x) {
+        let turned = |_, part: &Array| {
+            let shape: Vec<usize> = part.shape().iter().rev().copied().collect();
+            graph::view(part, axes(), &shape)
+        };
+        return lift::rows(&sharded, x.rank() - 1 - sharded.layout().axis, false, turned).map(Value::Array);
+    }
+    graph::view(x, axes(), &shape).map(Value::Array)
 }
 
 /// Concatenates arrays along an axis; their other axes must agree.

@@ -11,6 +11,7 @@ use crate::host::graph::{self, Fold, Op, Rows};
 use crate::host::ops::operand::{self, array_or_plain, undefined};
 use crate::host::ops::totals::{self, total_type};
 use crate::host::problem::{Outcome, Problem};
+use crate::host::shard::{self, Sharded, chain, lift};
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::{self, Scalar};
@@ -85,9 +86,21 @@ pub(crate) fn reduce_to(how: Reduce, value: &Value, axes: Option<&[i64]>, to: Op
         let problem = Problem::new("E0507", format!("{what} along axes that are not next to each other"));
         return Err(problem.label("positions count elements along adjacent axes, in order"));
     }
+    if let Some(sharded) = shard::of(&array) {
+        let to = to.unwrap_or(total_type(scalar));
+        if let Some(result) = in_parts(how, &sharded, scalar, &axes, to)? {
+            return Ok(match shape.is_empty() {
+                true => result.item(0)?.unwrap_or(Value::Unit),
+                false => Value::Array(result),
+            });
+        }
+    }
     let job = Job { how, array: array.into_owned(), axes, len, shape, to: to.unwrap_or(total_type(scalar)) };
     let result = match job.fold(scalar) {
-        Some(fold) => job.folded(&fold)?,
+        Some(fold) => match job.chained(&fold)? {
+            Some(result) => result,
+            None => job.folded(&fold)?,
+        },
         None => job.other(scalar).ok_or_else(undefined)??,
     };
     // Rows may be reduced later, with what depends on them.
@@ -95,6 +108,45 @@ pub(crate) fn reduce_to(how: Reduce, value: &Value, axes: Option<&[i64]>, to: Op
         true => result.item(0)?.unwrap_or(Value::Unit),
         false => Value::Array(result),
     })
+}
+
+/// Reduces a sharded array by its parts; `None` where the order of the parts' elements matters, or as much work would be left.
+fn in_parts(how: Reduce, sharded: &Sharded, scalar: Scalar, axes: &[usize], to: Scalar) -> Outcome<Option<Array>> {
+    let cut = sharded.layout().axis;
+    let given: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
+    let part = |part: &Array, to| match reduce_to(how, &Value::Array(part.clone()), Some(&given), to)? {
+        Value::Array(array) => Ok(array),
+        value => Array::full(&value, &[]),
+    };
+    if !axes.contains(&cut) {
+        let axis = cut - axes.iter().filter(|&&axis| axis < cut).count();
+        let totals = scalar.is_int() && matches!(how, Reduce::Sum | Reduce::Prod);
+        return lift::rows(sharded, axis, totals, |_, own| part(own, Some(to))).map(Some);
+    }
+    let wide = match how {
+        Reduce::Min | Reduce::Max if scalar.is_int() => None,
+        Reduce::All | Reduce::Any if scalar == Scalar::Bool => None,
+        // Exact, as less than 2^31 of them have at most 63 bits.
+        Reduce::Sum if scalar.is_int() && scalar.bits() <= 32 => Some(Scalar::I64),
+        _ => return Ok(None),
+    };
+    let found = lift::each_own(sharded, |own| match own.is_empty() {
+        true => Ok(None),
+        false => part(own, wide).map(Some),
+    })?;
+    let found: Vec<Value> = found.into_iter().flatten().map(Value::Array).collect();
+    let Some(first) = found.first() else { return Ok(None) };
+    let stacked = if found.len() == 1 { reshaped(first)? } else { super::stack(&found)? };
+    match reduce_to(how, &stacked, Some(&[0]), Some(to))? {
+        Value::Array(array) => Ok(Some(array)),
+        value => Array::full(&value, &[]).map(Some),
+    }
+}
+
+/// Returns an array with one more axis in front.
+fn reshaped(value: &Value) -> Outcome<Value> {
+    let array = operand::array(value, "a reduction")?;
+    array.with_shape(&[&[1], array.shape()].concat()).map(Value::Array)
 }
 
 struct Job {
@@ -145,6 +197,13 @@ impl Job {
             Reduce::Argmin | Reduce::Argmax if scalar.is_num() => Some(self.position()),
             _ => None,
         }
+    }
+
+    /// Folds a sharded array from part to part, in the order of the whole.
+    fn chained(&self, fold: &Fold) -> Outcome<Option<Array>> {
+        let Some(sharded) = shard::of(&self.array) else { return Ok(None) };
+        let found = chain::folded(&sharded, fold, &self.axes)?;
+        found.map(|found| found.seen_as(Element::Scalar(fold.result), &self.shape)).transpose()
     }
 
     fn folded(&self, fold: &Fold) -> Outcome<Array> {

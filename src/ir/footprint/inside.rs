@@ -12,10 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::apart::{self, Apart};
 use super::claim;
 use super::def::{Footprint, Given};
-use super::form::constant;
+use super::form::{constant, single};
+use super::parts::{self, CutArray, Parted, Refusal};
 use super::question::{Answer, Question};
 use super::settle::settle;
-use super::whole::{Numbers, Whole};
+use super::whole::{Numbers, Whole, known};
 use crate::base::linear::Budget;
 use crate::ir::def::Module;
 use crate::ir::ranges::{self, Ranges, Setting, Site};
@@ -82,6 +83,41 @@ impl Declared {
     /// Returns the positions of the arrays that a launch writes as a whole and that the kernel does not read.
     pub fn written(&self, module: &Module, launch: &Numbers<'_>) -> Vec<u32> {
         self.whole(module).written(&self.plain, launch)
+    }
+
+    /// Cuts a launch into parts: see [`parts`].
+    pub fn parted(
+        &self,
+        module: &Module,
+        launch: &Numbers<'_>,
+        arrays: &[CutArray],
+        made: &[u32],
+    ) -> Result<Parted, Refusal> {
+        match self.found(module) {
+            Some(found) => parts::parted(module, &self.plain, found, launch, arrays, made),
+            None => Err(Refusal::Other { span: None, why: "what the kernel accesses cannot be followed".into() }),
+        }
+    }
+
+    /// As [`Declared::parted`], by the footprint of this launch alone: what might overflow in another one does not here.
+    pub fn parted_alone(
+        &self,
+        module: &Module,
+        launch: &Numbers<'_>,
+        arrays: &[CutArray],
+        made: &[u32],
+    ) -> Result<Parted, Refusal> {
+        let mut given = self.plain.clone();
+        for (form, n) in known(&self.plain, launch) {
+            if let Some(var) = single(&form) {
+                let at = &mut given.variables.variables[var.index()];
+                (at.low, at.high) = (n, n);
+            }
+        }
+        match settled(module, &given) {
+            Some(found) => parts::parted(module, &given, &found, launch, arrays, made),
+            None => Err(Refusal::Other { span: None, why: "what the kernel accesses cannot be followed".into() }),
+        }
     }
 
     fn found(&self, module: &Module) -> Option<&Footprint> {

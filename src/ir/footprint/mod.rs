@@ -27,6 +27,10 @@
 //! to the loop, as loops end. [`cover`] makes up the thread that should write an element;
 //! [`whole`] asks it of launches, for devices.
 //!
+//! # Parts
+//!
+//! A launch on several devices is cut along a coordinate; that each part of it accesses only what its device has is asked by [`parts`].
+//!
 //! # Warps
 //!
 //! What the lanes of a warp access together is a matter of one access and 32 threads: [`warp`] puts the coordinates of lanes into it and counts.
@@ -52,6 +56,7 @@ pub(crate) mod def;
 pub mod form;
 pub mod inside;
 mod loops;
+pub mod parts;
 pub mod question;
 pub mod settle;
 mod slice;

@@ -110,7 +110,7 @@ impl Whole {
 }
 
 /// Returns what is a number in a launch.
-fn known(given: &Given, launch: &Numbers<'_>) -> Vec<(Linear, i128)> {
+pub(super) fn known(given: &Given, launch: &Numbers<'_>) -> Vec<(Linear, i128)> {
     let mut known: Vec<(Linear, i128)> = vec![];
     for (&(param, axis), form) in &given.extents {
         known.extend((launch.extent)(param, axis).map(|n| (form.clone(), n)));
@@ -127,7 +127,7 @@ fn known(given: &Given, launch: &Numbers<'_>) -> Vec<(Linear, i128)> {
 }
 
 /// Returns the question about a launch.
-fn at(question: &Question, known: &[(Linear, i128)]) -> Question {
+pub(super) fn at(question: &Question, known: &[(Linear, i128)]) -> Question {
     let mut question = question.clone();
     let copies: FxHashMap<Var, Var> = question.launch.iter().copied().collect();
     for (form, n) in known {

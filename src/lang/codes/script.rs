@@ -457,4 +457,88 @@ what `git` said. A dependency with Git dependencies of its own must pin them: it
 consists of lowercase letters, digits and `_`, begins with a letter, and is no keyword.
 "#,
     },
+    Page {
+        code: "E0740",
+        title: "devices, a halo or a granule that cannot be",
+        text: r#"
+`gpus(n)` gives the numbers of the first `n` devices, and there have to be as many. On the simulator there is one, unless `--device sim:4` asks for
+four virtual ones. A halo is at least 0, a granule at least 1. A device may be named more than once; then it has several parts.
+
+```clk fails
+let x = shard(zeros(8, 8), [0, 0], halo = -1)
+```
+
+```clk
+let x = shard(zeros(8, 8), [0, 0], halo = 1)
+```
+"#,
+    },
+    Page {
+        code: "E0741",
+        title: "a launch on a sharded array in which an access leaves its part",
+        text: r#"
+A launch on a sharded array is cut into parts, which run on different devices. Each has its own rows of the array, and as many rows of its neighbors on
+each side as `halo` says. So a part writes its own rows alone, and reads those that it has. That is proved, for the sizes of the launch, before
+anything runs; an access of which it cannot be proved is an error. If a larger halo would do, the message says which one.
+
+```clk fails
+kernel blur(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 0.5 * (x[max(i - 2, 0)] + x[i]) }
+
+let y = blur(shard(random(64), [0, 0], halo = 1))
+```
+
+```clk
+kernel blur(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 0.5 * (x[max(i - 2, 0)] + x[i]) }
+
+let y = blur(shard(random(64), [0, 0], halo = 2))
+```
+
+If each part needs all of an array, it is passed as one that is not sharded: `gather(x)` puts it together, and all devices get a copy.
+"#,
+    },
+    Page {
+        code: "E0742",
+        title: "a launch on a sharded array that cannot be cut",
+        text: r#"
+A launch is cut along the coordinate (an index of `threads`, or the blocks along x, y or z) that an index along the cut axis depends on. The
+message says what is in the way: no coordinate runs along that axis, an array that is not sharded is written, the order of atomic operations matters, the
+kernel prints or waits at a barrier of the grid, or the launch has a geometry of its own.
+
+```clk fails
+kernel total(x: [f32; N], inout sum: [f32; 1]) threads(i: N) { atomic_add(sum[0], x[i]) }
+
+var sum = zeros(1)
+total(shard(random(64), [0, 0]), sum)
+```
+
+```clk
+let x = shard(random(64), [0, 0])
+print(sum(x))
+```
+"#,
+    },
+    Page {
+        code: "E0743",
+        title: "a block that stands on both sides of a cut",
+        text: r#"
+A block runs on one device, so the rows that it writes have to be in one part. Cuts lie at multiples of 64 rows where there are many, else they are even;
+`granule` says otherwise.
+
+```clk fails
+kernel half(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 32)) block(32) {
+    if global_idx.x < N { y[global_idx.x] = 0.5 * x[global_idx.x] }
+}
+
+let y = half(shard(random(80), [0, 0]))
+```
+
+```clk
+kernel half(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 32)) block(32) {
+    if global_idx.x < N { y[global_idx.x] = 0.5 * x[global_idx.x] }
+}
+
+let y = half(shard(random(80), [0, 0], granule = 32))
+```
+"#,
+    },
 ];

@@ -43,7 +43,7 @@ impl Repl<'_> {
             let mark = if used.split(" and ").any(|used| used == name) { '*' } else { ' ' };
             let _ = writeln!(text, "{mark} {name:<8}{about}");
         }
-        text + "kernels run where the * is; `:device NAME` changes it: auto, sim, gpu, gpu:N, or both to compare\n"
+        text + "kernels run where the * is; `:device NAME` changes it: auto, sim, sim:N for N virtual devices, gpu, gpu:N, or both to compare\n"
     }
 
     pub(super) fn check(&mut self, text: &str) -> Answer {
@@ -84,7 +84,7 @@ impl Repl<'_> {
     fn checked(&mut self, entry: &str) -> Result<(), String> {
         let elsewhere = match self.interpreter.options.device.is_watchful() {
             true => None,
-            false => Some(self.context.machine.choose(Choice::Sim).map_err(|error| error.to_string())?),
+            false => Some(self.context.machine.choose(Choice::Sim(None)).map_err(|error| error.to_string())?),
         };
         let outer = elsewhere.map(|simulator| self.interpreter.use_device(simulator));
         let usual = self.interpreter.options.control.checks;

@@ -13,7 +13,7 @@ impl Repl<'_> {
         }
         let elsewhere = match self.interpreter.options.device.is_watchful() {
             true => None,
-            false => Some(self.context.machine.choose(Choice::Sim).map_err(|error| error.to_string())?),
+            false => Some(self.context.machine.choose(Choice::Sim(None)).map_err(|error| error.to_string())?),
         };
         let outer = elsewhere.map(|simulator| self.interpreter.use_device(simulator));
         let (usual, counting) = (self.interpreter.options.control.checks, Counting::default());

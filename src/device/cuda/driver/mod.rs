@@ -163,6 +163,14 @@ pub struct Casualty {
 
 pub type Answer<T = ()> = Result<T, Refusal>;
 
+/// Memory of another GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The GPU's number.
+    pub ordinal: u32,
+    pub address: Address,
+}
+
 /// One GPU. Operations execute in the order of the calls, but most calls return before their operation is done.
 pub trait Driver: Send + Sync {
     fn properties(&self) -> &Properties;
@@ -184,7 +192,7 @@ pub trait Driver: Send + Sync {
     }
 
     /// Copies to the GPU once a recorded event is reached, beside all other operations, from any thread. Those that use the bytes come
-    /// behind a [`Driver::await_copy`] of the event that this returns.
+    /// behind a [`Driver::wait`] of the event that this returns.
     fn upload_beside(&self, to: Address, bytes: &[u8], _after: Event) -> Answer<Event> {
         self.upload(to, bytes)?;
         let done = self.event()?;
@@ -202,19 +210,15 @@ pub trait Driver: Send + Sync {
     /// Unlocks the pages from this address on that were locked by one call.
     fn unlock(&self, _start: usize) {}
 
-    /// Has operations after this call wait until an event of [`Driver::upload_beside`] is reached.
-    fn await_copy(&self, _event: Event) -> Answer {
-        Ok(())
-    }
-
     /// Copies from the GPU after all earlier operations; returns when the copy is done.
     fn download(&self, from: Address, bytes: &mut [u8]) -> Answer;
 
     /// Copies within GPU memory.
     fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer;
 
-    /// Copies from the memory of another GPU; returns when the copy is done.
-    fn copy_from_peer(&self, to: Address, peer: u32, from: Address, bytes: u64) -> Answer;
+    /// Copies from the memory of another GPU, beside what this one has to do: behind these events, and records another one when the copy
+    /// is done. Both GPUs have to wait for that ([`Driver::wait`]) before the memory is used in another way.
+    fn copy_from_peer(&self, to: Address, from: Peer, bytes: u64, after: [Event; 2], done: Event) -> Answer;
 
     /// Loads machine code (a cubin).
     fn load(&self, cubin: &[u8]) -> Answer<Module>;
@@ -287,6 +291,11 @@ pub trait Driver: Send + Sync {
     fn event(&self) -> Answer<Event>;
 
     fn record(&self, event: Event) -> Answer;
+
+    /// Has all later operations wait for an event that was recorded, on this GPU or another one of this process.
+    fn wait(&self, _event: Event) -> Answer {
+        Ok(())
+    }
 
     /// Returns the milliseconds between two recorded events; waits for the second.
     fn elapsed(&self, from: Event, to: Event) -> Answer<f64>;

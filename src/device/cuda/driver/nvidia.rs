@@ -22,8 +22,8 @@ use self::staging::{STAGED, Staging};
 use self::symbols::Library;
 use super::super::text::abi::MOST_AXES;
 use super::{
-    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, MapElement, Module, Properties, Refusal,
-    Shape, Words,
+    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, MapElement, Module, Peer, Properties,
+    Refusal, Shape, Words,
 };
 
 thread_local! {
@@ -143,6 +143,8 @@ pub(crate) struct Nvidia {
     aside: sys::CUstream,
     /// A third one, for uploads that kernels do not wait for.
     beside: sys::CUstream,
+    /// A fourth one, for copies from other GPUs beside kernels.
+    copies: sys::CUstream,
     pool: sys::CUmemoryPool,
     staging: Mutex<Vec<Staging>>,
     /// Lengths of locked parts of the host's memory, by address.
@@ -157,9 +159,6 @@ pub(crate) struct Nvidia {
 unsafe impl Send for Nvidia {}
 // SAFETY: as above; mutable state is behind locks.
 unsafe impl Sync for Nvidia {}
-
-/// The only way in which a stream waits for an event.
-const WAIT: sys::CUevent_wait_flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
 
 /// Grants GPU `user` access to the memory pool of GPU `owner`, if the hardware can do that.
 fn open_pool(owner: u32, user: u32) {
@@ -308,8 +307,8 @@ impl Nvidia {
         said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(context) })?;
         CURRENT.set(context as usize);
         let stream = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
-        let stream_beside = || said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking));
-        let (aside, beside) = (stream_beside()?, stream_beside()?);
+        let another = || said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking));
+        let (aside, beside, copies) = (another()?, another()?, another()?);
         // SAFETY: the device handle is valid.
         let pool = said("cuDeviceGetDefaultMemPool", unsafe { cu::device::get_default_mem_pool(device) })?;
         let mut keep = u64::MAX;
@@ -329,6 +328,7 @@ impl Nvidia {
             stream,
             aside,
             beside,
+            copies,
             pool,
             staging: Mutex::default(),
             locked: Mutex::default(),
@@ -383,6 +383,13 @@ impl Nvidia {
     }
 }
 
+/// Has all later operations of a stream, whose context is the current one, wait for an event.
+fn wait(stream: sys::CUstream, event: Event) -> Answer {
+    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+    // SAFETY: the stream and the event are alive.
+    said("cuStreamWaitEvent", unsafe { cu::stream::wait_event(stream, event.0 as sys::CUevent, flags) })
+}
+
 impl Driver for Nvidia {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -425,9 +432,7 @@ impl Driver for Nvidia {
     fn upload_beside(&self, to: Address, bytes: &[u8], after: Event) -> Answer<Event> {
         self.enter()?;
         let locked = self.locked_in(bytes.as_ptr().addr(), bytes.len());
-        // SAFETY: event and stream are alive and of one context.
-        let waits = unsafe { cu::stream::wait_event(self.beside, after.0 as sys::CUevent, WAIT) };
-        said("cuStreamWaitEvent", waits)?;
+        wait(self.beside, after)?;
         let copied = match &locked {
             Some(pieces) => self.upload_locked(to, bytes, pieces, self.beside),
             None => self.upload_staged(to, bytes, self.beside),
@@ -461,12 +466,6 @@ impl Driver for Nvidia {
         }
     }
 
-    fn await_copy(&self, event: Event) -> Answer {
-        self.enter()?;
-        // SAFETY: event and stream are alive.
-        said("cuStreamWaitEvent", unsafe { cu::stream::wait_event(self.stream, event.0 as sys::CUevent, WAIT) })
-    }
-
     fn download(&self, from: Address, bytes: &mut [u8]) -> Answer {
         self.enter()?;
         if bytes.len() < STAGED {
@@ -487,21 +486,23 @@ impl Driver for Nvidia {
         said("cuMemcpyDtoDAsync", unsafe { cu::memcpy_dtod_async(to.0, from.0, bytes as usize, self.stream) })
     }
 
-    fn copy_from_peer(&self, to: Address, peer: u32, from: Address, bytes: u64) -> Answer {
-        let device = said("cuDeviceGet", cu::device::get(peer as i32))?;
+    fn copy_from_peer(&self, to: Address, from: Peer, bytes: u64, after: [Event; 2], done: Event) -> Answer {
+        let device = said("cuDeviceGet", cu::device::get(from.ordinal as i32))?;
         // SAFETY: the context exists, since memory of it does; it is released below.
-        let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
-        self.meet(peer);
+        let peer = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
+        self.meet(from.ordinal);
         let copied = self.enter().and_then(|()| {
+            after.into_iter().try_for_each(|event| wait(self.copies, event))?;
             // SAFETY: the owners allocated at least this many bytes in these contexts.
             let copied =
-                unsafe { cu::memcpy_peer_async(self.context, to.0, context, from.0, bytes as usize, self.stream) };
-            said("cuMemcpyPeerAsync", copied)
+                unsafe { cu::memcpy_peer_async(self.context, to.0, peer, from.address.0, bytes as usize, self.copies) };
+            said("cuMemcpyPeerAsync", copied)?;
+            // SAFETY: event and stream are alive and of one context.
+            said("cuEventRecord", unsafe { cu::event::record(done.0 as sys::CUevent, self.copies) })
         });
-        let waited = copied.and_then(|()| self.synchronize());
         // SAFETY: it was retained above.
         let _ = unsafe { cu::primary_ctx::release(device) };
-        waited
+        copied
     }
 
     fn load(&self, cubin: &[u8]) -> Answer<Module> {
@@ -719,6 +720,11 @@ impl Driver for Nvidia {
         self.enter()?;
         // SAFETY: event and stream are alive and of one context.
         said("cuEventRecord", unsafe { cu::event::record(event.0 as sys::CUevent, self.stream) })
+    }
+
+    fn wait(&self, event: Event) -> Answer {
+        self.enter()?;
+        wait(self.stream, event)
     }
 
     fn elapsed(&self, from: Event, to: Event) -> Answer<f64> {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::driver::{
-    Address, Answer, Argument, Casualty, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape,
-    Words,
+    Address, Answer, Argument, Casualty, Driver, Event, Function, Graph, Launch, Module, Peer, Properties, Refusal,
+    Shape, Words,
 };
 use super::arenas::{Arenas, CONTROL, first};
 use super::journal::{Journal, Operation};
@@ -391,7 +391,7 @@ impl Driver for Remote {
         self.operate(&mut self.link(), Request::Copy { to, from, bytes }.encode(), None)
     }
 
-    fn copy_from_peer(&self, _: Address, _: u32, _: Address, _: u64) -> Answer {
+    fn copy_from_peer(&self, _: Address, _: Peer, _: u64, _: [Event; 2], _: Event) -> Answer {
         let name = "CUDA_ERROR_NOT_SUPPORTED".into();
         Err(Refusal { call: Cow::Borrowed("a copy between GPUs"), code: 801, name })
     }

@@ -310,6 +310,7 @@ impl Builder<'_> {
             StmtKind::On { device, body } => {
                 let device = match device {
                     OnDevice::Gpu(Some(number)) => OnDevice::Gpu(Some(Box::new(self.operand(number)))),
+                    OnDevice::Sim(Some(number)) => OnDevice::Sim(Some(Box::new(self.operand(number)))),
                     other => other.clone(),
                 };
                 let body = self.computed_block(body);

@@ -1,0 +1,62 @@
+//! Two GPUs of one process: bytes that go from one to the other.
+
+use super::*;
+
+/// Returns two GPUs with a kernel on each, which have one driver.
+fn two() -> [(Gpu, Arc<dyn Executable>, Arc<Fake>); 2] {
+    let (first, kernel, fake) = gpu(shifted(Access::Out, false), 1 << 20, copy);
+    let (driver, properties) = (fake.clone(), Properties { ordinal: 1, ..fake.properties.clone() });
+    let second = Gpu::with_parts(properties, Settings::default(), move |_| Ok(driver), || Ok(Arc::new(Paper)));
+    let other = second.load(Arc::new(shifted(Access::Out, false)));
+    [(first, kernel, fake.clone()), (second, other, fake)]
+}
+
+#[test]
+fn a_part_goes_to_another_gpu_and_nobody_waits() {
+    let [(_first, one, fake), (_second, other, _)] = two();
+    let (x, z) = (storage(&[1.0, 2.0, 3.0, 4.0]), storage(&[5.0, 6.0, 7.0, 8.0]));
+    let (mut a, mut b) = (Storage::zeros(16), Storage::zeros(16));
+    run(&one, &x, &mut a).unwrap();
+    run(&other, &z, &mut b).unwrap();
+    let waits = fake.count("synchronize");
+    let arrival = b.copy_part(4, &a, 8, 8).unwrap().expect("a copy");
+    assert_eq!((fake.count("copy"), fake.count("wait"), fake.count("download")), (1, 0, 0));
+    arrival.settle().unwrap();
+    assert_eq!(fake.count("wait"), 2, "both GPUs wait for the copy");
+    assert_eq!(fake.count("synchronize"), waits);
+    assert_eq!(floats(&b), [5.0, 3.0, 4.0, 8.0]);
+    // What is on the host is older than what has come.
+    drop(b.copy_part(0, &a, 0, 4).unwrap().expect("a copy"));
+    assert_eq!(fake.count("wait"), 4);
+    assert_eq!(floats(&b), [1.0, 3.0, 4.0, 8.0]);
+    assert!(b.copy_part(12, &a, 0, 8).unwrap().is_none(), "beyond the end");
+    assert_eq!(fake.count("forget_event"), 6, "three for each copy");
+}
+
+#[test]
+fn what_others_have_too_is_not_overwritten() {
+    let [(_first, one, _), (_second, other, _)] = two();
+    let (x, z) = (storage(&[1.0, 2.0]), storage(&[5.0, 6.0]));
+    let (mut a, mut b) = (Storage::zeros(8), Storage::zeros(8));
+    run(&one, &x, &mut a).unwrap();
+    run(&other, &z, &mut b).unwrap();
+    let shared = b.duplicate().unwrap();
+    assert!(b.copy_part(0, &a, 0, 4).unwrap().is_none());
+    assert_eq!((floats(&b), floats(&shared)), (vec![5.0, 6.0], vec![5.0, 6.0]));
+    let mut here = Storage::zeros(8);
+    assert!(here.copy_part(0, &a, 0, 4).unwrap().is_none(), "it is on no device");
+}
+
+#[test]
+fn a_whole_array_is_read_by_the_other_gpu() {
+    let [(_first, one, fake), (_second, other, _)] = two();
+    let (x, mut a, mut b) = (storage(&[1.0, 2.0]), Storage::zeros(8), Storage::zeros(8));
+    run(&one, &x, &mut a).unwrap();
+    // A copy goes there, and the array stays where it is.
+    let copy = a.duplicate().unwrap();
+    let waits = fake.count("synchronize");
+    run(&other, &copy, &mut b).unwrap();
+    run(&one, &a, &mut Storage::zeros(8)).unwrap();
+    assert_eq!((fake.count("copy"), fake.count("download"), fake.count("synchronize") - waits), (1, 0, 0));
+    assert_eq!(floats(&b), [1.0, 2.0]);
+}
