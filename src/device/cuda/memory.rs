@@ -65,6 +65,8 @@ impl Remote for Buffer {
         if shared || isolated {
             return Ok(None);
         }
+        self.arrive()?;
+        target.arrive()?;
         let (from, to) = (Address(from.0 + start), Address(to.0 + at));
         if Arc::ptr_eq(&self.context, &target.context) {
             self.context.flush()?;

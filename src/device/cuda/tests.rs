@@ -1,6 +1,8 @@
 //! Tests of the CUDA runtime with a fake driver: its memory is this process's and its kernels are Rust functions.
 
+mod beside;
 mod declared;
+mod paper;
 mod peers;
 mod products;
 mod tiles;
@@ -8,6 +10,7 @@ mod tiles;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use self::paper::Paper;
 use super::driver::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, Module, Peer, Properties, Refusal, Shape,
     Words,
@@ -72,6 +75,8 @@ struct State {
     running: Vec<(Shape, Vec<Argument>)>,
     /// The maps of the last launch.
     maps: Vec<Map>,
+    /// Copies that nobody has waited for, by event.
+    beside: BTreeMap<usize, (u64, Vec<u8>)>,
     /// A wait followed the last launch.
     waited: bool,
     next: u64,
@@ -144,7 +149,10 @@ impl Driver for Fake {
         })
     }
     fn free(&self, address: Address) {
-        self.with("free", |state| assert!(state.memory.remove(&address.0).is_some(), "freed twice"));
+        self.with("free", |state| {
+            beside::is_over(state, address);
+            assert!(state.memory.remove(&address.0).is_some(), "freed twice");
+        });
     }
     fn zero(&self, address: Address, bytes: u64) -> Answer {
         self.with("zero", |state| {
@@ -273,30 +281,21 @@ impl Driver for Fake {
     fn record(&self, _: Event) -> Answer {
         Ok(())
     }
-    fn wait(&self, _: Event) -> Answer {
-        self.with("wait", |_| Ok(()))
+    fn wait(&self, event: Event) -> Answer {
+        self.with("wait", |state| beside::arrive(state, event));
+        Ok(())
+    }
+    fn has_beside(&self) -> bool {
+        true
+    }
+    fn upload_beside(&self, to: Address, bytes: &[u8], after: Event) -> Answer<Event> {
+        self.with("upload_beside", |state| beside::begin(state, to, bytes, after))
     }
     fn elapsed(&self, _: Event, _: Event) -> Answer<f64> {
         Ok(1.5)
     }
     fn forget_event(&self, _: Event) {
         self.with("forget_event", |_| ());
-    }
-}
-
-struct Paper;
-
-impl Compiler for Paper {
-    fn version(&self) -> (i32, i32) {
-        (13, 0)
-    }
-    fn compile(&self, source: &str, name: &str, architecture: u32, _: &[String]) -> Result<Compiled, Failure> {
-        match source.contains("__global__") {
-            true => {
-                Ok(Compiled { cubin: format!("machine code of {name} for {architecture}").into(), log: String::new() })
-            }
-            false => Err(Failure::Rejected { log: "no kernel".into() }),
-        }
     }
 }
 
