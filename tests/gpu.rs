@@ -387,6 +387,44 @@ fn batches_compute_what_launches_do() {
     assert_eq!((sim.code, sim.out), (gpu.code, gpu.out), "{}", gpu.err);
 }
 
+/// Arrays in parts have the bits of whole ones: on one GPU that has all parts, and on two if there are two.
+#[test]
+fn sharded_arrays_have_the_bits_of_whole_ones() {
+    let _beside = ALONE.read();
+    if gpu().is_none() {
+        return;
+    }
+    let text = "kernel step(x: [f32; N, M], out y: [f32; N, M]) threads(i: N, j: M) {
+    y[i, j] = 0.25 * (x[max(i - 1, 0), j] + x[min(i + 1, N - 1), j] + x[i, max(j - 1, 0)] + x[i, min(j + 1, M - 1)])
+}
+kernel push(all: [f32x4; N], inout own: [f32x4; N]) threads(i: N) { for k in 0..N { own[i] += (all[k] - all[i]) * 0.001 } }
+let devices = DEVICES
+for axis in 0..2 {
+    let start = random(2049, 333, seed = 3)
+    var (a, b) = (start, shard(start, devices, axis = axis, halo = 2))
+    for k in 0..40 {
+        a = step(a)
+        b = step(b)
+        if k % 10 == 3 { a[5..1500, ..] *= 1.5\n b[5..1500, ..] *= 1.5 }
+    }
+    assert(all(a == b))
+    assert(sum(a) == sum(b) && max(a) == max(b) && all(sum(a, axis = 0) == sum(b, axis = 0)))
+    assert(all(a @ transpose(start) == b @ transpose(start)) && all(2.0 * a - start == 2.0 * b - start))
+}
+let at = bitcast(f32x4, random(4 * 3000, seed = 5))
+var (c, d) = (at, shard(at, devices))
+for _ in 0..5 { push(c, c)\n push(gather(d), d) }
+assert(all(bitcast(f32, c) == bitcast(f32, gather(d))))
+print(\"done\")";
+    let two = script("let x = gpus(2)", &["--device", "gpu"]).code == Some(0);
+    println!("{}", if two { "on two GPUs" } else { "skipped: a second GPU" });
+    let lists = ["[0, 0]", "[0, 0, 0]", "[0, 1]", "[1, 0, 1]"];
+    for devices in lists.iter().take(if two { 4 } else { 2 }) {
+        let ran = script(&text.replace("DEVICES", devices), &["--device", "gpu"]);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), "done\n"), "{devices}: {}", ran.err);
+    }
+}
+
 #[test]
 fn a_session_goes_on_after_a_fault() {
     let _beside = ALONE.read();

@@ -444,11 +444,11 @@ fn other_launches_are_refused_with_the_reason() {
     let whole = "kernel set(x: [f32; N], inout y: [f32; N]) threads(i: N) { y[i] = x[i] }";
     let script = "var y = zeros(40)\nset(shard(random(40), gpus(4)), y)";
     let (title, texts) = refusal(whole, script);
-    assert_eq!(title, "E0742: a launch of `set` cannot be cut: `y`, which is not sharded, is written here");
-    assert_eq!(texts[1], "shard what it writes in the same way, or leave the argument out");
+    assert_eq!(title, "E0742: a launch of `set` cannot be cut: `y`, which is not sharded, is written");
+    assert_eq!(texts[1], "shard `y` in the same way, or leave the argument out");
     let sum = "kernel add(x: [f32; N], inout y: [f32; 1]) threads(i: N) { atomic_add(y[0], x[i]) }";
     let (title, _) = refusal(sum, "var y = zeros(1)\nadd(shard(random(40), gpus(4)), y)");
-    assert_eq!(title, "E0742: a launch of `add` cannot be cut: `y`, which is not sharded, is written here");
+    assert_eq!(title, "E0742: a launch of `add` cannot be cut: `y`, which is not sharded, is written");
     let other = "kernel row(x: [f32; N, M], out y: [f32; M]) threads(j: M) { y[j] = x[0, j] }";
     let (title, _) = refusal(other, "let y = row(shard(random(40, 3), gpus(4)))");
     assert!(title.starts_with("E0742: a launch of `row` cannot be cut"), "{title}");

@@ -113,7 +113,7 @@ pub(crate) struct Usage {
 pub(crate) struct Machine {
     simulator: Arc<Simulator>,
     /// Virtual devices: simulators of which each has arrays of its own.
-    others: OnceLock<Vec<Arc<Simulator>>>,
+    others: Mutex<Vec<Arc<Simulator>>>,
     usage: Usage,
     isolate: Mutex<Isolate>,
     /// Opened GPUs by ordinal and isolation.
@@ -128,7 +128,7 @@ impl Machine {
         let simulator = simulator(&usage);
         Arc::new(Machine {
             simulator: Arc::new(simulator),
-            others: OnceLock::new(),
+            others: Mutex::default(),
             usage,
             isolate: Mutex::default(),
             gpus: Mutex::default(),
@@ -168,8 +168,10 @@ impl Machine {
             Choice::Sim(None) => self.open(Wanted::Sim(None)),
             Choice::Sim(Some(count)) => {
                 // The first one is the simulator itself.
-                let more = (1..count.min(MOST_VIRTUAL)).map(|_| Arc::new(simulator(&self.usage)));
-                self.others.get_or_init(|| more.collect());
+                let more = count.min(MOST_VIRTUAL) as usize - 1;
+                let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+                others.resize_with(more, || Arc::new(simulator(&self.usage)));
+                drop(others);
                 self.open(Wanted::Sim(Some(0)))
             }
             Choice::Gpu(number) => self.open(Wanted::Gpu(number)),
@@ -217,12 +219,12 @@ impl Devices for Machine {
         let number = match wanted {
             Wanted::Sim(None | Some(0)) => return Ok(self.simulator.clone()),
             Wanted::Sim(Some(number)) => {
-                let others = self.others.get().map_or(&[][..], |others| others);
+                let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
                 return match others.get(number as usize - 1) {
                     Some(other) => Ok(other.clone()),
                     None => Err(DeviceError::Unavailable {
                         device: format!("sim:{number}"),
-                        why: format!("the simulator has {} virtual devices", others.len() + 1),
+                        why: format!("virtual devices are sim:0 to sim:{}", others.len()),
                     }),
                 };
             }
@@ -399,5 +401,12 @@ mod tests {
         let (a, b) = (machine.open(Wanted::Sim(None)).expect("there"), machine.open(Wanted::Sim(None)).expect("there"));
         assert_eq!((a.name(), b.name()), ("sim".to_string(), "sim".to_string()));
         assert!(!machine.choose(Choice::Sim(None)).expect("there").is_remote());
+        let number = |n| machine.open(Wanted::Sim(Some(n)));
+        assert!(number(0).is_ok() && number(1).is_err_and(|error| error.to_string().contains("sim:0 to sim:0")));
+        for count in [2, 5, 3] {
+            machine.choose(Choice::Sim(Some(count))).expect("there");
+            assert!(number(count - 1).is_ok() && number(count).is_err(), "{count} of them");
+        }
+        assert!(!Arc::ptr_eq(&number(1).expect("there"), &number(2).expect("there")), "each has arrays of its own");
     }
 }

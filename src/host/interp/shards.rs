@@ -506,13 +506,21 @@ impl Machine<'_> {
                     .because(*at, format!("a block writes {granule} rows of `{array}`, which is cut at row {cut}"))
                     .help(format!("cut at multiples of that: `shard({array}, …, granule = {granule})`"))
             }
+            Refusal::Unsharded { span: at, name: array } => {
+                let title = format!("a launch of `{name}` cannot be cut: `{array}`, which is not sharded, is written");
+                Diagnostic::error("E0742", title)
+                    .at(span, "launched here, on a sharded array")
+                    .because(*at, "all parts would write it")
+                    .help(format!("shard `{array}` in the same way, or leave the argument out"))
+                    .help(unshard)
+            }
             Refusal::Other { span: at, why } => {
                 let title = format!("a launch of `{name}` cannot be cut: {why}");
                 let mut diagnostic = Diagnostic::error("E0742", title).at(span, "launched here, on a sharded array");
                 if let Some(at) = at {
                     diagnostic = diagnostic.because(*at, "because of this access");
                 }
-                diagnostic.help("shard what it writes in the same way, or leave the argument out").help(unshard)
+                diagnostic.help(unshard)
             }
         })
     }

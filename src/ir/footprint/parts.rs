@@ -92,6 +92,11 @@ pub enum Refusal {
         granule: usize,
         cut: usize,
     },
+    /// An array that is not cut is written.
+    Unsharded {
+        span: Span,
+        name: String,
+    },
     Other {
         span: Option<Span>,
         why: String,
@@ -164,8 +169,7 @@ impl Cutter<'_> {
         for touch in &self.found.accesses {
             let Some((param, _)) = self.param(touch.memory).filter(|_| touch.deed != Deed::Reads) else { continue };
             if !arrays.iter().any(|array| array.param == param) && !made.contains(&param) {
-                let why = format!("`{}`, which is not sharded, is written here", self.name(param));
-                return Err(Refusal::other(Some(touch.span), why));
+                return Err(Refusal::Unsharded { span: touch.span, name: self.name(param) });
             }
             if let Deed::Updates(update) = touch.deed
                 && !update.commutes(update)
