@@ -37,6 +37,7 @@ mod profile;
 mod progress;
 mod project;
 mod proof;
+mod ranks;
 mod repl;
 mod script;
 mod site;

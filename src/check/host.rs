@@ -48,6 +48,7 @@ impl Cx<'_> {
             Builtin::WriteText => self.write_text(call),
             Builtin::Exit => self.exit(call),
             Builtin::Keys => self.keys(call),
+            Builtin::Together(what) => self.together(call, what, want),
             _ => self.bad(call.span),
         }
     }

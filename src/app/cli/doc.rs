@@ -125,6 +125,7 @@ pub(crate) fn group_title(group: Group) -> &'static str {
         Group::Text => "Text",
         Group::Files => "Files and pictures",
         Group::Script => "The script",
+        Group::Ranks => "Several processes",
         Group::Derivatives => "Derivatives",
     }
 }

@@ -68,6 +68,7 @@ impl Machine<'_> {
             ReadText => self.read_text(frame, args, span),
             WriteText => self.write_text(frame, args, span),
             Exit => self.exit(frame, args, span),
+            Together(what) => self.together(frame, what, args, more, expr),
             NoGrad => match args {
                 [x] => {
                     let value = grad::primal(&self.eval(frame, x)?);

@@ -20,6 +20,7 @@ use crate::host::array::HostArray;
 use crate::host::grad::Tape;
 use crate::host::graph;
 use crate::host::picture::heat::Heat;
+use crate::host::ranks::Group;
 use crate::host::tuned::Tuning;
 use crate::host::value::Value;
 use crate::lower::Sums;
@@ -82,6 +83,8 @@ pub struct Interpreter {
     pub draws: u64,
     /// Devices available to `on … { }`; without them there is only [`Options::device`].
     pub devices: Option<Arc<dyn Devices>>,
+    /// The other processes that run the script; without them there is one rank.
+    pub group: Option<Arc<dyn Group>>,
     /// Limit in bytes of an array allocated by a launch; `None` means that only memory limits it.
     pub largest: Option<u64>,
     /// Whether a piece may complete before its launches do; the caller then has to call [`Device::confirm`].

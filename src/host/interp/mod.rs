@@ -29,6 +29,7 @@ mod limit;
 mod machine;
 mod map;
 mod measure;
+mod ranks;
 mod record;
 mod run;
 mod site;
@@ -103,6 +104,7 @@ impl Interpreter {
             warnings: Vec::new(),
             warned: Vec::new(),
             devices: None,
+            group: None,
             largest: None,
             pipelined: false,
             hints: false,
