@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cache::{self, Cache};
@@ -16,6 +17,7 @@ use crate::device::cuda::Isolation;
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Instructions, Settings};
+use crate::device::exchange::Exchange;
 use crate::device::ordered::Ordered;
 use crate::device::sim::{Isa, Jit, Proofs, Simulator};
 use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
@@ -109,6 +111,8 @@ pub(crate) struct Machine {
     simulator: Arc<Simulator>,
     usage: Usage,
     isolate: Mutex<Isolate>,
+    /// The number of this process on its node.
+    local: AtomicU32,
     /// Opened GPUs by ordinal and isolation.
     gpus: Mutex<BTreeMap<(u32, bool), Arc<dyn Device>>>,
     #[cfg(target_os = "linux")]
@@ -124,6 +128,7 @@ impl Machine {
             simulator: Arc::new(simulator),
             usage,
             isolate: Mutex::default(),
+            local: AtomicU32::new(0),
             gpus: Mutex::default(),
             #[cfg(target_os = "linux")]
             children: Arc::default(),
@@ -134,6 +139,19 @@ impl Machine {
     /// Whether the command line names the tensor cores whose bits `mma` has.
     pub fn relies(&self) -> bool {
         self.usage.relies
+    }
+
+    /// Sets which GPU `gpu` is: that of a process's number on its node, as far as there are so many.
+    pub fn prefer_gpu(&self, local: u32) {
+        self.local.store(local, Ordering::Relaxed);
+    }
+
+    fn usual_gpu(&self) -> u32 {
+        match self.local.load(Ordering::Relaxed) {
+            0 => 0,
+            // A launcher may show each process one GPU alone.
+            local => local % nvidia::count().unwrap_or(1).max(1),
+        }
     }
 
     /// Returns the isolation mode of GPUs that are opened from now on.
@@ -174,6 +192,7 @@ impl Machine {
         });
         Settings {
             nvrtc: libraries::nvrtc_places(),
+            nccl: libraries::nccl_places(),
             store: store.clone().map(|store| store as _),
             timed: self.usage.timed,
             lines: self.usage.lines,
@@ -203,7 +222,7 @@ impl Devices for Machine {
     fn open(&self, wanted: Wanted) -> Result<Arc<dyn Device>, DeviceError> {
         let number = match wanted {
             Wanted::Sim => return Ok(self.simulator.clone()),
-            Wanted::Gpu(number) => number.unwrap_or(0),
+            Wanted::Gpu(number) => number.unwrap_or_else(|| self.usual_gpu()),
         };
         let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (number, self.isolation() != Isolate::No);
@@ -301,6 +320,10 @@ impl Device for Auto {
 
     fn instructions(&self) -> Option<Isa> {
         self.device().instructions()
+    }
+
+    fn exchange(&self) -> Result<Box<dyn Exchange>, String> {
+        self.device().exchange()
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

@@ -66,6 +66,7 @@ pub fn main() -> ExitCode {
 
 /// Runs the command line in a process that does nothing else; returns the exit code.
 fn run_process(arguments: Vec<OsString>) -> u8 {
+    ranks::prepare();
     memory::prepare();
     crash::install();
     memory::at_abort();

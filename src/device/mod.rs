@@ -10,6 +10,7 @@ use crate::lang::scalar::Value;
 pub mod both;
 pub mod cuda;
 mod diagnose;
+pub mod exchange;
 mod extents;
 mod fault;
 pub mod ordered;
@@ -152,6 +153,11 @@ pub trait Device: Send + Sync {
     /// Returns the processor's instruction set, where the host may compute in place of kernels what they would compute there.
     fn instructions(&self) -> Option<sim::Isa> {
         None
+    }
+
+    /// Returns what exchanges its arrays with the devices of other processes; why, if there is nothing.
+    fn exchange(&self) -> Result<Box<dyn exchange::Exchange>, String> {
+        Err(format!("{} exchanges nothing with other processes", self.name()))
     }
 
     /// Waits for all pending operations.

@@ -65,6 +65,9 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     machine.set_isolation(cli.isolate);
     let mut limits = cli.limits;
     limits.count_copies = cli.stats;
+    if let (Task::Run { .. }, Ok(Some(place))) = (&cli.task, ranks::place()) {
+        machine.prefer_gpu(place.local);
+    }
     if cli.task.runs() {
         match machine.choose(cli.device) {
             Ok(device) => limits.places = Places { device: Some(device), all: Some(machine.clone()) },

@@ -342,6 +342,16 @@ impl Group for Member {
         self.shared.until(|heard| (heard.fits >= heard.announced).then_some(()))
     }
 
+    fn at_end(&self, stop: Box<dyn FnOnce() + Send>) {
+        self.shared.heard().stops.push(stop);
+    }
+
+    fn tell(&self, note: &str) {
+        if self.shared.rank == 0 {
+            eprintln!("note: {}", crate::base::escape::lines(note));
+        }
+    }
+
     fn ended(&self) -> Option<Ending> {
         self.shared.heard().ended.clone()
     }

@@ -42,6 +42,16 @@ pub(crate) fn place() -> Result<Option<environment::Place>, String> {
     environment::place(|name| std::env::var(name).ok())
 }
 
+/// Leaves NVLink's multicast off for NCCL, unless the user wants it: there are machines on which it does not start. To be called before
+/// there are threads.
+pub(crate) fn prepare() {
+    const MULTICAST: &str = "NCCL_NVLS_ENABLE";
+    if std::env::var_os(MULTICAST).is_none() && matches!(place(), Ok(Some(_))) {
+        // SAFETY: no other thread reads or changes the environment yet.
+        unsafe { std::env::set_var(MULTICAST, "0") };
+    }
+}
+
 /// Joins the other ranks, if there are any and the program has to do with them.
 pub(crate) fn enter(session: &Session, context: &Context) -> Result<Option<Arc<Member>>, String> {
     if !concerns(&session.sources) {

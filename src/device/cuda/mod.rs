@@ -21,6 +21,7 @@ pub mod isolate;
 mod kernel;
 mod launch;
 mod memory;
+mod nccl;
 pub mod nvrtc;
 mod plan;
 mod records;
@@ -36,6 +37,7 @@ use self::context::Context;
 use self::driver::nvidia::{self, Absent, Nvidia};
 use self::driver::{Answer, Driver, Event, Properties};
 use self::nvrtc::{Compiler, Nvrtc};
+use super::exchange::Exchange;
 use super::{Device, DeviceError, Executable, Mark, Moment, Statistics};
 use crate::base::source::Sources;
 use crate::ir::Prepared;
@@ -158,6 +160,10 @@ impl Device for Gpu {
 
     fn block_memory(&self) -> Option<u32> {
         Some(self.context.properties.shared_per_block)
+    }
+
+    fn exchange(&self) -> Result<Box<dyn Exchange>, String> {
+        Ok(Box::new(nccl::Ready::new(&self.context, &self.context.settings.nccl)?))
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

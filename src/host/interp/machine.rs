@@ -15,6 +15,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
 use crate::compile::trial::{Evidence, Trials};
+use crate::device::exchange::Joined;
 use crate::device::{Control, Device, Devices};
 use crate::host::array::HostArray;
 use crate::host::grad::Tape;
@@ -85,6 +86,8 @@ pub struct Interpreter {
     pub devices: Option<Arc<dyn Devices>>,
     /// The other processes that run the script; without them there is one rank.
     pub group: Option<Arc<dyn Group>>,
+    /// The device among those of the other ranks: whether there is such a thing is known from the first array on that ranks exchange.
+    pub(crate) joined: Option<Option<Arc<dyn Joined>>>,
     /// Limit in bytes of an array allocated by a launch; `None` means that only memory limits it.
     pub largest: Option<u64>,
     /// Whether a piece may complete before its launches do; the caller then has to call [`Device::confirm`].

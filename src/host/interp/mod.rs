@@ -105,6 +105,7 @@ impl Interpreter {
             warned: Vec::new(),
             devices: None,
             group: None,
+            joined: None,
             largest: None,
             pipelined: false,
             hints: false,

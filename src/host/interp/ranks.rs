@@ -8,9 +8,11 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, Type};
+use crate::device::exchange::{Combine, Exchanged, Joined};
+use crate::device::storage::Storage;
 use crate::host::array::{Array, Element};
 use crate::host::grad;
-use crate::host::problem::Problem;
+use crate::host::problem::{Outcome, Problem};
 use crate::host::ranks::{Call, Deed, Ending, Group, Op};
 use crate::host::value::{Record, Value};
 use crate::lang::builtin::Together;
@@ -178,6 +180,17 @@ impl Machine<'_> {
             by_device: false,
             span,
         };
+        let mut shape = array.shape().to_vec();
+        match (deed, shape.first_mut()) {
+            (Deed::AllGather, Some(extent)) => *extent *= group.ranks() as usize,
+            (Deed::ReduceScatter(_), Some(extent)) => *extent /= group.ranks() as usize,
+            _ => {}
+        }
+        if let Some((joined, what)) = self.by_device(group, &call)? {
+            let call = Call { by_device: true, ..call };
+            group.call(&call, &[]).map_err(|ending| self.ending(&ending, span))?;
+            return self.settle_problem(exchanged(&*joined, what, &array, &shape), span);
+        }
         let gives = match deed {
             Deed::Receive { .. } => false,
             Deed::Broadcast { from } => from == group.rank(),
@@ -185,12 +198,8 @@ impl Machine<'_> {
         };
         let bytes = if gives { self.settle_problem(array.bytes(), span)? } else { &[] };
         let got = group.call(&call, bytes).map_err(|ending| self.ending(&ending, span))?;
-        let mut shape = array.shape().to_vec();
-        match (deed, shape.first_mut()) {
-            (Deed::Send { .. }, _) => return Ok(Value::Unit),
-            (Deed::AllGather, Some(extent)) => *extent *= group.ranks() as usize,
-            (Deed::ReduceScatter(_), Some(extent)) => *extent /= group.ranks() as usize,
-            _ => {}
+        if let Deed::Send { .. } = deed {
+            return Ok(Value::Unit);
         }
         let result = self.settle_problem(Array::from_bytes(element, &shape, &got), span)?;
         if single && deed != Deed::AllGather {
@@ -198,6 +207,67 @@ impl Machine<'_> {
             return item.ok_or_else(|| self.broken(span, "a value without an element"));
         }
         Ok(Value::Array(result))
+    }
+
+    /// Returns the device and what it does, if devices do what a call says. All ranks decide the same, as the call is the same.
+    fn by_device(&mut self, group: &Arc<dyn Group>, call: &Call) -> Eval<Option<(Arc<dyn Joined>, Exchanged)>> {
+        if !call.deed.is_collective() || call.shape.is_none() {
+            return Ok(None);
+        }
+        if self.interp.joined.is_none() {
+            self.interp.joined = Some(self.join(group, call)?);
+        }
+        let Some(joined) = self.interp.joined.clone().flatten().filter(|_| call.bytes > 0) else { return Ok(None) };
+        let what = match (call.deed, call.scalar) {
+            (Deed::AllReduce(op), Some(scalar)) => Exchanged::AllReduce(combine(op), scalar),
+            (Deed::ReduceScatter(op), Some(scalar)) => Exchanged::ReduceScatter(combine(op), scalar),
+            (Deed::AllGather, _) => Exchanged::AllGather,
+            (Deed::Broadcast { from }, _) => Exchanged::Broadcast { from },
+            _ => return Ok(None),
+        };
+        let can = match what {
+            Exchanged::AllReduce(how, scalar) | Exchanged::ReduceScatter(how, scalar) => joined.combines(how, scalar),
+            Exchanged::AllGather | Exchanged::Broadcast { .. } => true,
+        };
+        Ok(can.then_some((joined, what)))
+    }
+
+    /// Joins the devices of all ranks, if all have such that can; else values go over the connections of the ranks.
+    fn join(&mut self, group: &Arc<dyn Group>, call: &Call) -> Eval<Option<Arc<dyn Joined>>> {
+        let span = call.span;
+        let device = self.interp.options.device.clone();
+        let exchange = if device.is_remote() { Some(device.exchange()) } else { None };
+        let word = match &exchange {
+            None => "sim".to_string(),
+            Some(Err(why)) => format!("no {why}"),
+            Some(Ok(exchange)) => {
+                let ticket = if group.rank() == 0 { exchange.ticket() } else { Ok(vec![]) };
+                match ticket {
+                    Ok(ticket) => format!("yes {} {}", exchange.identity(), hexadecimal(&ticket)),
+                    Err(why) => format!("no {why}"),
+                }
+            }
+        };
+        let words = group.agree(call, &word).map_err(|ending| self.ending(&ending, span))?;
+        match (agreed(&words), exchange) {
+            (Ok(Some(ticket)), Some(Ok(exchange))) => {
+                let theirs = group.clone();
+                let guard = Arc::new(move || theirs.settle().is_ok());
+                let joined = exchange.join(&ticket, group.rank(), group.ranks(), guard);
+                let joined = joined.map_err(|why| {
+                    let title = format!("{} cannot join the GPUs of the other ranks: {why}", device.name());
+                    self.error(Diagnostic::error("E0554", title).at(span, "needed here first"))
+                })?;
+                let ended = joined.clone();
+                group.at_end(Box::new(move || ended.abort()));
+                Ok(Some(joined))
+            }
+            (Err(why), _) => {
+                group.tell(&format!("ranks exchange arrays through the host, slowly: {why}"));
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
     }
 
     fn ending(&self, ending: &Ending, span: Span) -> Signal {
@@ -210,5 +280,74 @@ fn has_traced(value: &Value) -> bool {
     match value {
         Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => parts.iter().any(has_traced),
         other => grad::is_traced(other),
+    }
+}
+
+/// Returns the ticket of a group of devices that all ranks have; nothing if no rank has a device of its own, or why there is none.
+fn agreed(words: &[String]) -> Result<Option<Vec<u8>>, String> {
+    if words.iter().all(|word| word == "sim") {
+        return Ok(None);
+    }
+    let mut seen: Vec<&str> = vec![];
+    let mut ticket = vec![];
+    for (rank, word) in words.iter().enumerate() {
+        if let Some(why) = word.strip_prefix("no ") {
+            return Err(format!("rank {rank}: {why}"));
+        }
+        let mut parts = word.strip_prefix("yes ").unwrap_or("").split(' ');
+        let (Some(identity), Some(own)) = (parts.next().filter(|word| !word.is_empty()), parts.next()) else {
+            return Err(format!("kernels of rank {rank} run on the simulator"));
+        };
+        if let Some(other) = seen.iter().position(|known| *known == identity) {
+            return Err(format!("ranks {other} and {rank} have the same GPU"));
+        }
+        seen.push(identity);
+        if rank == 0 {
+            ticket = bytes_of(own).ok_or("rank 0 has no ticket")?;
+        }
+    }
+    Ok(Some(ticket))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
+    digits.chunks(2).map(|pair| if let [high, low] = pair { Some(high << 4 | low) } else { None }).collect()
+}
+
+fn combine(op: Op) -> Combine {
+    match op {
+        Op::Sum => Combine::Sum,
+        Op::Prod => Combine::Prod,
+        Op::Min => Combine::Min,
+        Op::Max => Combine::Max,
+    }
+}
+
+/// Has devices exchange an array; returns the new one, of this shape.
+fn exchanged(joined: &dyn Joined, what: Exchanged, array: &Array, shape: &[usize]) -> Outcome<Value> {
+    let bytes = array.element().size() * shape.iter().product::<usize>();
+    let mut storage = Storage::unset(bytes);
+    joined.exchange(what, array.storage()?, &mut storage)?;
+    Ok(Value::Array(Array::with_storage(array.element().clone(), shape, storage)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_agree_on_what_exchanges_arrays() {
+        let of = |words: &[&str]| agreed(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+        assert_eq!(of(&["sim", "sim"]), Ok(None));
+        assert_eq!(of(&["yes a 01ff", "yes b "]), Ok(Some(vec![1, 255])));
+        assert_eq!(of(&["yes a 01ff", "yes a "]), Err("ranks 0 and 1 have the same GPU".into()));
+        assert_eq!(of(&["yes a 01ff", "sim"]), Err("kernels of rank 1 run on the simulator".into()));
+        assert_eq!(of(&["yes a 01ff", "no NCCL"]), Err("rank 1: NCCL".into()));
+        assert!(of(&["yes a 01f", "yes b "]).is_err());
+        assert_eq!(bytes_of(&hexadecimal(&[0, 127, 255])), Some(vec![0, 127, 255]));
     }
 }

@@ -227,6 +227,12 @@ pub trait Group: Send + Sync {
     /// Waits until all calls of this rank by devices are known to fit those of the others.
     fn settle(&self) -> Result<(), Ending>;
 
+    /// Has this done when the ranks end.
+    fn at_end(&self, stop: Box<dyn FnOnce() + Send>);
+
+    /// Tells the user something, once for all ranks.
+    fn tell(&self, note: &str);
+
     /// Returns why the ranks have ended, if they have.
     fn ended(&self) -> Option<Ending>;
 }

@@ -97,6 +97,24 @@ pub fn probe(ordinal: u32) -> Result<Properties, Absent> {
     properties(ordinal, driver).map_err(Absent::Refused)
 }
 
+/// Returns what tells a GPU from all others: its machine, and its place on the bus.
+pub(crate) fn identity(ordinal: u32) -> Option<String> {
+    use Attribute::{
+        CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+    };
+    start().ok()?;
+    let device = cu::device::get(ordinal as i32).ok()?;
+    let attributes =
+        [CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID];
+    // SAFETY: the device handle is valid.
+    let numbers = attributes.map(|which| unsafe { cu::device::get_attribute(device, which) }.ok());
+    let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    match numbers {
+        [Some(domain), Some(bus), Some(device)] => Some(format!("{}/{domain:x}:{bus:x}:{device:x}", machine.trim())),
+        _ => None,
+    }
+}
+
 fn name(device: sys::CUdevice) -> Answer<String> {
     let mut name = [0 as c_char; 128];
     // SAFETY: there is room for so many bytes.
@@ -443,6 +461,13 @@ impl Nvidia {
 impl Driver for Nvidia {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn stream(&self) -> Option<usize> {
+        // Another library may have made another context current.
+        CURRENT.set(0);
+        self.enter().ok()?;
+        Some(self.stream as usize)
     }
 
     fn allocate(&self, bytes: u64) -> Answer<Address> {
