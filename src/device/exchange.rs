@@ -10,6 +10,9 @@ use super::fault::DeviceError;
 use super::storage::Storage;
 use crate::lang::scalar::Scalar;
 
+/// Why a device gives no bytes when the processes have ended.
+pub const ENDED: &str = "the ranks have ended";
+
 /// How the elements of all processes become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {

@@ -28,6 +28,7 @@ use super::exit;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Sources};
 use crate::compile::Session;
+use crate::device::exchange;
 use crate::host::ranks::Group;
 use crate::lang::builtin::{self, Builtin};
 use crate::syntax;
@@ -97,6 +98,11 @@ pub(crate) fn leave(
     sources: &Sources,
 ) -> (Option<Diagnostic>, u8) {
     let ending = match (member.ended(), &failed) {
+        // One that fails by itself says that, even if the others have ended meanwhile.
+        (Some(_), Some(own)) if !is_of_ending(own) => {
+            member.leave();
+            return (failed, code);
+        }
         (Some(ending), _) => Some(ending),
         (None, Some(own)) => {
             member.fail(&said(own, sources));
@@ -112,6 +118,13 @@ pub(crate) fn leave(
     let at = failed.as_ref().and_then(Diagnostic::primary).unwrap_or_default();
     let code = if ending.is_of_another() { exit::OTHER_RANK } else { exit::FAILURE };
     (Some(ending.at(at, sources)), code)
+}
+
+/// Whether a diagnostic is only what the end of all ranks looks like from here: a call that gets no answer, a stop, or a device whose exchange
+/// was ended.
+fn is_of_ending(diagnostic: &Diagnostic) -> bool {
+    let codes = ["E0550", "E0551", "E0554", "E0599"];
+    codes.contains(&diagnostic.code) || diagnostic.title.contains(exchange::ENDED)
 }
 
 /// Returns a failure in one line, for other ranks.

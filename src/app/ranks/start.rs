@@ -7,7 +7,7 @@
 //! each rank is a pipe of which this process has the other end: when it is gone, however it ends, the ranks end.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -118,6 +118,10 @@ fn start(ranks: u32) -> io::Result<Vec<Started>> {
             (LAUNCHED, "1".into()),
         ];
         command.envs(variables).env_remove(LISTENER);
+        if io::stdout().is_terminal() && io::stderr().is_terminal() {
+            // The ranks write to pipes, but somebody reads what comes out of them.
+            command.env("CLICOLOR_FORCE", "1").env("COLUMNS", crate::app::tty::width().to_string());
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         #[cfg(unix)]
         apart(&mut command, (rank == 0).then_some(&listener));

@@ -15,7 +15,7 @@ use super::records::Records;
 use super::replay::Replays;
 use super::text::abi::Options;
 use crate::base::late::Late;
-use crate::device::exchange::Guard;
+use crate::device::exchange::{ENDED, Guard};
 use crate::device::{DeviceError, Statistics};
 use crate::ir::ranges::Summary;
 use crate::lang::cores::Cores;
@@ -286,7 +286,7 @@ impl Context {
             return Ok(());
         }
         self.exchanged();
-        Err(DeviceError::Unavailable { device: self.name.clone(), why: "the ranks have ended".into() })
+        Err(DeviceError::Unavailable { device: self.name.clone(), why: ENDED.into() })
     }
 
     /// Returns the machine code for a text, compiled or from the cache. `kernel` is for messages.

@@ -16,7 +16,7 @@ use super::context::Context;
 use super::driver::{Address, nvidia};
 use super::memory::{for_reading, for_writing};
 use crate::device::DeviceError;
-use crate::device::exchange::{Combine, Exchange, Exchanged, Guard, Joined};
+use crate::device::exchange::{Combine, ENDED, Exchange, Exchanged, Guard, Joined};
 use crate::device::storage::Storage;
 use crate::lang::scalar::Scalar;
 
@@ -204,7 +204,7 @@ impl Joined for Member {
         let (bytes, functions) = (from.len(), &self.nccl.functions);
         let comm = self.comm.load(Ordering::SeqCst) as Comm;
         if comm.is_null() || self.aborted.load(Ordering::SeqCst) {
-            return Err(broken("the ranks have ended".into()));
+            return Err(broken(ENDED.into()));
         }
         context.exchanged();
         let number = |scalar: Scalar| type_number(scalar).ok_or_else(|| broken("NCCL has no such type".into()));
