@@ -193,6 +193,7 @@ impl Machine {
         Settings {
             nvrtc: libraries::nvrtc_places(),
             nccl: libraries::nccl_places(),
+            machine: machine(),
             store: store.clone().map(|store| store as _),
             timed: self.usage.timed,
             lines: self.usage.lines,
@@ -236,6 +237,12 @@ impl Devices for Machine {
         gpus.insert(key, gpu.clone());
         Ok(gpu)
     }
+}
+
+/// Returns what tells this machine from others, for processes that look whether they have the same GPU. Containers on one machine have the same.
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.split_whitespace().collect()
 }
 
 /// Returns the name of every device with a description, or, for an unavailable GPU, with the reason.

@@ -29,7 +29,7 @@ pub fn nvrtc_places() -> Vec<Place> {
 pub(crate) const NCCL: &str = "CLK_NCCL";
 
 /// Returns all candidates for NCCL in order. If [`NCCL`] is set, it is the only one.
-pub fn nccl_places() -> Vec<PathBuf> {
+pub(crate) fn nccl_places() -> Vec<PathBuf> {
     const NAME: &str = "libnccl.so.2";
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(named) = variable(NCCL).map(PathBuf::from) {

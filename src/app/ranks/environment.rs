@@ -16,6 +16,16 @@ pub(crate) const PORT: &str = "CLK_PORT";
 /// A word that all ranks know and others do not.
 pub(crate) const TOKEN: &str = "CLK_TOKEN";
 
+/// Set for processes that end with their launcher, `clk run --ranks`.
+pub(super) const LAUNCHED: &str = "CLK_LAUNCHED";
+/// The seconds that ranks wait for each other at the start.
+pub(super) const WAIT: &str = "CLK_RANKS_WAIT";
+
+/// Whether this process is a rank that `clk run --ranks` has started.
+pub(crate) fn is_launched() -> bool {
+    std::env::var_os(LAUNCHED).is_some()
+}
+
 /// The most ranks.
 pub(crate) const MOST: u32 = 4096;
 
@@ -141,7 +151,7 @@ pub(super) fn sum(text: &str) -> u64 {
 
 /// Returns the first node of a list as Slurm writes it: `n01` of `n[01-04,07]`.
 fn first_host(list: &str) -> Option<String> {
-    let end = list.find(|c| c == ',' || c == '[').unwrap_or(list.len());
+    let end = list.find([',', '[']).unwrap_or(list.len());
     let (name, rest) = list.split_at(end);
     let first: String = match rest.strip_prefix('[') {
         Some(inside) => {

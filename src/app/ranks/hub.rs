@@ -289,7 +289,9 @@ mod tests {
 
     fn answers(out: Vec<Outgoing>) -> Vec<(u32, u64, Vec<i32>)> {
         let one = |(rank, message)| match message {
-            Message::Answer { number, value } => (rank, number, bytemuck::pod_collect_to_vec(&value)),
+            Message::Answer { number, value } => {
+                (rank, number, value.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect())
+            }
             other => panic!("an answer was expected, not {other:?}"),
         };
         out.into_iter().map(one).collect()

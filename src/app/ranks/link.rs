@@ -460,7 +460,7 @@ fn gather(
             return Err(format!(
                 "after {seconds} s there is still no rank {}; {} says how long to wait",
                 missing.join(", "),
-                super::WAIT
+                environment::WAIT
             ));
         }
     }
@@ -532,7 +532,7 @@ fn connect(place: &Place, program: &Program, shared: &Arc<Shared>) -> Result<Tcp
             "rank 0 is not reached at {}:{} within {seconds} s: {why}; {} says how long to wait",
             place.host,
             place.port,
-            super::WAIT
+            environment::WAIT
         )
     };
     let stopped = || {

@@ -20,9 +20,11 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use environment::is_launched;
 pub(crate) use link::Member;
-pub(crate) use start::{all, follow_launcher, is_launched};
+pub(crate) use start::{all, follow_launcher};
 
+use self::environment::WAIT;
 use super::context::Context;
 use super::exit;
 use crate::base::diag::Diagnostic;
@@ -34,8 +36,6 @@ use crate::lang::builtin::{self, Builtin};
 use crate::syntax;
 use crate::syntax::token::Tok;
 
-/// The environment variable with the seconds that ranks wait for each other at the start.
-pub(crate) const WAIT: &str = "CLK_RANKS_WAIT";
 const USUAL_WAIT: u64 = 300;
 
 /// Returns the place of this process among ranks, as the environment says.

@@ -12,12 +12,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::environment;
+use super::environment::{self, LAUNCHED, is_launched};
 use crate::app::context::Context;
 use crate::app::exit;
 
-/// The environment variable by which a rank knows that it ends with its launcher.
-const LAUNCHED: &str = "CLK_LAUNCHED";
 /// The environment variable with the descriptor of a socket that listens already.
 const LISTENER: &str = "CLK_LISTENER";
 
@@ -27,11 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const MOMENT: Duration = Duration::from_secs(3);
 /// The longest part of a line that is written at once.
 const LONGEST_LINE: u64 = 1 << 20;
-
-/// Whether this process is a rank that `clk run --ranks` has started.
-pub(crate) fn is_launched() -> bool {
-    std::env::var_os(LAUNCHED).is_some()
-}
 
 /// Ends this process when its launcher is gone, if it has one.
 pub(crate) fn follow_launcher() {
@@ -211,8 +204,7 @@ fn watch(children: &mut [Started], context: &mut Context) -> u8 {
     let mut until: Option<Instant> = None;
     let mut asked = false;
     loop {
-        for rank in 0..children.len() {
-            let child = &mut children[rank];
+        for (rank, child) in children.iter_mut().enumerate() {
             if child.ended.is_some() {
                 continue;
             }

@@ -25,6 +25,8 @@ use crate::lang::cores::Cores;
 pub struct Settings {
     /// Candidate locations of NVRTC.
     pub nvrtc: Vec<Place>,
+    /// What tells this machine from others, without spaces.
+    pub machine: String,
     /// Candidate locations of NCCL.
     pub nccl: Vec<PathBuf>,
     /// The cache of machine code.

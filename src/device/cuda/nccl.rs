@@ -136,7 +136,8 @@ impl Ready {
         if driver.stream().is_none() {
             return Err("its kernels run in a process of their own".into());
         }
-        let identity = nvidia::identity(context.properties.ordinal).ok_or("its place is not known")?;
+        let place = nvidia::identity(context.properties.ordinal).ok_or("its place is not known")?;
+        let identity = format!("{}/{place}", context.settings.machine);
         Ok(Ready { context: context.clone(), nccl: Arc::new(Nccl::open(places)?), identity })
     }
 }

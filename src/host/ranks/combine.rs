@@ -86,7 +86,7 @@ mod tests {
     fn all<T: bytemuck::Pod>(op: Op, scalar: Scalar, ranks: &[&[T]]) -> Outcome<Vec<T>> {
         let bytes: Vec<Vec<u8>> = ranks.iter().map(|numbers| of(numbers)).collect();
         let bytes: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
-        Ok(bytemuck::pod_collect_to_vec(&combine(op, scalar, &bytes)?))
+        Ok(combine(op, scalar, &bytes)?.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
     }
 
     #[test]

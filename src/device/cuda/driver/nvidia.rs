@@ -97,7 +97,7 @@ pub fn probe(ordinal: u32) -> Result<Properties, Absent> {
     properties(ordinal, driver).map_err(Absent::Refused)
 }
 
-/// Returns what tells a GPU from all others: its machine, and its place on the bus.
+/// Returns what tells a GPU from the others of its machine: its place on the bus.
 pub(crate) fn identity(ordinal: u32) -> Option<String> {
     use Attribute::{
         CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
@@ -108,9 +108,8 @@ pub(crate) fn identity(ordinal: u32) -> Option<String> {
         [CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID];
     // SAFETY: the device handle is valid.
     let numbers = attributes.map(|which| unsafe { cu::device::get_attribute(device, which) }.ok());
-    let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     match numbers {
-        [Some(domain), Some(bus), Some(device)] => Some(format!("{}/{domain:x}:{bus:x}:{device:x}", machine.trim())),
+        [Some(domain), Some(bus), Some(device)] => Some(format!("{domain:x}:{bus:x}:{device:x}")),
         _ => None,
     }
 }
