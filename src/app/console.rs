@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::Arc;
 
 use super::graphics::{self, Protocol};
-use super::{progress, tty};
+use super::{progress, ranks, tty};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::render::{self, Style, Tally};
@@ -48,6 +48,8 @@ pub(crate) struct Console {
     pub stage: Option<Arc<dyn Stage>>,
     out: BufWriter<io::Stdout>,
     out_is_terminal: bool,
+    /// Whether each text is to be seen at once, although this is no terminal: somebody passes lines on.
+    is_live: bool,
     /// Style of standard output.
     pub style: Style,
     /// Style of standard error.
@@ -70,6 +72,7 @@ impl Console {
             stage: None,
             out: BufWriter::with_capacity(1 << 16, io::stdout()),
             out_is_terminal,
+            is_live: ranks::is_launched(),
             style: style(colored(look.color, anstream::AutoStream::choice(&io::stdout()))),
             error_style: style(colored(look.color, anstream::AutoStream::choice(&io::stderr()))),
             json: look.json,
@@ -93,7 +96,8 @@ impl Console {
         }
         progress::clear();
         let written = self.out.write_all(text.as_bytes());
-        let written = if self.out_is_terminal { written.and_then(|()| self.out.flush()) } else { written };
+        let written =
+            if self.out_is_terminal || self.is_live { written.and_then(|()| self.out.flush()) } else { written };
         self.check(written);
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cache::{self, Cache};
@@ -17,8 +18,10 @@ use crate::device::cuda::Isolation;
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Instructions, Settings};
+use crate::device::exchange::Exchange;
 use crate::device::ordered::Ordered;
 use crate::device::sim::{Isa, Jit, Proofs, Simulator};
+use crate::device::storage::Storage;
 use crate::device::{Coming, Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
@@ -116,6 +119,8 @@ pub(crate) struct Machine {
     others: Mutex<Vec<Arc<Simulator>>>,
     usage: Usage,
     isolate: Mutex<Isolate>,
+    /// The number of this process on its node.
+    local: AtomicU32,
     /// Opened GPUs by ordinal and isolation.
     gpus: Mutex<BTreeMap<(u32, bool), Arc<dyn Device>>>,
     #[cfg(target_os = "linux")]
@@ -131,6 +136,7 @@ impl Machine {
             others: Mutex::default(),
             usage,
             isolate: Mutex::default(),
+            local: AtomicU32::new(0),
             gpus: Mutex::default(),
             #[cfg(target_os = "linux")]
             children: Arc::default(),
@@ -141,6 +147,19 @@ impl Machine {
     /// Whether the command line names the tensor cores whose bits `mma` has.
     pub fn relies(&self) -> bool {
         self.usage.relies
+    }
+
+    /// Sets which GPU `gpu` is: that of a process's number on its node, as far as there are so many.
+    pub fn prefer_gpu(&self, local: u32) {
+        self.local.store(local, Ordering::Relaxed);
+    }
+
+    fn usual_gpu(&self) -> u32 {
+        match self.local.load(Ordering::Relaxed) {
+            0 => 0,
+            // A launcher may show each process one GPU alone.
+            local => local % nvidia::count().unwrap_or(1).max(1),
+        }
     }
 
     /// Returns the isolation mode of GPUs that are opened from now on.
@@ -189,6 +208,8 @@ impl Machine {
         });
         Settings {
             nvrtc: libraries::nvrtc_places(),
+            nccl: libraries::nccl_places(),
+            machine: machine(),
             store: store.clone().map(|store| store as _),
             timed: self.usage.timed,
             lines: self.usage.lines,
@@ -228,7 +249,7 @@ impl Devices for Machine {
                     }),
                 };
             }
-            Wanted::Gpu(number) => number.unwrap_or(0),
+            Wanted::Gpu(number) => number.unwrap_or_else(|| self.usual_gpu()),
         };
         let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (number, self.isolation() != Isolate::No);
@@ -250,6 +271,12 @@ const MOST_VIRTUAL: u32 = 64;
 fn simulator(usage: &Usage) -> Simulator {
     let simulator = Simulator::with(usage.isa).compiling(usage.jit).with_proofs(usage.proofs);
     if usage.perf.0 { simulator.telling(perf::writer()) } else { simulator }
+}
+
+/// Returns what tells this machine from others, for processes that look whether they have the same GPU. Containers on one machine have the same.
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.split_whitespace().collect()
 }
 
 /// Returns the name of every device with a description, or, for an unavailable GPU, with the reason.
@@ -336,6 +363,10 @@ impl Device for Auto {
         self.device().expect(bytes, spare)
     }
 
+    fn have(&self, storage: &Storage) -> Result<(), DeviceError> {
+        self.device().have(storage)
+    }
+
     unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {
         // SAFETY: as required of the caller.
         unsafe { self.device().lock(bytes) }
@@ -347,6 +378,10 @@ impl Device for Auto {
 
     fn instructions(&self) -> Option<Isa> {
         self.device().instructions()
+    }
+
+    fn exchange(&self) -> Result<Box<dyn Exchange>, String> {
+        self.device().exchange()
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

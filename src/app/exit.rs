@@ -7,6 +7,8 @@ pub(crate) const FAILURE: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// The requested device is not available.
 pub(crate) const NO_DEVICE: u8 = 3;
+/// Another rank has failed, and has said why.
+pub(crate) const OTHER_RANK: u8 = 4;
 /// An internal error of Clk.
 pub(crate) const INTERNAL: u8 = 70;
 /// Ctrl-C.

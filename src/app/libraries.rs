@@ -25,6 +25,20 @@ pub fn nvrtc_places() -> Vec<Place> {
     places
 }
 
+/// The environment variable with the path of NCCL or of its directory.
+pub(crate) const NCCL: &str = "CLK_NCCL";
+
+/// Returns all candidates for NCCL in order. If [`NCCL`] is set, it is the only one.
+pub(crate) fn nccl_places() -> Vec<PathBuf> {
+    const NAME: &str = "libnccl.so.2";
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(named) = variable(NCCL).map(PathBuf::from) {
+        return vec![if named.is_dir() { named.join(NAME) } else { named }];
+    }
+    let found = folders(variable).into_iter().map(|folder| folder.join(NAME)).filter(|file| file.is_file());
+    std::iter::once(PathBuf::from(NAME)).chain(found).collect()
+}
+
 /// Returns the existing library directories of toolkits and Python packages.
 fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -50,7 +64,7 @@ fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
         for python in children(&root.join("lib"), "python3") {
             for packages in ["site-packages", "dist-packages"] {
                 let nvidia = python.join(packages).join("nvidia");
-                found.extend(["cu13/lib", "cuda_nvrtc/lib", "cu12/lib"].map(|inner| nvidia.join(inner)));
+                found.extend(["cu13/lib", "cuda_nvrtc/lib", "cu12/lib", "nccl/lib"].map(|inner| nvidia.join(inner)));
             }
         }
     }

@@ -20,6 +20,7 @@ pub(crate) static PAGES: &[(&str, &str)] = &[
     ("docs/proofs.md", include_str!("../../docs/proofs.md")),
     ("docs/python.md", include_str!("../../docs/python.md")),
     ("docs/races.md", include_str!("../../docs/races.md")),
+    ("docs/ranks.md", include_str!("../../docs/ranks.md")),
     ("docs/releasing.md", include_str!("../../docs/releasing.md")),
     ("docs/session.md", include_str!("../../docs/session.md")),
     ("docs/sharding.md", include_str!("../../docs/sharding.md")),

@@ -37,6 +37,7 @@ mod profile;
 mod progress;
 mod project;
 mod proof;
+mod ranks;
 mod repl;
 mod script;
 mod site;
@@ -65,6 +66,7 @@ pub fn main() -> ExitCode {
 
 /// Runs the command line in a process that does nothing else; returns the exit code.
 fn run_process(arguments: Vec<OsString>) -> u8 {
+    ranks::prepare();
     memory::prepare();
     crash::install();
     memory::at_abort();

@@ -51,6 +51,7 @@ impl Cx<'_> {
             Builtin::Gpus => self.gpus(call),
             Builtin::Shard => self.shard(call),
             Builtin::Gather => self.whole(call, None, |_, a| array(a.element.clone(), a.dims.clone())),
+            Builtin::Together(what) => self.together(call, what, want),
             _ => self.bad(call.span),
         }
     }

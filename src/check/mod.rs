@@ -43,6 +43,7 @@ mod meant;
 mod ops;
 pub mod parts;
 pub mod passed;
+mod ranks;
 mod report;
 mod shards;
 pub mod show;

@@ -11,6 +11,7 @@ use crate::lang::scalar::Value;
 pub mod both;
 pub mod cuda;
 mod diagnose;
+pub mod exchange;
 mod extents;
 mod fault;
 pub mod ordered;
@@ -145,6 +146,11 @@ pub trait Device: Send + Sync {
         Ok(None)
     }
 
+    /// Copies an array to the device's memory, as a launch that reads it would.
+    fn have(&self, _storage: &Storage) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// Locks pages of the host's memory, so that copies need not go by way of other memory; `None` if that cannot be, or takes more than
     /// this machine should spare.
     ///
@@ -173,6 +179,11 @@ pub trait Device: Send + Sync {
     /// Returns the processor's instruction set, where the host may compute in place of kernels what they would compute there.
     fn instructions(&self) -> Option<sim::Isa> {
         None
+    }
+
+    /// Returns what exchanges its arrays with the devices of other processes; why, if there is nothing.
+    fn exchange(&self) -> Result<Box<dyn exchange::Exchange>, String> {
+        Err(format!("{} exchanges nothing with other processes", self.name()))
     }
 
     /// Waits for all pending operations.

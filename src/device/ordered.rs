@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::sim::Isa;
+use super::storage::Storage;
 use super::{Coming, Device, DeviceError, Executable, Mark, Statistics};
 use crate::base::aligned::Guard;
 use crate::base::source::Sources;
@@ -57,6 +58,10 @@ impl Device for Ordered {
 
     fn expect(&self, bytes: usize, spare: bool) -> Result<Option<Box<dyn Coming>>, DeviceError> {
         self.device.expect(bytes, spare)
+    }
+
+    fn have(&self, storage: &Storage) -> Result<(), DeviceError> {
+        self.device.have(storage)
     }
 
     unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {

@@ -8,6 +8,7 @@ pub mod interp;
 pub mod ops;
 pub mod picture;
 pub mod problem;
+pub mod ranks;
 pub mod shard;
 pub mod tuned;
 pub mod unwind;

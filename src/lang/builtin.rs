@@ -84,6 +84,8 @@ pub enum Builtin {
     Gpus,
     Shard,
     Gather,
+    // Host functions of the processes that run a script together
+    Together(Together),
     // Derivatives of host functions
     Derive(Derivative),
     NoGrad,
@@ -107,6 +109,21 @@ pub enum Derivative {
     Hessian,
     /// None: the derivative is compared with differences.
     Check,
+}
+
+/// What the processes that run one script do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Together {
+    /// The number of this process.
+    Rank,
+    /// The number of all.
+    Ranks,
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Send,
+    Receive,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +153,7 @@ pub enum Group {
     Files,
     Script,
     Devices,
+    Ranks,
     Derivatives,
 }
 
@@ -340,6 +358,15 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Gpus, "gpus", Devices, Host, "(n: i32) -> [i32; n]", "The numbers of the first `n` devices: GPUs, or on a simulator the virtual devices of `--device sim:N`. There have to be as many."),
     item(Builtin::Shard, "shard", Devices, Host, "(x: array, devices: [i32; _], axis = 0, halo = 0, granule = even) -> array", "The same array, cut along an axis into one part for each device: `shard(x, gpus(2), axis = 0, halo = 1)`. Each part lives on its device, with `halo` rows of its neighbors. Expressions, reductions and launches on it run on all devices, and give the same bits as on one. The cuts are even, at multiples of `granule` rows."),
     item(Builtin::Gather, "gather", Devices, Host, "(x: array) -> array", "The same array on one device, put together from its parts."),
+    // Host: several processes
+    item(Builtin::Together(Together::Rank), "rank", Ranks, Host, "() -> i32", "The number of this process among those that run the script together, from 0 on; 0 if it runs alone. `clk run --ranks 2`, torchrun, mpirun and srun start several."),
+    item(Builtin::Together(Together::Ranks), "ranks", Ranks, Host, "() -> i32", "The number of processes that run the script together; 1 if it runs alone."),
+    item(Builtin::Together(Together::AllReduce), "all_reduce", Ranks, Host, "<T: Num>(x: T, op = \"sum\") -> T", "The sum (or \"prod\", \"min\", \"max\") of the `x` of all ranks, element by element, on each of them. Floats are added in the order of the ranks, on GPUs in NCCL's; a sum of integers is exact, or an error where it does not fit."),
+    item(Builtin::Together(Together::AllGather), "all_gather", Ranks, Host, "(x) -> array", "The `x` of all ranks, joined along the first axis in the order of the ranks, on each of them; numbers become an array."),
+    item(Builtin::Together(Together::ReduceScatter), "reduce_scatter", Ranks, Host, "<T: Num>(x: [T; …], op = \"sum\") -> [T; …]", "This rank's part of `all_reduce(x)`, which is cut along the first axis into as many equal parts as there are ranks."),
+    item(Builtin::Together(Together::Broadcast), "broadcast", Ranks, Host, "<T: Any>(x: T, from = 0) -> T", "The `x` of one rank, on all of them; the others give one of the same type and shape."),
+    item(Builtin::Together(Together::Send), "send", Ranks, Host, "(x, to: i32)", "Sends a number or an array to another rank, which has to `receive` it. It does not wait for that."),
+    item(Builtin::Together(Together::Receive), "receive", Ranks, Host, "<T: Any>(like: T, from: i32) -> T", "What another rank sends, which has to have the type and the shape of `like`. What one rank sends to another arrives in order."),
     // Host: derivatives
     item(Builtin::Derive(Derivative::Gradient), "grad", Derivatives, Host, "(f, wrt = first)(args…) -> parameter", "The gradient of a function that gives one float, at these arguments: `grad(loss)(w, x, y)` by its first parameter, `grad(loss, wrt = (w, b))(w, b)` by those that are named. Where the derivative would be lost, it is refused at that line."),
     item(Builtin::Derive(Derivative::ValueAndGradient), "value_and_grad", Derivatives, Host, "(f, wrt = first)(args…) -> (result, parameter)", "What the function gives, and its gradient, for the work of the gradient alone."),

@@ -24,7 +24,7 @@ use crate::lower::Sums;
 /// A command with its arguments.
 #[derive(Debug)]
 pub(crate) enum Task {
-    Run { file: PathBuf, args: Vec<String>, debug_on_fault: bool },
+    Run { file: PathBuf, args: Vec<String>, debug_on_fault: bool, ranks: Option<u32> },
     Debug { file: PathBuf, args: Vec<String>, commands: Vec<String> },
     Eval { text: String },
     Check { files: Vec<PathBuf> },
@@ -215,7 +215,8 @@ fn task(matches: &ArgMatches) -> Task {
             let mut words = sub.get_many::<OsString>("script").unwrap_or_default().cloned();
             let file = words.next().map(PathBuf::from).unwrap_or_default();
             let args = words.map(|a| a.to_string_lossy().into_owned()).collect();
-            Task::Run { file, args, debug_on_fault: sub.get_flag("debug-on-fault") }
+            let ranks = sub.get_one::<u32>("ranks").copied();
+            Task::Run { file, args, debug_on_fault: sub.get_flag("debug-on-fault"), ranks }
         }
         "debug" => {
             let mut words = sub.get_many::<OsString>("script").unwrap_or_default().cloned();
@@ -446,9 +447,12 @@ fn filter() -> Arg {
 /// File and arguments are one list for clap, so that nothing after the file name is parsed as an option of `clk`.
 fn run() -> Command {
     let on_fault = Arg::new("debug-on-fault").long("debug-on-fault").action(ArgAction::SetTrue);
+    let ranks = Arg::new("ranks").long("ranks").value_name("N");
+    let ranks = ranks.value_parser(value_parser!(u32).range(1..=i64::from(crate::app::ranks::environment::MOST)));
     Command::new("run")
         .about("Run a script")
         .override_usage("clk run [OPTIONS] FILE [ARGS]...")
+        .arg(ranks.help("Run it in N processes of this machine, which exchange arrays (`all_reduce` and the like)"))
         .arg(on_fault.help("Open the debugger at the fault of a kernel"))
         .arg(script("The script (- is standard input), and what it finds in `args`"))
 }

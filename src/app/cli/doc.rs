@@ -126,6 +126,7 @@ pub(crate) fn group_title(group: Group) -> &'static str {
         Group::Files => "Files and pictures",
         Group::Script => "The script",
         Group::Devices => "Several devices",
+        Group::Ranks => "Several processes",
         Group::Derivatives => "Derivatives",
     }
 }

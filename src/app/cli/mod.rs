@@ -33,7 +33,7 @@ use super::context::Context;
 use super::devices::Machine;
 use super::interrupt::Interrupt;
 use super::script::Places;
-use super::{dap, debug, exit, lsp, repl};
+use super::{dap, debug, exit, lsp, ranks, repl};
 use crate::lower::Sums;
 use std::ffi::OsString;
 
@@ -65,6 +65,9 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     machine.set_isolation(cli.isolate);
     let mut limits = cli.limits;
     limits.count_copies = cli.stats;
+    if let (Task::Run { .. }, Ok(Some(place))) = (&cli.task, ranks::place()) {
+        machine.prefer_gpu(place.local);
+    }
     if cli.task.runs() {
         match machine.choose(cli.device) {
             Ok(device) => limits.places = Places { device: Some(device), all: Some(machine.clone()) },
@@ -93,7 +96,8 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         context.interrupt.at_second(move || machine.stop_kernels());
     }
     match task {
-        Task::Run { file, args, debug_on_fault } => {
+        Task::Run { ranks: Some(ranks), file, .. } if !ranks::is_launched() => run::ranks(ranks, &file, context),
+        Task::Run { file, args, debug_on_fault, .. } => {
             context.limits.hints = context.limits.check == Some(true);
             run::file(&file, args, debug_on_fault, context)
         }

@@ -7,17 +7,30 @@ use super::{args, stats};
 use crate::app::context::Context;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
-use crate::app::{debug, disk, exit, progress, proof};
+use crate::app::{debug, disk, exit, progress, proof, ranks};
+use crate::base::diag::Diagnostic;
 use crate::base::source::FileId;
 use crate::compile::Session;
 use crate::host::interp::Interpreter;
 use crate::syntax::{self, token::Tok};
+
+/// Runs a script file in several processes.
+pub(crate) fn ranks(ranks: u32, path: &Path, context: &mut Context) -> u8 {
+    if path == Path::new("-") {
+        context
+            .console
+            .error_line("error: standard input has one script, and `--ranks` needs it several times: name a file");
+        return exit::USAGE;
+    }
+    ranks::all(ranks, context)
+}
 
 /// Runs a script file; `-` is standard input.
 pub(crate) fn file(path: &Path, args: Vec<String>, debug_on_fault: bool, context: &mut Context) -> u8 {
     if path == Path::new("-") {
         return stdin(args, context);
     }
+    ranks::follow_launcher();
     let compiled = script::compile_file(path, &mut context.console);
     if let Some(compiled) = &compiled {
         misplaced(path, &args, compiled, context);
@@ -58,8 +71,7 @@ pub(crate) fn stdin(args: Vec<String>, context: &mut Context) -> u8 {
             finish(compiled, args, false, context)
         }
         Err(why) => {
-            let diagnostic =
-                crate::base::diag::Diagnostic::error(disk::CODE, format!("standard input cannot be read: {why}"));
+            let diagnostic = Diagnostic::error(disk::CODE, format!("standard input cannot be read: {why}"));
             context.console.report(&diagnostic, &Session::default().sources);
             exit::FAILURE
         }
@@ -78,7 +90,21 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
         return exit::FAILURE;
     };
     let mut interpreter = context.limits.interpreter(&context.interrupt, args);
-    let code = run(&compiled, &mut interpreter, show_value, context);
+    let member = match ranks::enter(&compiled.session, context) {
+        Ok(member) => member,
+        Err(why) => {
+            context.console.report(&Diagnostic::error("E0554", why), &compiled.session.sources);
+            return script::failure_code(&context.interrupt);
+        }
+    };
+    interpreter.group = member.clone().map(|member| member as _);
+    let (mut failed, mut code) = run(&compiled, &mut interpreter, show_value, context);
+    if let Some(member) = member {
+        (failed, code) = ranks::leave(&member, failed, code, &compiled.session.sources);
+    }
+    if let Some(diagnostic) = failed {
+        context.console.report(&diagnostic, &compiled.session.sources);
+    }
     if let Some(copies) = &interpreter.copies {
         let lines = stats::copies(copies, &compiled.session.sources);
         let parts = stats::parts(&interpreter.shards);
@@ -87,7 +113,13 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
     code
 }
 
-fn run(compiled: &Compiled, interpreter: &mut Interpreter, show_value: bool, context: &mut Context) -> u8 {
+/// Runs all pieces; returns the diagnostic with which that ended, if it failed, and the exit code.
+fn run(
+    compiled: &Compiled,
+    interpreter: &mut Interpreter,
+    show_value: bool,
+    context: &mut Context,
+) -> (Option<Diagnostic>, u8) {
     for chunk in compiled.chunks.clone() {
         let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES);
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
@@ -95,17 +127,16 @@ fn run(compiled: &Compiled, interpreter: &mut Interpreter, show_value: bool, con
         let warnings = proof::beyond(interpreter, &compiled.session, &context.interrupt);
         context.console.report_all(&warnings, &compiled.session.sources);
         if let Some(code) = interpreter.ended {
-            return code;
+            return (None, code);
         }
         let text = result.and_then(|value| value.filter(|_| show_value).as_ref().map(script::shown).transpose());
         match text {
             Ok(Some(text)) => context.console.line(&text),
             Ok(None) => {}
             Err(diagnostic) => {
-                context.console.report(&diagnostic, &compiled.session.sources);
-                return script::failure_code(&context.interrupt);
+                return (Some(*diagnostic), script::failure_code(&context.interrupt));
             }
         }
     }
-    exit::OK
+    (None, exit::OK)
 }

@@ -1,8 +1,9 @@
 //! State shared by all kernels and arrays of one GPU: driver, compiler, cache, statistics.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::arrays::Arrays;
@@ -14,6 +15,7 @@ use super::records::Records;
 use super::replay::Replays;
 use super::text::abi::Options;
 use crate::base::late::Late;
+use crate::device::exchange::{ENDED, Guard};
 use crate::device::{DeviceError, Statistics};
 use crate::ir::ranges::Summary;
 use crate::lang::cores::Cores;
@@ -23,6 +25,10 @@ use crate::lang::cores::Cores;
 pub struct Settings {
     /// Candidate locations of NVRTC.
     pub nvrtc: Vec<Place>,
+    /// What tells this machine from others, without spaces.
+    pub machine: String,
+    /// Candidate locations of NCCL.
+    pub nccl: Vec<PathBuf>,
     /// The cache of machine code.
     pub store: Option<Arc<dyn Store>>,
     /// Measures the time of every launch.
@@ -101,6 +107,9 @@ pub(crate) struct Context {
     pub batching: AtomicBool,
     /// Why tensor cores are not used has been said.
     told: AtomicBool,
+    /// Who says whether arrays of other processes belong to this one's, and whether there are new ones.
+    guard: OnceLock<Guard>,
+    exchanged: AtomicBool,
 }
 
 #[derive(Default)]
@@ -161,6 +170,8 @@ impl Context {
             batch: Mutex::default(),
             batching: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            guard: OnceLock::new(),
+            exchanged: AtomicBool::new(false),
         }
     }
 
@@ -256,7 +267,37 @@ impl Context {
         }
         add(&self.counts.downloads, 1);
         add(&self.counts.downloaded, bytes.len() as u64);
-        self.copy_here(from, bytes)
+        self.copy_here(from, bytes)?;
+        self.belongs()
+    }
+
+    /// Makes the GPU's context current on this thread.
+    pub fn enter(&self) -> Result<(), String> {
+        let driver = self.driver().map_err(|error| error.to_string())?;
+        driver.stream().map(drop).ok_or_else(|| "its context cannot be made current".to_string())
+    }
+
+    /// Sets who is asked before bytes go to the host that depend on other processes; the first one counts.
+    pub fn guard_by(&self, guard: Guard) {
+        let _ = self.guard.set(guard);
+    }
+
+    /// Takes note that bytes of other processes are here.
+    pub fn exchanged(&self) {
+        self.exchanged.store(true, Ordering::SeqCst);
+    }
+
+    /// An error if bytes of other processes do not belong to those of this one.
+    fn belongs(&self) -> Result<(), DeviceError> {
+        if !self.exchanged.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let Some(guard) = self.guard.get() else { return Ok(()) };
+        if guard() {
+            return Ok(());
+        }
+        self.exchanged();
+        Err(DeviceError::Unavailable { device: self.name.clone(), why: ENDED.into() })
     }
 
     /// Returns the machine code for a text, compiled or from the cache. `kernel` is for messages.

@@ -21,6 +21,7 @@ pub mod isolate;
 mod kernel;
 mod launch;
 mod memory;
+mod nccl;
 pub mod nvrtc;
 mod plan;
 mod records;
@@ -36,6 +37,8 @@ use self::context::Context;
 use self::driver::nvidia::{self, Absent, Nvidia};
 use self::driver::{Answer, Driver, Event, Properties};
 use self::nvrtc::{Compiler, Nvrtc};
+use super::exchange::Exchange;
+use super::storage::Storage;
 use super::{Coming, Device, DeviceError, Executable, Mark, Moment, Statistics};
 use crate::base::aligned::Guard;
 use crate::base::source::Sources;
@@ -165,6 +168,10 @@ impl Device for Gpu {
         Ok(memory::Room::new(&self.context, bytes, spare)?.map(|room| Box::new(room) as Box<dyn Coming>))
     }
 
+    fn have(&self, storage: &Storage) -> Result<(), DeviceError> {
+        memory::for_reading(storage, &self.context).map(drop)
+    }
+
     unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {
         let driver = self.context.opened()?;
         // SAFETY: as required of the caller.
@@ -174,6 +181,10 @@ impl Device for Gpu {
 
     fn block_memory(&self) -> Option<u32> {
         Some(self.context.properties.shared_per_block)
+    }
+
+    fn exchange(&self) -> Result<Box<dyn Exchange>, String> {
+        Ok(Box::new(nccl::Ready::new(&self.context, &self.context.settings.nccl)?))
     }
 
     fn finish(&self) -> Result<(), DeviceError> {

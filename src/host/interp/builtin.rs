@@ -70,6 +70,7 @@ impl Machine<'_> {
             Exit => self.exit(frame, args, span),
             Gpus => self.gpus(frame, args, span),
             Shard => self.shard(frame, args, more, span),
+            Together(what) => self.together(frame, what, args, more, expr),
             NoGrad => match args {
                 [x] => {
                     let value = grad::primal(&self.eval(frame, x)?);

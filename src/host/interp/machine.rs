@@ -15,11 +15,13 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
 use crate::compile::trial::{Evidence, Trials};
+use crate::device::exchange::Joined;
 use crate::device::{Control, Device, Devices};
 use crate::host::array::HostArray;
 use crate::host::grad::Tape;
 use crate::host::graph;
 use crate::host::picture::heat::Heat;
+use crate::host::ranks::Group;
 use crate::host::shard::Counts;
 use crate::host::tuned::Tuning;
 use crate::host::value::Value;
@@ -83,6 +85,10 @@ pub struct Interpreter {
     pub draws: u64,
     /// Devices available to `on … { }`; without them there is only [`Options::device`].
     pub devices: Option<Arc<dyn Devices>>,
+    /// The other processes that run the script; without them there is one rank.
+    pub group: Option<Arc<dyn Group>>,
+    /// The device among those of the other ranks: whether there is such a thing is known from the first array on that ranks exchange.
+    pub(crate) joined: Option<Option<Arc<dyn Joined>>>,
     /// Limit in bytes of an array allocated by a launch; `None` means that only memory limits it.
     pub largest: Option<u64>,
     /// Whether a piece may complete before its launches do; the caller then has to call [`Device::confirm`].

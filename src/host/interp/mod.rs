@@ -30,6 +30,7 @@ mod limit;
 mod machine;
 mod map;
 mod measure;
+mod ranks;
 mod record;
 mod run;
 mod shards;
@@ -105,6 +106,8 @@ impl Interpreter {
             warnings: Vec::new(),
             warned: Vec::new(),
             devices: None,
+            group: None,
+            joined: None,
             largest: None,
             pipelined: false,
             hints: false,

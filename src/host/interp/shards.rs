@@ -178,8 +178,10 @@ impl Machine<'_> {
         };
         team.counts.launches.fetch_add(1, Ordering::Relaxed);
         let cut = (&team, &*whole, &instance);
-        let mut ran = Ok(());
-        for (ranges, exchanged) in self.stages(&plan, exchanges) {
+        // Copied before anything is launched, behind which the copies would wait.
+        let mut ran = have(&slots, &team, &plan).map_err(|problem| self.problem(problem, span));
+        let stages = if ran.is_ok() { self.stages(&plan, exchanges) } else { vec![] };
+        for (ranges, exchanged) in stages {
             let waited = exchanged.into_iter().try_for_each(Exchange::finish);
             ran = waited.map_err(|problem| self.problem(problem, span));
             for (part, range) in ranges.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
@@ -539,6 +541,18 @@ impl Passed {
             _ => None,
         }
     }
+}
+
+/// Has each device have the arrays that all parts read.
+fn have(slots: &[Slot], team: &Team, plan: &Plan) -> Outcome<()> {
+    for (site, _) in team.sites.iter().zip(&plan.ranges).filter(|(_, range)| !range.is_empty()) {
+        for slot in slots {
+            if let Slot::Whole(array) = slot {
+                site.device().have(shard::replica(array, site)?.storage()?)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the rows that a part owns of arrays of which it is to see no others.

@@ -8,6 +8,7 @@ pub(crate) mod imports;
 pub(crate) mod launch;
 pub(crate) mod lower;
 mod page;
+pub(crate) mod ranks;
 pub(crate) mod run;
 pub(crate) mod script;
 pub mod syntax;
@@ -23,6 +24,7 @@ pub fn pages() -> impl Iterator<Item = &'static Page> {
         check::PAGES,
         lower::PAGES,
         run::PAGES,
+        ranks::PAGES,
         script::PAGES,
         fault::PAGES,
         checks::PAGES,

@@ -175,6 +175,11 @@ pub struct Peer {
 pub trait Driver: Send + Sync {
     fn properties(&self) -> &Properties;
 
+    /// Makes the GPU's context current on this thread and returns the stream, if both are of this process.
+    fn stream(&self) -> Option<usize> {
+        None
+    }
+
     /// Allocates this many bytes (more than 0), uninitialized.
     fn allocate(&self, bytes: u64) -> Answer<Address>;
 

@@ -99,6 +99,23 @@ pub fn probe(ordinal: u32) -> Result<Properties, Absent> {
     properties(ordinal, driver).map_err(Absent::Refused)
 }
 
+/// Returns what tells a GPU from the others of its machine: its place on the bus.
+pub(crate) fn identity(ordinal: u32) -> Option<String> {
+    use Attribute::{
+        CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+    };
+    start().ok()?;
+    let device = cu::device::get(ordinal as i32).ok()?;
+    let attributes =
+        [CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID];
+    // SAFETY: the device handle is valid.
+    let numbers = attributes.map(|which| unsafe { cu::device::get_attribute(device, which) }.ok());
+    match numbers {
+        [Some(domain), Some(bus), Some(device)] => Some(format!("{domain:x}:{bus:x}:{device:x}")),
+        _ => None,
+    }
+}
+
 fn name(device: sys::CUdevice) -> Answer<String> {
     let mut name = [0 as c_char; 128];
     // SAFETY: there is room for so many bytes.
@@ -393,6 +410,13 @@ fn wait(stream: sys::CUstream, event: Event) -> Answer {
 impl Driver for Nvidia {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn stream(&self) -> Option<usize> {
+        // Another library may have made another context current.
+        CURRENT.set(0);
+        self.enter().ok()?;
+        Some(self.stream as usize)
     }
 
     fn allocate(&self, bytes: u64) -> Answer<Address> {

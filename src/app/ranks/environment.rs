@@ -1,0 +1,249 @@
+//! Which rank this process is, by the variables that launchers set.
+//!
+//! Input: environment variables. Output: a [`Place`] among the ranks, and where rank 0 is; nothing if the process runs alone.
+//!
+//! `CLK_RANK`, `CLK_RANKS`, `CLK_LOCAL_RANK`, `CLK_HOST` and `CLK_PORT` come first: `clk run --ranks` sets them, and a user may. Then
+//! torchrun's, Open MPI's, MPICH's (and of all that start processes by PMI) and Slurm's are asked, in this order. Under torchrun rank 0 is at
+//! `MASTER_ADDR`, and the port is the one after `MASTER_PORT`, where torch itself listens. Where a launcher names no port, one is made of
+//! the number or name of the job, so that two jobs on one node seldom meet.
+
+/// The environment variables of Clk's own.
+pub(crate) const RANK: &str = "CLK_RANK";
+pub(crate) const RANKS: &str = "CLK_RANKS";
+pub(crate) const LOCAL: &str = "CLK_LOCAL_RANK";
+pub(crate) const HOST: &str = "CLK_HOST";
+pub(crate) const PORT: &str = "CLK_PORT";
+/// A word that all ranks know and others do not.
+pub(crate) const TOKEN: &str = "CLK_TOKEN";
+
+/// Set for processes that end with their launcher, `clk run --ranks`.
+pub(super) const LAUNCHED: &str = "CLK_LAUNCHED";
+/// The seconds that ranks wait for each other at the start.
+pub(super) const WAIT: &str = "CLK_RANKS_WAIT";
+
+/// Whether this process is a rank that `clk run --ranks` has started.
+pub(crate) fn is_launched() -> bool {
+    std::env::var_os(LAUNCHED).is_some()
+}
+
+/// The most ranks.
+pub(crate) const MOST: u32 = 4096;
+
+/// The ports that are made of the names of jobs: below those that systems give to connections.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// The place of this process among the ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub rank: u32,
+    pub ranks: u32,
+    /// Its number on its node.
+    pub local: u32,
+    /// Where rank 0 is.
+    pub host: String,
+    pub port: u16,
+    pub token: String,
+}
+
+impl Place {
+    /// Whether all ranks are on this machine, as far as the address of rank 0 says.
+    pub fn is_local(&self) -> bool {
+        self.host == "localhost" || self.host.starts_with("127.") || self.host == "::1"
+    }
+}
+
+/// The variables of a launcher: the number of a process, of all, of a process on its node, and of those on a node.
+struct Launcher {
+    name: &'static str,
+    rank: &'static str,
+    ranks: &'static str,
+    local: &'static [&'static str],
+    local_ranks: &'static [&'static str],
+}
+
+const LAUNCHERS: [Launcher; 5] = [
+    Launcher { name: "clk", rank: RANK, ranks: RANKS, local: &[LOCAL], local_ranks: &[] },
+    Launcher {
+        name: "torchrun",
+        rank: "RANK",
+        ranks: "WORLD_SIZE",
+        local: &["LOCAL_RANK"],
+        local_ranks: &["LOCAL_WORLD_SIZE"],
+    },
+    Launcher {
+        name: "Open MPI",
+        rank: "OMPI_COMM_WORLD_RANK",
+        ranks: "OMPI_COMM_WORLD_SIZE",
+        local: &["OMPI_COMM_WORLD_LOCAL_RANK"],
+        local_ranks: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+    },
+    Launcher {
+        name: "PMI",
+        rank: "PMI_RANK",
+        ranks: "PMI_SIZE",
+        local: &["MPI_LOCALRANKID", "SLURM_LOCALID"],
+        local_ranks: &["MPI_LOCALNRANKS"],
+    },
+    Launcher {
+        name: "Slurm",
+        rank: "SLURM_PROCID",
+        ranks: "SLURM_NTASKS",
+        local: &["SLURM_LOCALID"],
+        local_ranks: &["SLURM_NTASKS_PER_NODE"],
+    },
+];
+
+/// Returns the place that these variables say; `None` if there is one process.
+pub(crate) fn place(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Place>, String> {
+    let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+    let number = |name: &str| match set(name) {
+        None => Ok(None),
+        Some(text) => {
+            let number = text.trim().parse::<u32>();
+            number.map(Some).map_err(|_| format!("{name} is `{text}`, and no number of a rank"))
+        }
+    };
+    let first = |names: &[&str]| names.iter().find(|name| set(name).is_some()).map_or(Ok(None), |name| number(name));
+    let Some(launcher) = LAUNCHERS.iter().find(|of| set(of.rank).is_some() && set(of.ranks).is_some()) else {
+        return Ok(None);
+    };
+    let rank = number(launcher.rank)?.unwrap_or(0);
+    let ranks = number(launcher.ranks)?.unwrap_or(1);
+    if ranks == 0 || ranks > MOST || rank >= ranks {
+        let (a, b) = (launcher.rank, launcher.ranks);
+        return Err(format!("{a} is {rank} and {b} is {ranks}: ranks count from 0, and there are at most {MOST}"));
+    }
+    if ranks == 1 {
+        return Ok(None);
+    }
+    let local = first(launcher.local)?.unwrap_or(if launcher.local_ranks.is_empty() { rank } else { 0 });
+    let is_one_node = first(launcher.local_ranks)? == Some(ranks) || set("SLURM_NNODES").as_deref() == Some("1");
+    let host = set(HOST).or_else(|| set("MASTER_ADDR"));
+    let host = host.or_else(|| is_one_node.then(|| "127.0.0.1".to_string()));
+    let host = host.or_else(|| first_host(&set("SLURM_STEP_NODELIST").or_else(|| set("SLURM_JOB_NODELIST"))?));
+    let host = host.or_else(|| (launcher.name == "clk").then(|| "127.0.0.1".to_string())).ok_or_else(|| {
+        format!("{} does not say where rank 0 is; set {HOST} to the name of its node, for all ranks", launcher.name)
+    })?;
+    let port = match (set(PORT), set("MASTER_PORT")) {
+        (Some(port), _) => port_of(PORT, &port)?,
+        (None, Some(port)) => {
+            let port = port_of("MASTER_PORT", &port)?;
+            port.checked_add(1).ok_or_else(|| format!("MASTER_PORT is {port}, and there is no next one; set {PORT}"))?
+        }
+        (None, None) => {
+            let job = ["SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"];
+            let text: Vec<String> = job.iter().filter_map(|name| set(name)).collect();
+            PORTS.start + (sum(&text.join("/")) % u64::from(PORTS.end - PORTS.start)) as u16
+        }
+    };
+    Ok(Some(Place { rank, ranks, local, host, port, token: set(TOKEN).unwrap_or_default() }))
+}
+
+fn port_of(name: &str, text: &str) -> Result<u16, String> {
+    let port = text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+    port.ok_or_else(|| format!("{name} is `{text}`, and no port: those are from 1 to 65535"))
+}
+
+/// Mixes the bytes of a text (FNV-1a): the same on every machine.
+pub(super) fn sum(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Returns the first node of a list as Slurm writes it: `n01` of `n[01-04,07]`.
+fn first_host(list: &str) -> Option<String> {
+    let end = list.find([',', '[']).unwrap_or(list.len());
+    let (name, rest) = list.split_at(end);
+    let first: String = match rest.strip_prefix('[') {
+        Some(inside) => {
+            let number = inside.split([',', '-', ']']).next().unwrap_or("");
+            let behind = inside.split_once(']').map_or("", |(_, behind)| behind);
+            let behind = behind.split(',').next().unwrap_or("");
+            if behind.contains('[') {
+                return None;
+            }
+            format!("{name}{number}{behind}")
+        }
+        None => name.to_string(),
+    };
+    (!first.is_empty()).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<Option<Place>, String> {
+        place(|name| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| value.to_string()))
+    }
+
+    fn found(variables: &[(&str, &str)]) -> (u32, u32, u32, String, u16) {
+        let place = of(variables).expect("sound").expect("several ranks");
+        (place.rank, place.ranks, place.local, place.host, place.port)
+    }
+
+    #[test]
+    fn launchers_are_known_by_their_variables() {
+        let torchrun = [
+            ("RANK", "5"),
+            ("WORLD_SIZE", "8"),
+            ("LOCAL_RANK", "1"),
+            ("LOCAL_WORLD_SIZE", "4"),
+            ("MASTER_ADDR", "head"),
+            ("MASTER_PORT", "29500"),
+        ];
+        assert_eq!(found(&torchrun), (5, 8, 1, "head".into(), 29501));
+        let own = [("CLK_RANK", "1"), ("CLK_RANKS", "2"), ("CLK_PORT", "4000")];
+        assert_eq!(found(&own), (1, 2, 1, "127.0.0.1".into(), 4000));
+        let both: Vec<_> = torchrun.into_iter().chain(own).collect();
+        assert_eq!(found(&both), (1, 2, 1, "head".into(), 4000), "the own variables come first");
+        let mpi = [
+            ("OMPI_COMM_WORLD_RANK", "3"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "3"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
+            ("CLK_PORT", "4001"),
+        ];
+        assert_eq!(found(&mpi), (3, 4, 3, "127.0.0.1".into(), 4001));
+        let pmi =
+            [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "1"), ("CLK_HOST", "n1"), ("CLK_PORT", "1")];
+        assert_eq!(found(&pmi), (1, 2, 1, "n1".into(), 1));
+        let slurm = [
+            ("SLURM_PROCID", "2"),
+            ("SLURM_NTASKS", "4"),
+            ("SLURM_LOCALID", "0"),
+            ("SLURM_STEP_NODELIST", "gpu[07-08]"),
+            ("SLURM_JOB_ID", "1234"),
+        ];
+        let (rank, ranks, local, host, port) = found(&slurm);
+        assert_eq!((rank, ranks, local, &host[..]), (2, 4, 0, "gpu07"));
+        assert!(PORTS.contains(&port));
+    }
+
+    #[test]
+    fn one_process_is_no_group() {
+        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(of(&[("RANK", "0"), ("WORLD_SIZE", "1")]), Ok(None));
+        assert_eq!(of(&[("RANK", "0")]), Ok(None), "many things are called so");
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let wrong = |variables: &[(&str, &str)]| of(variables).expect_err("an error");
+        assert!(wrong(&[("RANK", "x"), ("WORLD_SIZE", "2")]).contains("RANK is `x`"));
+        assert!(wrong(&[("RANK", "2"), ("WORLD_SIZE", "2")]).contains("count from 0"));
+        assert!(wrong(&[("CLK_RANK", "0"), ("CLK_RANKS", "2"), ("CLK_PORT", "70000")]).contains("no port"));
+        let unknown =
+            [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "1")];
+        assert!(wrong(&unknown).contains("CLK_HOST"));
+    }
+
+    #[test]
+    fn nodes_of_slurm() {
+        let first = |list: &str| first_host(list).unwrap_or_default();
+        assert_eq!(first("n[01-04,07]"), "n01");
+        assert_eq!(first("n3,n5"), "n3");
+        assert_eq!(first("n[1,3].cluster,m1"), "n1.cluster");
+        assert_eq!(first("r[1-2]n[1-4]"), "");
+        assert_eq!(first("alone"), "alone");
+    }
+}

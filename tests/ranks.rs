@@ -1,0 +1,384 @@
+//! Several processes that run one script: collectives, mismatches and deaths, on the simulator.
+//!
+//! A test waits until something has happened, never for a time; timeouts exist only to turn a hang into a failure.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{Ran, clk, finish};
+
+fn folder(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a.clk"), text).expect("a file");
+    folder
+}
+
+fn ranks(count: u32, text: &str) -> Ran {
+    let folder = folder(text);
+    finish(clk(folder.path()).args(["run", "--ranks", &count.to_string(), "a.clk"]))
+}
+
+/// Every type, and what each rank has to have, computed by itself.
+const COLLECTIVES: &str = r#"
+let (r, n) = (rank(), ranks())
+fn of(rank: i32) -> [f32; _] { f32(arange(6)) * 0.1 + f32(rank) }
+var total = of(0)
+var least = of(0)
+for k in 1..n {
+    total = total + of(k)
+    least = min(least, of(k))
+}
+let x = of(r)
+assert(all_reduce(x) == total, "sum")
+assert(all_reduce(x, op = "min") == least, "min")
+assert(all_reduce(x, "max") == of(n - 1), "max")
+assert(all_reduce(f64(x)) == f64(all_reduce(f64(x))), "f64")
+assert(all(close(f32(all_reduce(f16(x))), total, rtol = 0.01)), "f16")
+assert(all(close(f32(all_reduce(bf16(x))), total, rtol = 0.05)), "bf16")
+let w = arange(4) + r
+assert(all_reduce(w) == arange(4) * n + n * (n - 1) / 2, "i32")
+assert(all_reduce(i64(w), "max") == i64(arange(4) + n - 1), "i64")
+assert(all_reduce(u8(w), "min") == u8(arange(4)), "u8")
+var product = 1
+for k in 0..n { product *= k + 1 }
+assert(all_reduce(r + 1, "prod") == product, "a number")
+assert(all_reduce(f32x3(1.0, 2.0, f32(r))).z == f32(n * (n - 1) / 2), "a vector")
+
+let gathered = all_gather(x)
+assert(len(gathered) == 6 * n, "gathered")
+for k in 0..n { assert(gathered[6 * k..6 * k + 6] == of(k), "gathered") }
+assert(all_gather(r) == arange(n), "numbers")
+let table = all_gather(reshape(x, 2, 3))
+assert(shape(table, 0) == 2 * n && shape(table, 1) == 3, "two axes")
+assert(all_gather([r % 2 == 0, true])[0] == true, "truth values")
+
+let rows = f32(reshape(arange(2 * n * 3), 2 * n, 3)) + f32(r)
+let own = reduce_scatter(rows)
+assert(own == all_reduce(rows)[2 * r..2 * r + 2], "a part")
+assert(shape(own, 0) == 2 && shape(own, 1) == 3, "its shape")
+
+struct P { a: f32, b: i32 }
+let p = broadcast(P { a: f32(r), b: r }, from = n - 1)
+assert(p.b == n - 1, "a struct")
+assert(broadcast(x) == of(0), "broadcast")
+assert(len(broadcast(zeros(0))) == 0, "nothing")
+
+if n > 1 {
+    let (right, left) = ((r + 1) % n, (r + n - 1) % n)
+    send(x, right)
+    send(r, to = right)
+    assert(receive(x, left) == of(left), "from the left")
+    assert(receive(0, from = left) == left, "in order")
+}
+print("rank {r} of {n} is well")
+"#;
+
+#[test]
+fn collectives_give_what_one_rank_computes() {
+    for count in 1..=5 {
+        let ran = ranks(count, COLLECTIVES);
+        assert_eq!((ran.code, &ran.err[..]), (0, ""), "{count} ranks: {}", ran.out);
+        let mut lines: Vec<&str> = ran.out.lines().collect();
+        lines.sort_unstable();
+        let wanted: Vec<String> = (0..count).map(|rank| format!("rank {rank} of {count} is well")).collect();
+        assert_eq!(lines, wanted);
+    }
+}
+
+#[test]
+fn without_a_launcher_there_is_one_rank() {
+    let folder = folder(COLLECTIVES);
+    let ran = finish(clk(folder.path()).args(["run", "a.clk"]));
+    assert_eq!((ran.code, &ran.out[..]), (0, "rank 0 of 1 is well\n"), "{}", ran.err);
+}
+
+#[test]
+fn different_calls_are_an_error_with_both_lines() {
+    let ran =
+        ranks(3, "let x = ones(3)\nif rank() == 0 {\n    print(all_reduce(x))\n} else {\n    print(all_gather(x))\n}");
+    assert_eq!((ran.code, &ran.out[..]), (1, ""));
+    for part in ["E0550", "a.clk:3", "rank 0 is here: `all_reduce` of `[f32; 3]`", " 5 ", "`all_gather` of `[f32; 3]`"]
+    {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    let ran = ranks(2, "print(all_reduce(ones(3 + rank())))");
+    assert!(
+        ran.code == 1 && ran.err.contains("rank 0: `all_reduce` of `[f32; 3]`; rank 1: `all_reduce` of `[f32; 4]`"),
+        "{}",
+        ran.err
+    );
+    let ran = ranks(2, "if rank() == 0 { print(all_reduce(1)) } else { print(all_reduce(1, \"max\")) }");
+    assert!(
+        ran.code == 1 && ran.err.contains("rank 1 is here: `all_reduce`") && ran.err.contains("(max)"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn nobody_waits_in_vain() {
+    let ran = ranks(2, "if rank() == 0 { print(all_reduce(1)) }");
+    assert!(ran.code == 1 && ran.err.contains("rank 1 has ended its script, and rank 0 waits for it"), "{}", ran.err);
+    let ran = ranks(2, "if rank() == 0 { print(receive(1, from = 1)) } else { print(all_reduce(1)) }");
+    assert!(ran.code == 1 && ran.err.contains("ranks 0 and 1 wait for each other"), "{}", ran.err);
+    let ran = ranks(2, "if rank() == 0 { send(1, to = 1) }");
+    assert!(ran.code == 1 && ran.err.contains("without what rank 0 sends to it"), "{}", ran.err);
+    let ran = ranks(3, "print(receive(1, from = (rank() + 1) % 3))");
+    assert!(ran.code == 1 && ran.err.contains("wait for each other"), "{}", ran.err);
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_others() {
+    let ran = ranks(3, "if rank() == 1 { assert(1 == 2, \"bad luck\") }\nprint(all_reduce(1))");
+    assert_eq!((ran.code, &ran.out[..]), (1, ""));
+    assert!(
+        ran.err.contains("E0530") && ran.err.contains("rank 1 has ended: assertion failed: bad luck (a.clk:1)"),
+        "{}",
+        ran.err
+    );
+    let ran = ranks(3, "if rank() == 2 { exit(7) }\nprint(all_reduce(1))");
+    assert!(ran.code != 0 && ran.err.contains("rank 2 has ended its script"), "{}", ran.err);
+    let ran = ranks(2, "print(all_reduce(2_000_000_000))");
+    assert!(
+        ran.code == 1 && ran.err.contains("E0612") && ran.err.contains("the sum of all ranks does not fit `i32`"),
+        "{}",
+        ran.err
+    );
+    let ran = ranks(2, "let x = all_reduce(1)\nif rank() == 1 { exit(7) }");
+    assert_eq!((ran.code, &ran.err[..]), (7, ""), "the others need it no more");
+}
+
+#[test]
+fn a_rank_that_computes_is_ended_too() {
+    let ran = ranks(2, "let x = all_reduce(1)\nif rank() == 0 { loop { } }\nassert(x == 3)");
+    assert!(
+        ran.code == 1 && ran.err.contains("E0551") && ran.err.contains("rank 1 has ended: assertion failed"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn what_ranks_cannot_do_is_an_error() {
+    let failing = |text: &str, wanted: &str| {
+        let ran = ranks(2, text);
+        assert!(ran.code == 1 && ran.err.contains(wanted), "{text}: {}", ran.err);
+    };
+    failing("print(reduce_scatter(ones(3)))", "cannot be cut into 2 equal parts");
+    failing("print(broadcast(1, from = 2))", "there is no rank 2");
+    failing("send(1, to = rank())", "this is the same one");
+    failing("let op = \"mean\"\nprint(all_reduce(1.0, op = op))", "there is no operation `mean`");
+    failing("print(all_reduce(\"a\"))", "takes numbers and arrays");
+    failing("print(all_reduce(true))", "takes numbers");
+    failing("fn f(x: f32) -> f32 { all_reduce(x * x) }\nprint(grad(f)(1.0))", "E0553");
+}
+
+/// A process that is ended with the test, and its output line by line.
+struct Rank(Child);
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a rank by these variables.
+fn start(folder: &Path, variables: &[(&str, String)]) -> Rank {
+    let mut command = clk(folder);
+    command.args(["run", "a.clk"]).envs(variables.iter().map(|(name, value)| (name, value)));
+    Rank(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a rank"))
+}
+
+fn ended(mut rank: Rank) -> Ran {
+    let text = |from: &mut dyn Read| {
+        let mut text = String::new();
+        from.read_to_string(&mut text).expect("text");
+        text
+    };
+    let out = rank.0.stdout.take().map_or(String::new(), |mut out| text(&mut out));
+    let err = rank.0.stderr.take().map_or(String::new(), |mut err| text(&mut err));
+    Ran { code: rank.0.wait().expect("it ends").code().unwrap_or(-1), out, err }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
+}
+
+fn own(rank: u32, ranks: u32, port: u16) -> Vec<(&'static str, String)> {
+    vec![("CLK_RANK", rank.to_string()), ("CLK_RANKS", ranks.to_string()), ("CLK_PORT", port.to_string())]
+}
+
+#[test]
+fn launchers_start_ranks_by_their_variables() {
+    let text = "print(\"{rank()} {all_reduce(rank() + 1)}\")";
+    let folder = folder(text);
+    let all = |variables: &dyn Fn(u32, u16) -> Vec<(&'static str, String)>| {
+        let port = free_port();
+        let started: Vec<Rank> = (0..2).map(|rank| start(folder.path(), &variables(rank, port))).collect();
+        for (rank, ran) in started.into_iter().map(ended).enumerate() {
+            assert_eq!((ran.code, ran.out, &ran.err[..]), (0, format!("{rank} 3\n"), ""));
+        }
+    };
+    let two = || "2".to_string();
+    all(&|rank, port| own(rank, 2, port));
+    all(&|rank, port| {
+        let (host, port) = ("127.0.0.1".to_string(), (port - 1).to_string());
+        vec![("RANK", rank.to_string()), ("WORLD_SIZE", two()), ("MASTER_ADDR", host), ("MASTER_PORT", port)]
+    });
+    all(&|rank, port| {
+        let (own, size) = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+        let local = ("OMPI_COMM_WORLD_LOCAL_SIZE", two());
+        vec![(own, rank.to_string()), (size, two()), local, ("CLK_PORT", port.to_string())]
+    });
+    all(&|rank, port| {
+        let local = ("MPI_LOCALNRANKS", two());
+        vec![("PMI_RANK", rank.to_string()), ("PMI_SIZE", two()), local, ("CLK_PORT", port.to_string())]
+    });
+    all(&|rank, port| {
+        let (id, nodes) = (("SLURM_PROCID", rank.to_string()), ("SLURM_NNODES", "1".to_string()));
+        vec![id, ("SLURM_NTASKS", two()), nodes, ("CLK_PORT", port.to_string())]
+    });
+}
+
+#[test]
+fn ranks_of_other_programs_are_refused() {
+    let (one, other) = (folder("print(all_reduce(1))"), folder("print(all_reduce(2))"));
+    let port = free_port();
+    let (first, second) = (start(one.path(), &own(0, 2, port)), start(other.path(), &own(1, 2, port)));
+    for ran in [ended(first), ended(second)] {
+        assert!(
+            ran.code == 1 && ran.err.contains("E0554") && ran.err.contains("rank 1 runs another program"),
+            "{}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn strangers_at_the_port_are_ignored() {
+    let folder = folder("print(all_reduce(1))");
+    let port = free_port();
+    let first = start(folder.path(), &own(0, 2, port));
+    let mut strangers: Vec<TcpStream> = vec![];
+    while strangers.len() < 4 {
+        strangers.extend(TcpStream::connect(("127.0.0.1", port)));
+    }
+    for (at, text) in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[2, 0, 0, 0, b'{', b'}'], &[]].iter().enumerate()
+    {
+        let _ = strangers[at].write_all(text);
+    }
+    let second = start(folder.path(), &own(1, 2, port));
+    for ran in [ended(first), ended(second)] {
+        assert_eq!((ran.code, &ran.out[..]), (0, "2\n"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_wrong_token_is_refused() {
+    let folder = folder("print(all_reduce(1))");
+    let port = free_port();
+    let with = |rank, token: &str| {
+        let mut variables = own(rank, 2, port);
+        variables.push(("CLK_TOKEN", token.to_string()));
+        start(folder.path(), &variables)
+    };
+    let first = with(0, "right");
+    let refused = ended(with(1, "wrong"));
+    assert!(refused.code == 1 && refused.err.contains("another token"), "{}", refused.err);
+    let second = with(1, "right");
+    assert_eq!((ended(first).code, ended(second).code), (0, 0));
+}
+
+#[test]
+fn a_port_in_use_and_ranks_that_do_not_come_are_errors() {
+    let folder = folder("print(all_reduce(1))");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let ran = ended(start(folder.path(), &own(0, 2, port)));
+    assert!(
+        ran.code == 1 && ran.err.contains("another program uses it") && ran.err.contains("CLK_PORT"),
+        "{}",
+        ran.err
+    );
+    drop(taken);
+    for rank in 0..2 {
+        let mut variables = own(rank, 2, free_port());
+        variables.push(("CLK_RANKS_WAIT", "0".into()));
+        let ran = ended(start(folder.path(), &variables));
+        assert!(ran.code == 1 && ran.err.contains("CLK_RANKS_WAIT"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_script_without_ranks_does_not_connect() {
+    let folder = folder("let rank = [1]\nprint(rank[0])");
+    let ran = ended(start(folder.path(), &own(1, 2, free_port())));
+    assert_eq!((ran.code, &ran.out[..]), (0, "1\n"), "{}", ran.err);
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_others_wherever_they_are() {
+    // A file says that a rank is there: what it prints is written at its end.
+    let folder = folder(
+        "let x = all_reduce(1)\nwrite_text(\"{rank()}.txt\", \"here\")\nif rank() == 2 { loop { } }\nprint(all_reduce(1))",
+    );
+    for killed in 0..3 {
+        let port = free_port();
+        let mut started: Vec<Rank> = (0..3).map(|rank| start(folder.path(), &own(rank, 3, port))).collect();
+        let there = |rank: u32| folder.path().join(format!("{rank}.txt"));
+        while !(0..3).all(|rank| there(rank).exists()) {
+            std::thread::yield_now();
+        }
+        let mut gone = started.remove(killed as usize);
+        gone.0.kill().expect("killed");
+        for ran in started.into_iter().map(ended) {
+            assert_eq!((ran.code, &ran.out[..]), (4, ""), "{}", ran.err);
+            assert!(ran.err.contains(&format!("rank {killed} has ended: its process is gone")), "{}", ran.err);
+        }
+        (0..3).for_each(|rank| fs::remove_file(there(rank)).expect("removed"));
+    }
+}
+
+/// Starts a script on three ranks, waits until all are there, and returns the launcher and the processes.
+fn launched(folder: &Path) -> (Rank, Vec<u32>) {
+    let mut command = clk(folder);
+    command.args(["run", "--ranks", "3", "a.clk"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let launcher = Rank(command.spawn().expect("a launcher"));
+    while !(0..3).all(|rank| folder.join(format!("{rank}.txt")).exists()) {
+        std::thread::yield_now();
+    }
+    let children = Command::new("pgrep").args(["-P", &launcher.0.id().to_string()]).output().expect("pgrep");
+    let text = String::from_utf8(children.stdout).expect("numbers");
+    (launcher, text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+fn is_alive(process: u32) -> bool {
+    // One that is not waited for yet is over, too.
+    let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nobody_is_left_behind() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGKILL] {
+        let folder = folder("let x = all_reduce(1)\nwrite_text(\"{rank()}.txt\", \"here\")\nloop { }");
+        let (launcher, children) = launched(folder.path());
+        assert_eq!(children.len(), 3);
+        // SAFETY: only sends a signal to a process of this test.
+        unsafe { libc::kill(launcher.0.id() as i32, signal) };
+        let ran = ended(launcher);
+        let wanted = if signal == libc::SIGKILL { -1 } else { 128 + signal };
+        assert_eq!(ran.code, wanted, "{}", ran.err);
+        while children.iter().any(|&child| is_alive(child)) {
+            std::thread::yield_now();
+        }
+    }
+}
