@@ -1,11 +1,12 @@
 //! The devices of this machine, by the names that `--device`, `CLK_DEVICE` and `on … { }` take.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cache::{self, Cache};
+use super::disk;
 #[cfg(target_os = "linux")]
 use super::isolate::Children;
 use super::libraries;
@@ -275,8 +276,8 @@ fn simulator(usage: &Usage) -> Simulator {
 
 /// Returns what tells this machine from others, for processes that look whether they have the same GPU. Containers on one machine have the same.
 fn machine() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.split_whitespace().collect()
+    let bytes = disk::read(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).split_whitespace().collect()
 }
 
 /// Returns the name of every device with a description, or, for an unavailable GPU, with the reason.
