@@ -116,6 +116,18 @@ pub struct AlignedBytes {
     lender: Option<Lender>,
 }
 
+/// Returns the most bytes whose pages may be locked: three quarters of the machine's memory, as what is locked cannot be moved out of
+/// the way of others.
+pub fn lockable() -> usize {
+    // SAFETY: these calls have no conditions.
+    #[cfg(unix)]
+    let [pages, page] = unsafe { [libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)] };
+    #[cfg(not(unix))]
+    let [pages, page] = [1 << 19, 4096];
+    let memory = usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(page).unwrap_or(0));
+    memory / 4 * 3
+}
+
 /// What is dropped before the memory of a buffer may get another use, by the buffer's address.
 static HELD: Mutex<BTreeMap<usize, Vec<Guard>>> = Mutex::new(BTreeMap::new());
 

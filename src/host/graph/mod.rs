@@ -55,6 +55,7 @@
 //! # What is not deferred
 //! Texts, ranges, literals, single values, and arrays of structs, of which only selections are.
 
+mod ahead;
 pub(crate) mod best;
 mod compute;
 mod donate;

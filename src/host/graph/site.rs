@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::device::sim::Simulator;
 use crate::device::{Control, Device, Executable};
 use crate::host::array::Array;
-use crate::host::graph::stream::Stream;
+use crate::host::graph::ahead::Stream;
 use crate::host::problem::Outcome;
 use crate::ir::Checks;
 

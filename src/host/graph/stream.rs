@@ -13,78 +13,24 @@
 //! Copies go by way of page-locked memory, at the speed at which the host's processor copies. The pages of a large array that is read in
 //! parts are therefore locked meanwhile, from its end on: from there, and the next time, the bus reads and writes them itself.
 
-use std::any::Any;
-use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::late::Late;
 use crate::device::DeviceError;
-use crate::device::storage::{Remote, Storage};
+use crate::device::storage::Storage;
 use crate::host::array::strided::Lattice;
 use crate::host::array::{Array, MAX_EXTENT, Work};
+use crate::host::graph::ahead::{Ahead, Copy, Locking, Part};
 use crate::host::graph::node::Operand;
 use crate::host::graph::place::{is_far, is_here, prepare};
-use crate::host::graph::run::{array_of, broken};
+use crate::host::graph::run::array_of;
 use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
 
 /// Parts of fewer bytes are copied on the host: there is nothing to gain by a copy of their own.
 const WORTH_IT: usize = 1 << 16;
-
-/// The parts that were read last, and the one that is on its way.
-#[derive(Default)]
-pub(crate) struct Stream(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    last: Option<Part>,
-    /// In the order in which they are expected.
-    ahead: VecDeque<Ahead>,
-    /// Locks the pages of the array that is read.
-    locking: Option<Arc<Locking>>,
-}
-
-/// Bytes of an array.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
-    /// The array's identity.
-    of: u64,
-    bytes: Range<usize>,
-}
-
-/// A part that is copied before anybody asked.
-struct Ahead {
-    part: Part,
-    copy: Arc<Copy>,
-}
-
-/// The copy, which holds the array until it is over.
-struct Copy {
-    bytes: usize,
-    result: Late<Result<Arc<dyn Remote>, DeviceError>>,
-}
-
-/// For those who write the array: what they would have to wait for.
-impl Work for Copy {
-    fn run(&self, _len: usize) -> Outcome<Storage> {
-        Err(broken("a copy that is no array"))
-    }
-
-    fn settle(&self, _len: usize) -> Outcome<()> {
-        self.result.get();
-        Ok(())
-    }
-
-    fn unsettled(&self) -> usize {
-        if self.result.is_there() { 0 } else { self.bytes }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
 
 /// Returns whether parts of an array are copied between the host and a site's device by themselves: it is on the host alone, or yet nowhere
 /// and too large to be on the device as a whole.
@@ -128,7 +74,7 @@ pub(super) fn bring(site: &Site, array: &Array, bytes: Range<usize>) -> Outcome<
         return Ok(None);
     };
     let part = Part { of: array.data().identity(), bytes };
-    let mut state = site.stream().0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = site.stream().state();
     // What is not what was expected is let go, as what is expected behind it.
     let found = state.ahead.iter().position(|ahead| ahead.part == part);
     let ahead = found.and_then(|at| state.ahead.drain(..=at).next_back());
@@ -190,40 +136,6 @@ const SLICE: usize = 256 << 20;
 /// The alignment of slices: a page of the host.
 const PAGE: usize = 4096;
 
-/// Locks the pages of an array, slice by slice.
-struct Locking {
-    /// Somebody waits for the array.
-    wanted: Arc<AtomicBool>,
-    done: Late<()>,
-}
-
-impl Work for Locking {
-    fn run(&self, _len: usize) -> Outcome<Storage> {
-        Err(broken("pages that are no array"))
-    }
-
-    fn settle(&self, _len: usize) -> Outcome<()> {
-        self.wanted.store(true, Ordering::Relaxed);
-        self.done.get();
-        Ok(())
-    }
-
-    fn unsettled(&self) -> usize {
-        // It is over soon, whatever the array's size.
-        usize::from(!self.done.is_there())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-impl Drop for Locking {
-    fn drop(&mut self) {
-        self.wanted.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Begins to lock the pages of an array that is large and read in parts one behind the other: what is read again is then copied without the
 /// processor. Begins at its end, which is read last. `None` if there is nothing left to do.
 fn lock(site: &Site, array: &Array) -> Option<Arc<Locking>> {
@@ -272,19 +184,4 @@ pub(super) fn store(array: &mut Array, at: &Lattice, operand: &Operand, site: &S
     }
     site.stream().rename(before, array.data().identity(), &bytes);
     Ok(true)
-}
-
-impl Stream {
-    /// Notes that only these bytes of an array have been written, as what it is now: what is known of others still holds.
-    fn rename(&self, before: u64, now: u64, written: &Range<usize>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { last, ahead, .. } = &mut *state;
-        let is_apart = |part: &Part| part.bytes.end <= written.start || written.end <= part.bytes.start;
-        if let Some(last) = last.as_mut().filter(|last| last.of == before) {
-            last.of = now;
-        }
-        for ahead in ahead.iter_mut().filter(|ahead| ahead.part.of == before && is_apart(&ahead.part)) {
-            ahead.part.of = now;
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! NVIDIA's driver through `cudarc`, which opens `libcuda.so.1` on the first call.
 
+mod block;
 #[cfg(target_os = "linux")]
 mod shared;
 mod staging;
@@ -18,7 +19,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
-use self::staging::{STAGED, Staging};
+use self::block::{STAGED, Staging};
 use self::symbols::Library;
 use super::super::text::abi::MOST_AXES;
 use super::{

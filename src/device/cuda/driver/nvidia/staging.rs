@@ -7,14 +7,12 @@ use std::sync::{MutexGuard, PoisonError};
 use cudarc::driver::result as cu;
 use cudarc::driver::sys;
 
+use super::block::{PIECE, Staging};
 use super::{Nvidia, said};
+use crate::base::aligned;
 use crate::device::cuda::driver::pieces::Shared;
 use crate::device::cuda::driver::{Address, Answer, Refusal};
 
-/// Bytes of one block of staging memory: a fraction of what a processor's last cache holds for each thread.
-const PIECE: usize = 2 << 20;
-/// Copies of at least this size go through staging memory; the driver has its own for small ones.
-pub(super) const STAGED: usize = 1 << 20;
 /// The most threads that fill or empty staging memory.
 const COPIERS: usize = 12;
 
@@ -26,16 +24,6 @@ struct Handle(sys::CUstream);
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
-
-/// Page-locked staging memory for copies, and the event after which it is free again.
-pub(super) struct Staging {
-    memory: *mut u8,
-    /// Reached when the block is free again.
-    done: sys::CUevent,
-}
-
-// SAFETY: it is owned by the thread that took it out of the list.
-unsafe impl Send for Staging {}
 
 impl Nvidia {
     fn take_staging(&self) -> Answer<Staging> {
@@ -89,7 +77,7 @@ impl Nvidia {
     pub(super) fn lock_pages(&self, bytes: &[u8]) -> Answer {
         let start = bytes.as_ptr();
         let all = self.locked().values().fold(bytes.len(), |all, len| all.saturating_add(*len));
-        if all > most_locked() {
+        if all > aligned::lockable() {
             return Err(Refusal {
                 call: "cuMemHostRegister".into(),
                 code: Refusal::OUT_OF_MEMORY,
@@ -151,17 +139,6 @@ impl Nvidia {
         let waited = said("cuStreamSynchronize", unsafe { cu::stream::synchronize(self.stream) });
         begun.and(waited)
     }
-}
-
-/// Returns the most bytes whose pages are locked: what is locked cannot be moved out of the way of others.
-fn most_locked() -> usize {
-    // SAFETY: these calls have no conditions.
-    #[cfg(unix)]
-    let [pages, page] = unsafe { [libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)] };
-    #[cfg(not(unix))]
-    let [pages, page] = [1 << 19, 4096];
-    let memory = usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(page).unwrap_or(0));
-    memory / 4 * 3
 }
 
 /// The offset of a piece and its length, which is at most a block's.
