@@ -25,7 +25,6 @@ use crate::host::array::{Array, MAX_EXTENT, Work};
 use crate::host::graph::ahead::{Ahead, Copy, Locking, Part};
 use crate::host::graph::node::Operand;
 use crate::host::graph::place::{is_far, is_here, prepare};
-use crate::host::graph::run::array_of;
 use crate::host::graph::site::Site;
 use crate::host::problem::Outcome;
 
@@ -172,7 +171,7 @@ fn lock(site: &Site, array: &Array) -> Option<Arc<Locking>> {
 /// to its place. Returns false if it has done nothing.
 pub(super) fn store(array: &mut Array, at: &Lattice, operand: &Operand, site: &Site) -> Outcome<bool> {
     let Some(scalar) = array.scalar().filter(|_| is_fit(array, site)) else { return Ok(false) };
-    let (Some(bytes), Some(value)) = (in_a_row(at, scalar.size()), array_of(operand)) else { return Ok(false) };
+    let (Some(bytes), Operand::Array(value, _)) = (in_a_row(at, scalar.size()), operand) else { return Ok(false) };
     if value.byte_len() != bytes.len() || Arc::ptr_eq(value.data(), array.data()) {
         return Ok(false);
     }
