@@ -1,6 +1,6 @@
 //! The ranks of a script: several processes, on one node or several, that run the same script and exchange arrays.
 //!
-//! Input: variables of a launcher (`environment`) or `clk run --ranks` (`start`). Output: the [`Group`](crate::host::ranks::Group) of this
+//! Input: variables of a launcher (`environment`) or `clk run --ranks` (`start`). Output: the [`Group`] of this
 //! process (`link`), which the interpreter asks. Idea: every rank has one connection to rank 0, over which calls are compared and values go;
 //! rank 0 alone decides what follows from a call (`hub`), and messages are bounded and checked (`wire`).
 //!

@@ -1,7 +1,7 @@
 //! The builtins by which the ranks of a script exchange values.
 //!
 //! Input: a value and the call's options. Output: the value that this rank gets. The value becomes an array of its type, whose bytes a
-//! [`Group`](crate::host::ranks::Group) exchanges; without a group there is one rank, and each builtin is the identity.
+//! [`Group`] exchanges; without a group there is one rank, and each builtin is the identity.
 
 use std::sync::Arc;
 
