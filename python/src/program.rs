@@ -330,19 +330,19 @@ fn named<'py>(
 ) -> PyResult<()> {
     let py = kwargs.py();
     for (name, value) in kwargs.iter() {
-        let name = name.cast::<PyString>()?.to_string_lossy().into_owned();
+        let name = name.cast::<PyString>()?.to_str()?;
         if let Some(at) = of.params.iter().position(|param| param.name == name) {
             if given[at].is_some() {
                 let title = format!("`{name}` of `{}` is given twice", of.name);
                 return Err(errors::refused(py, "E0802", title, &[], &[]));
             }
             given[at] = (!value.is_none()).then_some(value);
-        } else if of.dims.contains(&name) {
+        } else if of.dims.iter().any(|own| own == name) {
             call.dims.push((name.into(), value.extract()?));
         } else if of.generics.iter().any(|(own, _)| *own == name) {
             call.generics.push((name.into(), generic(&value)?.into()));
         } else {
-            match name.as_str() {
+            match name {
                 "out" => options.out = (!value.is_none()).then_some(value),
                 "device" => options.how.device = value.extract::<Option<String>>()?.map(device_name),
                 "check" => options.how.check = value.extract()?,
@@ -587,14 +587,14 @@ fn array_argument(py: Python<'_>, of: &Callable, param: &Parameter, value: &Boun
     if !foreign.written {
         return Ok(foreign);
     }
-    let place = format!("`{}` of `{}` is written", param.name, of.name);
+    let place = || format!("`{}` of `{}` is written", param.name, of.name);
     if foreign.readonly {
-        let title = format!("{place}, and this array is read-only");
+        let title = format!("{}, and this array is read-only", place());
         let help = "pass a writable array, such as a copy: `numpy.array(x)`";
         return Err(errors::refused(py, "E0809", title, &[help], &[]));
     }
     if !foreign.is_row_major() {
-        let title = format!("{place}, and the elements of this array are not in row-major order without gaps");
+        let title = format!("{}, and the elements of this array are not in row-major order without gaps", place());
         let help = "pass an array of its own, and copy it where it belongs: `x[...] = result`";
         return Err(errors::refused(py, "E0809", title, &[help], &[]));
     }

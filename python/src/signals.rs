@@ -1,7 +1,8 @@
 //! Ctrl-C during a call: Python's own handler only takes a note, which nobody reads before the call is over.
 //!
 //! While the main thread runs a call, a handler of ours sets the flag that stops the run, and passes the signal on to Python's.
-//! After the call, Python raises `KeyboardInterrupt`.
+//! After the call, Python raises `KeyboardInterrupt`. The handler stays between calls, when it only passes the signal on: to install it
+//! for each call would take longer than a small call does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -16,8 +17,7 @@ static STOP: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Watches for Ctrl-C until it is dropped; does nothing in other threads than the main one, which Python never interrupts.
 pub struct Watch {
-    #[cfg(unix)]
-    before: Option<libc::sigaction>,
+    watches: bool,
     /// Keeps the flag alive while the handler may set it.
     flag: Arc<AtomicBool>,
 }
@@ -26,21 +26,19 @@ impl Watch {
     /// Begins to watch for a run that this flag stops.
     pub fn begin(flag: Arc<AtomicBool>) -> Watch {
         #[cfg(unix)]
-        let before = unix::is_main_thread().then(|| {
+        let watches = unix::is_main_thread() && {
             COME.store(false, Ordering::SeqCst);
             unix::install()
-        });
-        Watch {
-            #[cfg(unix)]
-            before: before.flatten(),
-            flag,
-        }
+        };
+        #[cfg(not(unix))]
+        let watches = false;
+        Watch { watches, flag }
     }
 
     /// Lets Ctrl-C stop the run, which begins now.
     pub fn aim(&self) {
         self.flag.store(false, Ordering::SeqCst);
-        if self.watches() {
+        if self.watches {
             STOP.store(Arc::as_ptr(&self.flag).cast_mut(), Ordering::SeqCst);
             if COME.load(Ordering::SeqCst) {
                 self.flag.store(true, Ordering::SeqCst);
@@ -48,16 +46,9 @@ impl Watch {
         }
     }
 
-    fn watches(&self) -> bool {
-        #[cfg(unix)]
-        return self.before.is_some();
-        #[cfg(not(unix))]
-        false
-    }
-
     /// Whether Ctrl-C has come.
     pub fn has_come(&self) -> bool {
-        self.watches() && COME.load(Ordering::SeqCst)
+        self.watches && COME.load(Ordering::SeqCst)
     }
 
     /// Raises what Ctrl-C raises, if it has come.
@@ -70,13 +61,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if !self.watches() {
-            return;
-        }
-        STOP.store(std::ptr::null_mut(), Ordering::SeqCst);
-        #[cfg(unix)]
-        if let Some(before) = self.before.take() {
-            unix::restore(&before);
+        if self.watches {
+            STOP.store(std::ptr::null_mut(), Ordering::SeqCst);
         }
     }
 }
@@ -133,28 +119,26 @@ mod unix {
         }
     }
 
-    /// Installs the handler; `None` where Ctrl-C is not Python's.
-    pub fn install() -> Option<libc::sigaction> {
+    /// Installs the handler, unless it is there; false where Ctrl-C is not Python's.
+    pub fn install() -> bool {
         // SAFETY: zeroed structures are valid and live until the calls return; the handler only stores to atomics and passes on.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(libc::SIGINT, std::ptr::null(), &raw mut before) != 0 {
-                return None;
+                return false;
             }
             let own: extern "C" fn(libc::c_int) = note;
-            let is_other = before.sa_flags & libc::SA_SIGINFO != 0 || before.sa_sigaction == own as libc::sighandler_t;
+            if before.sa_sigaction == own as libc::sighandler_t {
+                return true;
+            }
+            let is_other = before.sa_flags & libc::SA_SIGINFO != 0;
             if is_other || before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
-                return None;
+                return false;
             }
             BEFORE.store(before.sa_sigaction, Ordering::SeqCst);
             let mut action = before;
             action.sa_sigaction = own as libc::sighandler_t;
-            (libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut()) == 0).then_some(before)
+            libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut()) == 0
         }
-    }
-
-    pub fn restore(before: &libc::sigaction) {
-        // SAFETY: what the system had before.
-        unsafe { libc::sigaction(libc::SIGINT, before, std::ptr::null_mut()) };
     }
 }

@@ -23,6 +23,9 @@ pub enum Argument {
     Array(Array),
 }
 
+/// Says which parameter something is about: asked for by errors alone.
+type Place<'a> = &'a dyn Fn() -> String;
+
 type Result<T> = std::result::Result<T, Box<Problem>>;
 
 fn refused(title: String) -> Box<Problem> {
@@ -63,13 +66,13 @@ impl Argument {
             Ok(element) => Some(element.clone()),
             Err(generic) => generics.get(*generic).cloned().flatten(),
         };
-        let place = || format!("`{}` of `{}`", param.name, of.name);
+        let place = &|| format!("`{}` of `{}`", param.name, of.name);
         let title = match (&param.kind, self) {
             (Kind::Array { element, rank }, Argument::Array(array)) => {
-                return fitted(array, named(element).as_ref(), *rank, &place(), &param.text).map(Value::Array);
+                return fitted(array, named(element).as_ref(), *rank, place, &param.text).map(Value::Array);
             }
             (Kind::Value(element), value) => match named(element) {
-                Some(element) => return value.single(&element, &place()),
+                Some(element) => return value.single(&element, place),
                 None => format!("nothing says which type {} has", place()),
             },
             (Kind::Text, Argument::Text(text)) => return Ok(Value::str(text)),
@@ -83,13 +86,16 @@ impl Argument {
     }
 
     /// Converts to a value of one element.
-    fn single(self, element: &Element, place: &str) -> Result<Value> {
+    fn single(self, element: &Element, place: Place<'_>) -> Result<Value> {
+        if let Element::Scalar(ty) = element {
+            return self.scalar(*ty).map(Value::Scalar).ok_or_else(|| self.misfit(*ty, place));
+        }
         let mut bytes = vec![0; element.size()];
         self.fill(element, place, &mut bytes)?;
         Ok(leaf::read(element, &bytes))
     }
 
-    fn fill(self, element: &Element, place: &str, bytes: &mut [u8]) -> Result<()> {
+    fn fill(self, element: &Element, place: Place<'_>, bytes: &mut [u8]) -> Result<()> {
         match (element, self) {
             (Element::Scalar(ty), given) => {
                 let value = given.scalar(*ty).ok_or_else(|| given.misfit(*ty, place))?;
@@ -102,19 +108,19 @@ impl Argument {
             }
             (Element::Vector(ty, lanes), Argument::Array(array)) if array.shape() == [usize::from(*lanes)] => {
                 let fits = array.element() == &Element::Scalar(*ty);
-                let wrong = || refused(format!("{place} is `{element}`, not `{}`", array.type_name()));
+                let wrong = || refused(format!("{} is `{element}`, not `{}`", place(), array.type_name()));
                 bytes.copy_from_slice(
                     array.bytes().map_err(Box::new)?.get(..bytes.len()).filter(|_| fits).ok_or_else(wrong)?,
                 );
                 Ok(())
             }
             (Element::Record(record), given) => given.fill_record(record, place, bytes),
-            (element, given) => Err(refused(format!("{place} is `{element}`, not {}", given.words()))),
+            (element, given) => Err(refused(format!("{} is `{element}`, not {}", place(), given.words()))),
         }
     }
 
     /// Fills a struct or tuple: each field is converted by itself, and its bytes are moved to where the layout has them.
-    fn fill_record(self, record: &RecordLayout, place: &str, bytes: &mut [u8]) -> Result<()> {
+    fn fill_record(self, record: &RecordLayout, place: Place<'_>, bytes: &mut [u8]) -> Result<()> {
         let what = if record.is_tuple() { "a tuple".into() } else { format!("a `{}`", record.name) };
         let names = || record.fields.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>().join(", ");
         let parts = match self {
@@ -127,17 +133,17 @@ impl Argument {
                 let parts: Option<Vec<Argument>> = record.fields.iter().map(|f| f.name.as_str()).map(take).collect();
                 match parts {
                     Some(parts) if given.is_empty() => parts,
-                    _ => return Err(refused(format!("{place} is {what}, with the fields {}", names()))),
+                    _ => return Err(refused(format!("{} is {what}, with the fields {}", place(), names()))),
                 }
             }
             given => {
-                let title = format!("{place} is {what}, not {}", given.words());
+                let title = format!("{} is {what}, not {}", place(), given.words());
                 return Err(Box::new(Problem::new("E0804", title).note(format!("its fields are {}", names()))));
             }
         };
         for (field, part) in record.fields.iter().zip(parts) {
             let mut own = vec![0; field.element.size()];
-            part.fill(&field.element, &format!("`{}` of {place}", field.name), &mut own)?;
+            part.fill(&field.element, &|| format!("`{}` of {}", field.name, place()), &mut own)?;
             let inner = field.element.layout();
             for (leaf, from) in record.layout.leaves.get(field.leaves.clone()).unwrap_or(&[]).iter().zip(&inner.leaves)
             {
@@ -177,8 +183,8 @@ impl Argument {
         }
     }
 
-    fn misfit(&self, ty: Scalar, place: &str) -> Box<Problem> {
-        let problem = Problem::new("E0804", format!("{place} is `{ty}`, which {} is not", self.words()));
+    fn misfit(&self, ty: Scalar, place: Place<'_>) -> Box<Problem> {
+        let problem = Problem::new("E0804", format!("{} is `{ty}`, which {} is not", place(), self.words()));
         Box::new(match (self, ty) {
             (Argument::Float(..), ty) if ty.is_int() => problem.help("round it: `int(…)`, `round(…)`"),
             (Argument::Int(..) | Argument::Float(..), Scalar::Bool) => problem.help("compare it: `… != 0`"),
@@ -193,7 +199,7 @@ impl Argument {
 }
 
 /// Returns an array as one for a parameter: scalars along a last axis of two to four are vectors.
-fn fitted(array: Array, element: Option<&Element>, rank: usize, place: &str, text: &str) -> Result<Array> {
+fn fitted(array: Array, element: Option<&Element>, rank: usize, place: Place<'_>, text: &str) -> Result<Array> {
     let array = match element {
         None => array,
         Some(element) => array.recast(element).ok_or_else(|| wrong_elements(&array, element, place, text))?,
@@ -202,7 +208,7 @@ fn fitted(array: Array, element: Option<&Element>, rank: usize, place: &str, tex
         return Ok(array);
     }
     let axes = |n: usize| if n == 1 { "one axis".to_string() } else { format!("{n} axes") };
-    let title = format!("{place} is `{text}`, with {}, and this array has {}", axes(rank), axes(array.rank()));
+    let title = format!("{} is `{text}`, with {}, and this array has {}", place(), axes(rank), axes(array.rank()));
     let help = if array.rank() == 0 {
         "a single number is an array by `x.reshape(1)`"
     } else {
@@ -211,8 +217,8 @@ fn fitted(array: Array, element: Option<&Element>, rank: usize, place: &str, tex
     Err(Box::new(Problem::new("E0809", title).note(format!("it is `{}`", array.type_name())).help(help)))
 }
 
-fn wrong_elements(array: &Array, element: &Element, place: &str, text: &str) -> Box<Problem> {
-    let title = format!("{place} is `{text}`, and this array is `{}`", array.type_name());
+fn wrong_elements(array: &Array, element: &Element, place: Place<'_>, text: &str) -> Box<Problem> {
+    let title = format!("{} is `{text}`, and this array is `{}`", place(), array.type_name());
     let problem = Problem::new("E0809", title);
     Box::new(match element {
         Element::Scalar(ty) if array.scalar().is_some() => problem

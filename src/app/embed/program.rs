@@ -1,11 +1,11 @@
 //! A program whose kernels and functions are called from outside.
 
-use std::collections::HashMap;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use super::argument::Argument;
@@ -13,7 +13,7 @@ use super::describe::{self, Callable, Kind};
 use super::report::Report;
 use crate::app::devices::{Choice, Machine, Usage, VARIABLE};
 use crate::app::interrupt::Interrupt;
-use crate::app::launch::form::{Form, Forms, Item, Key, array_type};
+use crate::app::launch::form::{Form, Forms, Given, Item, Key};
 use crate::app::launch::refusal::Refusal;
 use crate::app::script::{Limits, Places};
 use crate::app::world::Captured;
@@ -71,7 +71,7 @@ pub struct Program {
     machine: Arc<Machine>,
     stop: Arc<AtomicBool>,
     /// One interpreter for each way to run, since kernels are compiled for it.
-    runs: HashMap<How, Interpreter>,
+    runs: Vec<(How, Interpreter)>,
     /// The variables of the script, once it has run.
     globals: Vec<Option<Value>>,
     warnings: Vec<Report>,
@@ -105,7 +105,7 @@ impl Program {
             callables: Arc::default(),
             machine: Machine::new(Usage::default()),
             stop: Arc::default(),
-            runs: HashMap::new(),
+            runs: Vec::new(),
             globals: Vec::new(),
             warnings,
             printed: String::new(),
@@ -207,12 +207,15 @@ impl Program {
     pub fn call(&mut self, callable: usize, how: &How, call: Call, stack_end: usize) -> Result<Returned, Failure> {
         let callables = self.callables.clone();
         let Some(of) = callables.get(callable) else { return Err(vec![]) };
-        if !self.runs.contains_key(how) {
-            let interpreter = self.interpreter(how)?;
-            self.runs.insert(how.clone(), interpreter);
-        }
+        let at = match self.runs.iter().position(|(own, _)| own == how) {
+            Some(at) => at,
+            None => {
+                self.runs.push((how.clone(), self.interpreter(how)?));
+                self.runs.len() - 1
+            }
+        };
         let Program { session, forms, runs, stop, printed, .. } = self;
-        let Some(interpreter) = runs.get_mut(how) else { return Err(vec![]) };
+        let Some((_, interpreter)) = runs.get_mut(at) else { return Err(vec![]) };
         let Call { arguments, generics, dims, geometry } = call;
         let (values, types) =
             values(of, arguments, session, interpreter).map_err(|problem| vec![Report::of(*problem)])?;
@@ -265,7 +268,7 @@ fn settle(value: &Value) -> Result<(), Problem> {
     }
 }
 
-type Values = (Vec<Option<Value>>, Vec<Option<Type>>);
+type Values = (SmallVec<[Option<Value>; 6]>, SmallVec<[Option<Given>; 6]>);
 
 /// Converts the arguments, and says what type each has.
 fn values(
@@ -275,7 +278,7 @@ fn values(
     interpreter: &mut Interpreter,
 ) -> Result<Values, Box<Problem>> {
     let generics = elements(of, &arguments);
-    let (mut values, mut types) = (Vec::with_capacity(of.params.len()), Vec::with_capacity(of.params.len()));
+    let (mut values, mut types) = (SmallVec::new(), SmallVec::new());
     let mut given = arguments.into_iter();
     for param in &of.params {
         let Some(argument) = given.next().flatten() else {
@@ -329,29 +332,29 @@ fn type_of(
     param: usize,
     session: &Session,
     interpreter: &Interpreter,
-) -> Result<Type, Box<Problem>> {
-    Ok(match value {
+) -> Result<Given, Box<Problem>> {
+    Ok(Given::Other(match value {
         Value::Array(array) => match interpreter.element_type(array.element()) {
             Type::Unknown => {
                 let title = format!("the program has no struct `{}` with these fields", array.element());
                 return Err(Box::new(Problem::new("E0803", title)));
             }
-            element => array_type(element, array.rank()),
+            element => return Ok(Given::Array(element, array.rank())),
         },
         Value::Scalar(number) => Type::Scalar(number.ty),
         Value::Vector(vector) => Type::Vector(vector.ty(), vector.lanes() as u8),
         Value::Str(_) => Type::Str,
         Value::Strings(_) => Type::Strings,
         // A struct or tuple is of the type that it was made for.
-        _ => item.signature(&session.program).params[param].ty.clone(),
-    })
+        _ => return Ok(Given::of(&item.signature(&session.program).params[param].ty)),
+    }))
 }
 
 /// Assigns the arguments to the variables of the compiled call.
 fn place(
     interpreter: &mut Interpreter,
     form: &Form,
-    values: Vec<Option<Value>>,
+    values: impl IntoIterator<Item = Option<Value>>,
     extents: &[i64],
     geometry: Option<([i64; 3], [i64; 3])>,
 ) {

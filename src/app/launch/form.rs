@@ -4,8 +4,11 @@
 //! This way launches from outside share the checking, binding and execution of scripts, and their error messages, which point
 //! into that text.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use smol_str::{SmolStr, ToSmolStr};
 
 use super::refusal::{Refusal, Result};
@@ -45,14 +48,38 @@ pub(crate) struct Key {
     pub item: Item,
     /// The item as the request names it: `saxpy`, `linalg.matmul`.
     pub path: SmolStr,
-    /// Argument types by parameter; `None` for an omitted `out` array.
-    pub types: Vec<Option<Type>>,
+    /// By parameter; `None` for an omitted `out` array.
+    pub types: SmallVec<[Option<Given>; 6]>,
     /// Compile-time arguments: name and text.
     pub generics: Vec<(SmolStr, SmolStr)>,
     /// Names of the dimensions given explicitly.
     pub dims: Vec<SmolStr>,
     /// Whether grid and block are given.
     pub geometry: bool,
+}
+
+/// The type of an argument.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Given {
+    /// An array of such elements with so many axes.
+    Array(Type, usize),
+    Other(Type),
+}
+
+impl Given {
+    pub fn of(ty: &Type) -> Given {
+        match ty {
+            Type::Array(array) => Given::Array(array.element.clone(), array.dims.len()),
+            other => Given::Other(other.clone()),
+        }
+    }
+
+    fn ty(&self) -> Type {
+        match self {
+            Given::Array(element, rank) => array_type(element.clone(), *rank),
+            Given::Other(ty) => ty.clone(),
+        }
+    }
 }
 
 /// A compiled launch and the global variables that hold its arguments.
@@ -69,11 +96,11 @@ pub(crate) struct Form {
 
 /// The cache of a program's compiled launches.
 #[derive(Default)]
-pub(crate) struct Forms(FxHashMap<Key, Form>);
+pub(crate) struct Forms(FxHashMap<Key, Arc<Form>>);
 
 impl Forms {
     /// Returns the compiled launch for a key, compiling it if necessary.
-    pub fn find(&mut self, session: &mut Session, key: Key) -> Result<Form> {
+    pub fn find(&mut self, session: &mut Session, key: Key) -> Result<Arc<Form>> {
         if let Some(form) = self.0.get(&key) {
             return Ok(form.clone());
         }
@@ -81,7 +108,7 @@ impl Forms {
             return Err(Refusal::new("E0806", format!("launches of {MOST} different forms were made"))
                 .help("load the file again, which forgets them"));
         }
-        let form = compile(session, &key)?;
+        let form = Arc::new(compile(session, &key)?);
         self.0.insert(key, form.clone());
         Ok(form)
     }
@@ -151,7 +178,7 @@ fn write(scope: &mut Scope<'_>, key: &Key, sig: &Signature) -> (String, Form) {
             form.params.push(None);
             continue;
         };
-        let (name, id) = scope.variable(&param.name, ty.clone());
+        let (name, id) = scope.variable(&param.name, ty.ty());
         form.params.push(Some(id));
         words.push(if all_given || inputs_only { name.to_string() } else { format!("{} = {name}", param.name) });
     }

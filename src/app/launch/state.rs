@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use smol_str::{SmolStr, ToSmolStr};
 
 use super::data::{self, Arrays, HostArrays, Input, Wanted, element_named, fields, quoted, shown};
-use super::form::{Form, Forms, Item, Key, array_type};
+use super::form::{Form, Forms, Given, Item, Key, array_type};
 use super::json::{Kind, Raw};
 use super::refusal::{Refusal, Result};
 use super::request::Launch;
@@ -189,7 +189,7 @@ impl State {
         let key = Key {
             item: Item::Kernel(id),
             path: path.clone(),
-            types: arguments.iter().map(|a| a.as_ref().map(|a| a.ty.clone())).collect(),
+            types: arguments.iter().map(|a| a.as_ref().map(|a| Given::of(&a.ty))).collect(),
             generics: launch.generics.iter().map(|(a, b)| (a.to_smolstr(), b.to_smolstr())).collect(),
             dims: launch.dims.iter().map(|(name, _)| name.to_smolstr()).collect(),
             geometry: geometry.is_some(),

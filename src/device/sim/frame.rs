@@ -3,13 +3,14 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::RefCell;
+use std::iter::repeat_n;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::events::Observer;
 use super::geometry::Geometry;
-use super::group::{CHUNK, Coding, Counter, Group, LaneRanges, MaskInfo, Op, Pause, Slot, Tally, WARP};
+use super::group::{CHUNK, Coding, Counter, Group, LaneRanges, Line, MaskInfo, Op, Pause, Slot, Tally, WARP};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
@@ -59,9 +60,23 @@ struct Area {
 const ALIGN: usize = 64;
 const START_ALIGN: usize = 16;
 
+/// The tables of a frame. Their contents are of one launch; only their memory is used again.
+#[derive(Default)]
+struct Tables {
+    slots: Vec<Slot>,
+    homes: Vec<Slot>,
+    memories: Vec<MemoryRt>,
+    plans: Vec<Plan>,
+    masks: Vec<MaskInfo>,
+    counters: Vec<Counter>,
+    tallies: Vec<Tally>,
+    rooms: Vec<Vec<Line>>,
+}
+
 thread_local! {
-    /// The area of the frame that this thread dropped last, for reuse by the next one.
-    static SPARE: RefCell<Option<Area>> = const { RefCell::new(None) };
+    /// The area and the tables of the frame that this thread dropped last, for reuse by the next one: small launches would take longer
+    /// to allocate them than to run.
+    static SPARE: RefCell<(Option<Area>, Tables)> = RefCell::default();
 }
 
 /// The largest area that is kept for reuse.
@@ -69,7 +84,8 @@ const SPARE_BYTES: usize = 1 << 20;
 
 impl Area {
     fn new(size: usize) -> Area {
-        let spare = SPARE.with(|spare| spare.try_borrow_mut().ok()?.take_if(|area| area.layout.size() >= size + ALIGN));
+        let spare =
+            SPARE.with(|spare| spare.try_borrow_mut().ok()?.0.take_if(|area| area.layout.size() >= size + ALIGN));
         if let Some(area) = spare {
             return area;
         }
@@ -103,7 +119,7 @@ pub(crate) struct Frame<'a> {
     slots: Vec<Slot>,
     homes: Vec<Slot>,
     memories: Vec<MemoryRt>,
-    _plans: Vec<Plan>,
+    plans: Vec<Plan>,
     /// Per-worker partial sums of global arrays: destination and sums.
     sums: Vec<(*mut u8, Vec<u32>)>,
     pub(super) checker: Option<Box<Checker<'a>>>,
@@ -152,42 +168,50 @@ impl<'a> Frame<'a> {
                 stride: if wide { 8 * CHUNK } else { 4 * CHUNK },
             },
         };
-        let mut slots: Vec<Slot> = code.regs.iter().map(slot).collect();
-        let homes = slots.clone();
+        let mut tables = SPARE
+            .with(|spare| spare.try_borrow_mut().map(|mut spare| std::mem::take(&mut spare.1)))
+            .unwrap_or_default();
+        let Tables { slots, homes, memories, plans, masks, counters, tallies, rooms } = &mut tables;
+        renew(slots, code.regs.iter().map(slot));
+        renew(homes, slots.iter().copied());
         let mut local_ptr = lane_base.wrapping_add(registers);
         let (shared_ptr, mut shared_used) = (local_ptr.wrapping_add(local), 0);
-        let mut memories = vec![];
         let mut sums = vec![];
-        for def in &code.memories {
-            memories.push(match def.kind {
+        memories.resize_with(code.memories.len(), MemoryRt::nowhere);
+        for (memory, def) in memories.iter_mut().zip(&code.memories) {
+            match def.kind {
                 MemoryKind::Global(param) => {
-                    let mut memory = global(&launch.bindings, param, def.layout.size);
+                    place_global(memory, &launch.bindings, param, def.layout.size);
                     memory.alone = alone;
                     if def.sums && !alone && memory.len <= SUMS {
-                        keep_sums(&mut memory, &mut sums);
+                        keep_sums(memory, &mut sums);
                     }
-                    memory
                 }
                 MemoryKind::Local => {
-                    let memory = local_memory(def, local_ptr, column);
-                    local_ptr = local_ptr.wrapping_add(local_columns(def) * column);
-                    memory
+                    let size = local_columns(def) * column;
+                    memory.place(local_ptr, size, known(def), element_columns(def) * column);
+                    memory.unit = column;
+                    local_ptr = local_ptr.wrapping_add(size);
                 }
                 MemoryKind::Constant => {
                     // Constants are never written: the verifier rejects stores and atomic operations on them.
                     let (ptr, len) = (def.constants.as_ptr().cast_mut(), def.constants.len());
-                    MemoryRt { ptr, len, axes: MemoryRt::axes(&known(def), def.layout.size), alone: true, unit: 1 }
+                    memory.place(ptr, len, known(def), def.layout.size);
                 }
                 MemoryKind::Shared => {
                     let (start, end) = shared::place(shared_used, def).unwrap_or_default();
                     shared_used = end;
                     let ptr = shared_ptr.wrapping_add(start as usize);
-                    let axes = MemoryRt::axes(&known(def), def.layout.size);
-                    MemoryRt { ptr, len: (end - start) as usize, axes, alone: true, unit: 1 }
+                    memory.place(ptr, (end - start) as usize, known(def), def.layout.size);
                 }
-            });
+            }
         }
-        let mut plans = vec![Plan::default(); code.accesses.len()];
+        renew(plans, repeat_n(Plan::default(), code.accesses.len()));
+        renew(masks, repeat_n(MaskInfo::default(), code.masks.len()));
+        renew(counters, repeat_n(Counter::default(), code.loops.len()));
+        renew(tallies, repeat_n(Tally::default(), code.regions.len()));
+        rooms.iter_mut().for_each(Vec::clear);
+        rooms.resize_with(2 * code.regions.len(), Vec::new);
         let group = Group {
             slots: slots.as_mut_ptr(),
             lo: 0,
@@ -206,8 +230,8 @@ impl<'a> Frame<'a> {
             shape: [0; AXES],
             memories: memories.as_mut_ptr(),
             homes: homes.as_ptr(),
-            masks: vec![MaskInfo::default(); code.masks.len()],
-            counters: vec![Counter::default(); code.loops.len()],
+            masks: std::mem::take(masks),
+            counters: std::mem::take(counters),
             ops: launch.ops.as_ptr(),
             code,
             shared: local_ptr,
@@ -232,10 +256,11 @@ impl<'a> Frame<'a> {
             looks: 0,
             coding: launch.coding.map(NonNull::from),
             missed: 0,
-            tallies: vec![Tally::default(); code.regions.len()],
-            rooms: vec![vec![]; 2 * code.regions.len()],
+            tallies: std::mem::take(tallies),
+            rooms: std::mem::take(rooms),
             observer: None,
         };
+        let Tables { slots, homes, memories, plans, .. } = tables;
         Frame {
             group,
             splits: vec![],
@@ -245,7 +270,7 @@ impl<'a> Frame<'a> {
             slots,
             homes,
             memories,
-            _plans: plans,
+            plans,
             sums,
             checker: None,
             profiler: None,
@@ -420,14 +445,25 @@ impl<'a> Frame<'a> {
 impl Drop for Frame<'_> {
     fn drop(&mut self) {
         self.launch.report.count_entries(&self.group.tallies);
-        let area = self.area.take().filter(|area| area.layout.size() <= SPARE_BYTES);
+        let Some(area) = self.area.take().filter(|area| area.layout.size() <= SPARE_BYTES) else { return };
+        let group = &mut self.group;
+        let tables = Tables {
+            slots: std::mem::take(&mut self.slots),
+            homes: std::mem::take(&mut self.homes),
+            memories: std::mem::take(&mut self.memories),
+            plans: std::mem::take(&mut self.plans),
+            masks: std::mem::take(&mut group.masks),
+            counters: std::mem::take(&mut group.counters),
+            tallies: std::mem::take(&mut group.tallies),
+            rooms: std::mem::take(&mut group.rooms),
+        };
         // A thread that is ending has no thread-local storage left.
         let _ = SPARE.try_with(|spare| {
-            if let (Ok(mut spare), Some(area)) = (spare.try_borrow_mut(), area)
-                && spare.as_ref().is_none_or(|old| old.layout.size() < area.layout.size())
-            {
-                *spare = Some(area);
+            let Ok(mut spare) = spare.try_borrow_mut() else { return };
+            if spare.0.as_ref().is_none_or(|old| old.layout.size() < area.layout.size()) {
+                spare.0 = Some(area);
             }
+            spare.1 = tables;
         });
     }
 }
@@ -446,13 +482,17 @@ fn param(bindings: &[Binding], p: u32, k: u8) -> u64 {
     }
 }
 
-fn global(bindings: &[Binding], param: u32, size: usize) -> MemoryRt {
+fn place_global(memory: &mut MemoryRt, bindings: &[Binding], param: u32, size: usize) {
     match bindings.get(param as usize) {
-        Some(Binding::Array { ptr, len, shape, .. }) => {
-            MemoryRt { ptr: *ptr, len: *len, axes: MemoryRt::axes(shape, size), alone: false, unit: 1 }
-        }
-        _ => MemoryRt { ptr: std::ptr::null_mut(), len: 0, axes: vec![], alone: false, unit: 1 },
+        Some(Binding::Array { ptr, len, shape, .. }) => memory.place(*ptr, *len, shape.iter().copied(), size),
+        _ => *memory = MemoryRt::nowhere(),
     }
+}
+
+/// Fills a table anew.
+fn renew<T>(table: &mut Vec<T>, items: impl Iterator<Item = T>) {
+    table.clear();
+    table.extend(items);
 }
 
 /// Redirects an array that is only added to at a zeroed copy, so that workers do not contend for it.
@@ -461,9 +501,4 @@ fn keep_sums(memory: &mut MemoryRt, sums: &mut Vec<(*mut u8, Vec<u32>)>) {
     let place = std::mem::replace(&mut memory.ptr, copy.as_mut_ptr().cast());
     memory.alone = true;
     sums.push((place, copy));
-}
-
-fn local_memory(def: &super::code::MemoryDef, ptr: *mut u8, column: usize) -> MemoryRt {
-    let axes = MemoryRt::axes(&known(def), element_columns(def) * column);
-    MemoryRt { ptr, len: local_columns(def) * column, axes, alone: true, unit: column }
 }

@@ -523,13 +523,13 @@ fn written<'b>(arg: &'b mut HostArg<'_>) -> Option<&'b mut [u8]> {
 
 fn bind(arg: &mut HostArg<'_>) -> Binding {
     match arg {
-        HostArg::Value(values) => Binding::Value(values.to_vec()),
+        HostArg::Value(values) => Binding::Value((*values).into()),
         // Read-only arrays are never written: the verifier ensures it.
         HostArg::Read { bytes, shape } => {
-            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.to_vec(), writable: false }
+            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: (*shape).into(), writable: false }
         }
         HostArg::Write { bytes, shape } => {
-            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.to_vec(), writable: true }
+            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: (*shape).into(), writable: true }
         }
     }
 }

@@ -17,6 +17,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 pub(crate) use crate::base::aligned::AlignedBytes;
 use crate::base::stop;
 pub(crate) use data::{Data, Work};
@@ -32,11 +34,14 @@ use crate::lang::scalar::Scalar;
 /// Maximum extent of an axis: dimensions are `i32` in kernels.
 pub const MAX_EXTENT: usize = i32::MAX as usize;
 
+/// The extents of an array. Arrays are cloned far more often than they have more than four axes: extents lie in the array.
+type Shape = SmallVec<[usize; 4]>;
+
 /// An n-dimensional array.
 #[derive(Clone, Debug)]
 pub struct Array {
     element: Element,
-    shape: Vec<usize>,
+    shape: Shape,
     data: Arc<Data>,
 }
 
@@ -46,20 +51,20 @@ impl Array {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
         let data = AlignedBytes::zeroed(bytes).ok_or_else(|| no_memory(&element, shape))?;
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(data).into()) })
+        Ok(Array { element, shape: shape.into(), data: Arc::new(Storage::of_bytes(data).into()) })
     }
 
     /// Creates an array of zeros whose memory is allocated at its first use, on a device or on the host.
     pub(crate) fn unplaced(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::zeros(bytes).into()) })
+        Ok(Array { element, shape: shape.into(), data: Arc::new(Storage::zeros(bytes).into()) })
     }
 
     /// Creates an array whose bytes this work computes when they are needed.
     pub(crate) fn deferred(element: Element, shape: &[usize], work: Arc<dyn Work>) -> Outcome<Array> {
         let bytes = byte_count(&element, shape)?;
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Data::deferred(bytes, work)) })
+        Ok(Array { element, shape: shape.into(), data: Arc::new(Data::deferred(bytes, work)) })
     }
 
     /// Creates an array of these bytes, whose number matches the shape.
@@ -68,7 +73,7 @@ impl Array {
         if need != have {
             return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
         }
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(storage.into()) })
+        Ok(Array { element, shape: shape.into(), data: Arc::new(storage.into()) })
     }
 
     /// Creates an array with a copy of these bytes; an error if their number does not match the shape.
@@ -89,7 +94,7 @@ impl Array {
         if need != have {
             return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
         }
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(bytes).into()) })
+        Ok(Array { element, shape: shape.into(), data: Arc::new(Storage::of_bytes(bytes).into()) })
     }
 
     /// Creates an array in memory that `lender` keeps, without copying; `None` if the address is no multiple of 16. Whoever lends
@@ -267,7 +272,7 @@ impl Array {
             (Element::Scalar(own), Element::Vector(scalar, lanes), Some((last, rest)))
                 if own == scalar && *last == usize::from(*lanes) =>
             {
-                rest.to_vec()
+                rest.into()
             }
             (Element::Record(own), Element::Record(other), _) if own.layout == other.layout => self.shape.clone(),
             _ => return None,
@@ -288,7 +293,7 @@ impl Array {
             let (have, need) = (self.count(), shape.iter().product::<usize>());
             return Err(Problem::new("E0503", title).note(format!("{from} has {have} elements, {to} has {need}")));
         }
-        Ok(Array { shape: shape.to_vec(), ..self.clone() })
+        Ok(Array { shape: shape.into(), ..self.clone() })
     }
 
     /// Returns where the bytes are, as a remark for the user.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{ArrayType, Dim, Fn, FnId, Type};
+use crate::check::typed::{ArrayType, Chunk, Dim, Fn, FnId, Type};
 use crate::host::array::{Array, Element};
 use crate::host::value::Value;
 use crate::lang::scalar;
@@ -57,6 +57,32 @@ impl Machine<'_> {
         code
     }
 
+    /// Returns the code of statements of a script.
+    pub(super) fn code_of_chunk(&mut self, chunk: &Arc<Chunk>) -> Arc<Code> {
+        let key = (Arc::as_ptr(chunk).addr(), self.mode());
+        if let Some((_, code)) = self.interp.codes.chunks.get(&key) {
+            return code.clone();
+        }
+        let source = Source::Chunk(&chunk.body, &self.interp.globals);
+        let code = Arc::new(code::build(self.program, &[], source, self.mode()));
+        let chunks = &mut self.interp.codes.chunks;
+        if chunks.len() >= KEPT {
+            chunks.clear();
+        }
+        if !code.loops_in_script {
+            chunks.insert(key, (chunk.clone(), code.clone()));
+        }
+        code
+    }
+
+    /// Keeps a frame for reuse.
+    pub(super) fn keep(&mut self, mut frame: Box<Frame>) {
+        if self.interp.frames.len() < FRAMES {
+            frame.clear();
+            self.interp.frames.push(frame);
+        }
+    }
+
     /// Returns an error if one call more would be too deep.
     pub(super) fn deeper(&self, function: &Fn, span: Span) -> Eval<()> {
         let Some(limit) = self.interp.too_deep() else { return Ok(()) };
@@ -86,10 +112,7 @@ impl Machine<'_> {
         let done = self.run(&mut inner, &callee, 0);
         self.interp.depth -= 1;
         let value = self.returned(done, function, &mut inner, span)?;
-        if self.interp.frames.len() < FRAMES {
-            inner.clear();
-            self.interp.frames.push(inner);
-        }
+        self.keep(inner);
         match (&value, dst) {
             (Value::Scalar(number), Dest::Slot(slot, ty)) if number.ty == ty => {
                 frame.slots[slot as usize] = number.bits;

@@ -53,7 +53,7 @@ use rustc_hash::FxHashMap;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::stop;
-use crate::check::typed::{Body, Program, Section, StmtKind, Type};
+use crate::check::typed::{Body, Chunk, Program, Section, StmtKind, Type};
 use crate::compile::Session;
 use crate::device::profile::Counting;
 use crate::device::{Device, DeviceError, device_diagnostic};
@@ -67,7 +67,7 @@ use crate::ir::Checks;
 use crate::lower::Sums;
 
 pub use bench::BenchResult;
-use code::{Code, Codes, Source};
+use code::{Codes, Source};
 pub use copies::{Copied, Copies};
 use frame::Frame;
 pub use geometry::constant_block;
@@ -163,7 +163,7 @@ impl Interpreter {
         let mut machine = self.machine(session, world);
         let ran = machine.guarded(|machine| {
             machine.compile_ahead(session.main);
-            let last = machine.chunk(&chunk.body)?;
+            let last = machine.chunk(&chunk)?;
             // The value will be shown later, when a device failure can no longer be located.
             if let Some(last) = last.as_ref().filter(|last| !last.quiet) {
                 settle(&last.value).map_err(|p| machine.problem(p, machine.interp.at))?;
@@ -328,10 +328,13 @@ impl Interpreter {
 
 impl Machine<'_> {
     /// Executes the statements of a chunk; returns the value of the last if it is an expression.
-    fn chunk(&mut self, body: &Body) -> Eval<Option<Last>> {
-        let source = Source::Chunk(body, &self.interp.globals);
-        let mut frame = self.frame(code::build(self.program, &[], source, self.mode()));
+    fn chunk(&mut self, chunk: &Arc<Chunk>) -> Eval<Option<Last>> {
+        let body = &chunk.body;
+        let code = self.code_of_chunk(chunk);
+        let mut frame = self.interp.frames.pop().unwrap_or_else(|| Box::new(Frame::empty()));
+        frame.prepare(&code);
         let value = self.whole(&mut frame)?;
+        self.keep(frame);
         let (ty, quiet) = match (&body.root.tail, body.root.stmts.last().map(|stmt| &stmt.kind)) {
             (Some(tail), _) => (tail.ty.clone(), false),
             (None, Some(StmtKind::Expr { expr, quiet })) => (expr.ty.clone(), *quiet),
@@ -342,12 +345,8 @@ impl Machine<'_> {
 
     /// Compiles a body without a signature and returns a frame to run it in.
     pub(crate) fn frame_of(&mut self, body: &Body) -> Frame {
-        self.frame(code::build(self.program, &[], Source::Body(body), self.mode()))
-    }
-
-    fn frame(&self, code: Code) -> Frame {
         let mut frame = Frame::empty();
-        frame.prepare(&Arc::new(code));
+        frame.prepare(&Arc::new(code::build(self.program, &[], Source::Body(body), self.mode())));
         frame
     }
 

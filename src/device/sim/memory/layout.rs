@@ -1,5 +1,7 @@
 //! Data types for the layout of arrays and for the addresses of an access.
 
+use smallvec::SmallVec;
+
 use crate::device::sim::code::{AXES, Access, Code, MemoryDef, MemoryKind, Reg};
 use crate::device::sim::lanes::is_wide;
 use crate::ir::def::Extent;
@@ -26,21 +28,35 @@ pub(crate) struct Axis {
 }
 
 impl MemoryRt {
+    /// An array that is nowhere.
+    pub fn nowhere() -> MemoryRt {
+        MemoryRt { ptr: std::ptr::null_mut(), len: 0, axes: vec![], alone: false, unit: 1 }
+    }
+
+    /// Places an array that no other worker accesses at an address, with these extents and elements of `size`.
+    pub fn place(&mut self, ptr: *mut u8, len: usize, extents: impl DoubleEndedIterator<Item = u32>, size: usize) {
+        (self.ptr, self.len, self.alone, self.unit) = (ptr, len, true, 1);
+        lay_out(&mut self.axes, extents, size);
+    }
+
     /// Returns the axes of an array with these extents and elements of `size`, outermost first.
     pub fn axes(extents: &[u32], size: usize) -> Vec<Axis> {
-        let mut pitch = size as i64;
-        let mut axes: Vec<Axis> = extents
-            .iter()
-            .rev()
-            .map(|&e| {
-                let axis = Axis { extent: e.into(), pitch };
-                pitch = pitch.wrapping_mul(e.into());
-                axis
-            })
-            .collect();
-        axes.reverse();
+        let mut axes = Vec::with_capacity(extents.len());
+        lay_out(&mut axes, extents.iter().copied(), size);
         axes
     }
+}
+
+/// Sets the axes of an array with these extents and elements of `size`, outermost first.
+fn lay_out(axes: &mut Vec<Axis>, extents: impl DoubleEndedIterator<Item = u32>, size: usize) {
+    let mut pitch = size as i64;
+    axes.clear();
+    axes.extend(extents.rev().map(|extent| {
+        let axis = Axis { extent: extent.into(), pitch };
+        pitch = pitch.wrapping_mul(extent.into());
+        axis
+    }));
+    axes.reverse();
 }
 
 /// The addresses of an affine access for a range of lanes: a grid of up to four dimensions.
@@ -92,8 +108,8 @@ pub(super) struct PlanAxis {
 
 /// An argument in the form that workers use.
 pub(crate) enum Binding {
-    Value(Vec<Value>),
-    Array { ptr: *mut u8, len: usize, shape: Vec<u32>, writable: bool },
+    Value(SmallVec<[Value; 1]>),
+    Array { ptr: *mut u8, len: usize, shape: SmallVec<[u32; 4]>, writable: bool },
 }
 
 /// Returns what is wrong with the arrays of a launch: kernels rely on their having the axes that they are declared with, and as many
@@ -130,14 +146,13 @@ pub(crate) fn local_columns(def: &MemoryDef) -> usize {
     if def.kind != MemoryKind::Local {
         return 0;
     }
-    known(def).iter().map(|&n| n as usize).product::<usize>() * element_columns(def)
+    known(def).map(|n| n as usize).product::<usize>() * element_columns(def)
 }
 
 pub(crate) fn element_columns(def: &MemoryDef) -> usize {
     def.layout.leaves.iter().map(|l| l.ty.lanes() as usize * if is_wide(l.ty.scalar()) { 2 } else { 1 }).sum()
 }
 
-pub fn known(def: &MemoryDef) -> Vec<u32> {
-    let known = |e: &Extent| if let Extent::Known(n) = e { *n } else { 0 };
-    def.extents.iter().map(known).collect()
+pub fn known(def: &MemoryDef) -> impl DoubleEndedIterator<Item = u32> {
+    def.extents.iter().map(|e| if let Extent::Known(n) = e { *n } else { 0 })
 }

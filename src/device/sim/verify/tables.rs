@@ -93,7 +93,7 @@ fn memory(verifier: &mut Verifier<'_>, memory: &MemoryDef) -> Verdict {
         }
     }
     let fixed = memory.extents.iter().all(|extent| matches!(extent, Extent::Known(_)));
-    let bytes = || known(memory).iter().map(|&n| n as usize).product::<usize>() * memory.layout.size;
+    let bytes = || known(memory).map(|n| n as usize).product::<usize>() * memory.layout.size;
     match memory.kind {
         MemoryKind::Local | MemoryKind::Constant if !fixed => Err("C9 memories: an extent that is not known".into()),
         MemoryKind::Constant if memory.constants.len() != bytes() => Err("C9 memories: constants are missing".into()),
@@ -112,7 +112,7 @@ fn product(code: &Code, product: &ProductDef) -> Verdict {
         in_table("memory", number, code.memories.len())?;
         let def = &code.memories[number as usize];
         let fits = def.extents.iter().all(|extent| matches!(extent, Extent::Known(_)))
-            && known(def).iter().map(|&n| n as usize).eq(extents)
+            && known(def).map(|n| n as usize).eq(extents)
             && def.layout.size == scalar.size();
         if def.kind != MemoryKind::Shared || !fits {
             return Err(format!("C12 products: {} is no such matrix", def.name));
@@ -136,7 +136,7 @@ impl Verifier<'_> {
         }
         let (to, from) = (&code.memories[copy.to as usize], &code.memories[copy.from as usize]);
         let fixed = to.extents.iter().all(|extent| matches!(extent, Extent::Known(_)));
-        let extents: Vec<usize> = known(to).iter().map(|&n| n as usize).collect();
+        let extents: Vec<usize> = known(to).map(|n| n as usize).collect();
         let fits = to.kind == MemoryKind::Shared
             && from.kind != MemoryKind::Local
             && fixed

@@ -59,7 +59,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::base::source::Span;
-use crate::check::typed::{ArrayInit, Body, Declared, Expr, FnId, GlobalId, LocalId, OnDevice, Pattern};
+use crate::check::typed::{ArrayInit, Body, Chunk, Declared, Expr, FnId, GlobalId, LocalId, OnDevice, Pattern};
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
@@ -95,6 +95,8 @@ pub(crate) struct Code {
     pub calls: Vec<Call>,
     pub loops: Vec<Items>,
     pub regions: Vec<Region>,
+    /// It has loops of a script, whose regions depend on which variables had values when it was built.
+    pub loops_in_script: bool,
     /// By number of the computed local, less [`COMPUTED`]: where its code begins.
     pub computed: Vec<Pc>,
     /// Where `break` and `continue` inside of the operands of an instruction lead.
@@ -473,4 +475,6 @@ pub(crate) struct Codes {
     pub plain: Vec<[Option<Arc<Code>>; 2]>,
     /// By address of the body (which the code keeps alive), compile-time arguments, and what the code is for.
     pub others: FxHashMap<(usize, Arc<[Argument]>, Mode), Arc<Code>>,
+    /// By address of the chunk, which is kept: statements that are run again and again, such as those of calls from other languages.
+    pub chunks: FxHashMap<(usize, Mode), (Arc<Chunk>, Arc<Code>)>,
 }

@@ -23,6 +23,7 @@ impl Builder<'_> {
 
     /// Builds a loop, whose script variables have slots.
     pub fn with_residents(&mut self, stmt: &Stmt, build: impl FnOnce(&mut Self)) {
+        self.code.loops_in_script = true;
         let variables = if self.residents.slots.is_empty() { self.named(stmt) } else { Vec::new() };
         if variables.is_empty() || variables.len() > MOST {
             return build(self);
