@@ -38,6 +38,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustyline", &["src/app/debug/prompt.rs", "src/app/repl/"]),
     ("safetensors", &["src/host/"]),
     ("serde_json", &["src/app/", "src/base/render/", "src/host/files/"]),
+    ("smallvec", &["src/app/", "src/device/", "src/host/"]),
     ("smol_str", &["src/"]),
     ("strsim", &["src/app/", "src/check/", "src/compile/", "src/host/ops/"]),
     ("tempfile", &["src/app/"]),
