@@ -4,6 +4,7 @@
 //! what they are. An argument that is read is used in place if it is laid out as Clk's arrays are, and copied otherwise; one that is
 //! written has to be so laid out, or is refused.
 
+use std::any::Any;
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
@@ -15,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
-use crate::dlpack::{self, row_major};
+use crate::dlpack;
 use crate::errors;
 
 /// Addresses that arrays of the simulator may have.
@@ -32,30 +33,24 @@ pub enum Library {
     Own,
 }
 
-/// What keeps the memory of an array.
-enum Keeper {
-    Buffer(Box<ffi::Py_buffer>),
-    Capsule(#[expect(dead_code, reason = "dropped, not read")] dlpack::Taken),
-}
+/// What keeps the memory of an array: a [`View`], or what a capsule of DLPack was [taken](dlpack::Taken) for.
+type Keeper = Box<dyn Any + Send + Sync>;
 
-// SAFETY: a buffer view is moved between threads as a whole, and released with the interpreter's lock.
-unsafe impl Send for Keeper {}
+/// A view of a buffer. It stays where it was filled, since shape and strides may point into it.
+struct View(ffi::Py_buffer);
+
+// SAFETY: a view is released with the interpreter's lock, whichever thread does it.
+unsafe impl Send for View {}
 // SAFETY: nothing is done through shared references.
-unsafe impl Sync for Keeper {}
+unsafe impl Sync for View {}
 
-impl Drop for Keeper {
+impl Drop for View {
     fn drop(&mut self) {
-        match self {
-            Keeper::Buffer(view) => {
-                // Without an interpreter, at its end, there is nothing to release.
-                let _ = Python::try_attach(|_| {
-                    // SAFETY: the view was filled by `PyObject_GetBuffer`, and is released once.
-                    unsafe { ffi::PyBuffer_Release(&raw mut **view) };
-                });
-            }
-            // Gives itself back.
-            Keeper::Capsule(_) => {}
-        }
+        // Without an interpreter, at its end, there is nothing to release.
+        let _ = Python::try_attach(|_| {
+            // SAFETY: the view was filled by `PyObject_GetBuffer`, or is all zeros, and is released once.
+            unsafe { ffi::PyBuffer_Release(&raw mut self.0) };
+        });
     }
 }
 
@@ -129,10 +124,10 @@ fn on_gpu(py: Python<'_>, why: &str) -> PyErr {
     errors::refused(py, "E0809", title, &["copy it to the host first: `x.cpu()`, `cupy.asnumpy(x)`"], &[why])
 }
 
-fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Box<ffi::Py_buffer>> {
-    let mut view = Box::new(ffi::Py_buffer::new());
+fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Box<View>> {
+    let mut view = Box::new(View(ffi::Py_buffer::new()));
     // SAFETY: the view lives on the heap until it is released.
-    match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, ffi::PyBUF_RECORDS_RO) } {
+    match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut view.0, ffi::PyBUF_RECORDS_RO) } {
         0 => Ok(view),
         _ => Err(PyErr::fetch(object.py())),
     }
@@ -179,41 +174,42 @@ fn no_type(py: Python<'_>, name: &str) -> PyErr {
     errors::refused(py, "E0809", title, &[help], &[types])
 }
 
-fn of_buffer(object: &Bound<'_, PyAny>, view: Box<ffi::Py_buffer>, library: Library) -> PyResult<Foreign> {
-    let format = match view.format.is_null() {
-        true => "B".into(),
+fn of_buffer(object: &Bound<'_, PyAny>, view: Box<View>, library: Library) -> PyResult<Foreign> {
+    let format = match view.0.format.is_null() {
+        true => c"B",
         // SAFETY: a text that ends with zero and lives as long as the view.
-        false => unsafe { CStr::from_ptr(view.format) }.to_string_lossy().into_owned(),
+        false => unsafe { CStr::from_ptr(view.0.format) },
     };
-    match scalar_of(&format, view.itemsize as usize) {
+    match scalar_of(format.to_bytes(), view.0.itemsize as usize) {
         Some(scalar) => Ok(with_view(library, Element::Scalar(scalar), view)),
         None => {
-            let dtype = object.getattr("dtype").map_or(format, |dtype| dtype.to_string());
-            drop(Keeper::Buffer(view));
+            let format = || format.to_string_lossy().into_owned();
+            let dtype = object.getattr("dtype").map_or_else(|_| format(), |dtype| dtype.to_string());
             Err(no_type(object.py(), &dtype))
         }
     }
 }
 
-fn with_view(library: Library, element: Element, view: Box<ffi::Py_buffer>) -> Foreign {
-    let rank = view.ndim as usize;
+fn with_view(library: Library, element: Element, view: Box<View>) -> Foreign {
+    let View(buffer) = &*view;
+    let rank = buffer.ndim as usize;
     // SAFETY: the view was asked for with its shape and strides, which are as long as it has axes.
     let (shape, strides) = unsafe {
         match rank {
             0 => (vec![], vec![]),
             _ => (
-                std::slice::from_raw_parts(view.shape, rank).iter().map(|&extent| extent as usize).collect(),
-                std::slice::from_raw_parts(view.strides, rank).to_vec(),
+                std::slice::from_raw_parts(buffer.shape, rank).iter().map(|&extent| extent as usize).collect(),
+                std::slice::from_raw_parts(buffer.strides, rank).to_vec(),
             ),
         }
     };
-    let (data, readonly) = (view.buf.cast(), view.readonly != 0);
-    Foreign { library, element, data, shape, strides, readonly, written: false, keeper: Some(Keeper::Buffer(view)) }
+    let (data, readonly) = (buffer.buf.cast(), buffer.readonly != 0);
+    Foreign { library, element, data, shape, strides, readonly, written: false, keeper: Some(view) }
 }
 
 /// Returns the type of a format of the buffer protocol.
-fn scalar_of(format: &str, size: usize) -> Option<Scalar> {
-    let (order, code) = match format.as_bytes() {
+fn scalar_of(format: &[u8], size: usize) -> Option<Scalar> {
+    let (order, code) = match format {
         [code] => (b'@', *code),
         [order, code] => (*order, *code),
         _ => return None,
@@ -287,7 +283,7 @@ fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
         // Arrays of JAX never change, also where its capsules do not say so; nor is anything said by those of older libraries.
         readonly: tensor.readonly || library == Library::Jax || (!tensor.versioned && library == Library::Own),
         written: false,
-        keeper: Some(Keeper::Capsule(tensor.taken)),
+        keeper: Some(Box::new(tensor.taken)),
     })
 }
 
@@ -323,8 +319,14 @@ impl Foreign {
 
     /// Whether elements are in row-major order without gaps. Strides of axes with one element do not matter.
     pub fn is_row_major(&self) -> bool {
-        let wanted = row_major(&self.shape, self.element.size() as isize);
-        self.is_empty() || (0..self.shape.len()).all(|axis| self.shape[axis] == 1 || self.strides[axis] == wanted[axis])
+        let mut wanted = self.element.size() as isize;
+        let mut axes = self.shape.iter().zip(&self.strides).rev();
+        self.is_empty()
+            || axes.all(|(&extent, &stride)| {
+                let fits = extent == 1 || stride == wanted;
+                wanted = wanted.saturating_mul(extent as isize);
+                fits
+            })
     }
 
     /// Returns the range of addresses that elements take.
@@ -375,7 +377,7 @@ impl Foreign {
         // SAFETY: the keeper keeps the memory, of this shape and without gaps. It is written only for arguments of which no other
         // part of the call is in the same memory. Other threads of the program could write it meanwhile, as they could during every
         // function that works without the interpreter's lock: the simulator accesses elements in ways that allow for this.
-        let lent = unsafe { Array::lent(self.element.clone(), &self.shape, start, Box::new(keeper)) };
+        let lent = unsafe { Array::lent(self.element.clone(), &self.shape, start, keeper) };
         lent.map_err(errors::of_problem)
     }
 
