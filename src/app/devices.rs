@@ -20,9 +20,10 @@ use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Instructions, Settings};
 use crate::device::exchange::Exchange;
+use crate::device::lent::Lent;
 use crate::device::ordered::Ordered;
 use crate::device::sim::{Isa, Jit, Proofs, Simulator};
-use crate::device::storage::Storage;
+use crate::device::storage::{Remote, Storage};
 use crate::device::{Coming, Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
@@ -366,6 +367,20 @@ impl Device for Auto {
 
     fn have(&self, storage: &Storage) -> Result<(), DeviceError> {
         self.device().have(storage)
+    }
+
+    unsafe fn lend(&self, lent: &Lent, copied: bool) -> Result<Arc<dyn Remote>, DeviceError> {
+        // SAFETY: as required of the caller.
+        unsafe { self.device().lend(lent, copied) }
+    }
+
+    unsafe fn give_back(&self, lent: &Lent, storage: &Storage) -> Result<(), DeviceError> {
+        // SAFETY: as required of the caller.
+        unsafe { self.device().give_back(lent, storage) }
+    }
+
+    fn own(&self, storage: &mut Storage) -> Result<Arc<dyn Remote>, DeviceError> {
+        self.device().own(storage)
     }
 
     unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {
