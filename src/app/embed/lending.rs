@@ -99,7 +99,7 @@ impl Borrowed {
     pub fn end(self, written: &mut [(usize, Array)]) -> Outcome<()> {
         for (at, array) in written {
             if self.lent.iter().any(|(own, _)| own == at) {
-                *array = Array::unplaced(array.element().clone(), &array.shape().to_vec())?;
+                *array = Array::unplaced(array.element().clone(), array.shape())?;
             }
         }
         Ok(())
