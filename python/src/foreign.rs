@@ -313,6 +313,7 @@ fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign
         return Err(errors::refused(py, "E0809", title, &[], &[]));
     }
     let scalar = tensor.scalar.map_err(|name| no_type(py, &name))?;
+    let is_silent = !tensor.versioned && library == Library::Own && !gpu::says_writable(object);
     Ok(Foreign {
         library,
         element: Element::Scalar(scalar),
@@ -321,7 +322,7 @@ fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign
         shape: tensor.shape,
         strides: tensor.strides,
         // Arrays of JAX never change, also where its capsules do not say so; nor is anything said by those of older libraries.
-        readonly: tensor.readonly || library == Library::Jax || (!tensor.versioned && library == Library::Own),
+        readonly: tensor.readonly || library == Library::Jax || is_silent,
         written: false,
         keeper: Some(Keeper::Capsule(tensor.taken)),
     })

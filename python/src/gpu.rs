@@ -172,6 +172,13 @@ pub fn described(facts: &Bound<'_, PyDict>) -> PyResult<Described> {
     Ok(Described { address, scalar, shape, strides, readonly, after })
 }
 
+/// Returns whether a `__cuda_array_interface__` says that an array may be written, which capsules of older libraries cannot.
+pub fn says_writable(object: &Bound<'_, PyAny>) -> bool {
+    let facts = object.getattr(intern!(object.py(), "__cuda_array_interface__"));
+    let data = facts.and_then(|facts| facts.get_item("data")?.extract::<(u64, bool)>());
+    data.is_ok_and(|(_, readonly)| !readonly)
+}
+
 fn scalar_of(kind: &str) -> Option<Scalar> {
     use Scalar::*;
     let order = kind.chars().next()?;

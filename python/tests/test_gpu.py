@@ -6,6 +6,8 @@ Runs under pytest, and as a program where there is none: `python test_gpu.py [wo
 import contextlib
 import gc
 import os
+import pathlib
+import re
 import sys
 import threading
 import traceback
@@ -340,6 +342,13 @@ def test_own_arrays():
     assert numpy.from_dlpack(torch.from_dlpack(y.__dlpack__(dl_device=(1, 0)))).tolist() == [5] * 100
     for stream in [None, 1, 2, -1, torch.cuda.Stream().cuda_stream]:
         y.__dlpack__(stream=stream)
+    with refused(clk.ArgumentTypeError, "read-only"):
+        m.add_to(ByDlpack(x, torch.cuda.current_stream()), 1.0)
+    writable = ByDlpack(x, torch.cuda.current_stream())
+    writable.__cuda_array_interface__ = x.__cuda_array_interface__
+    before = x.clone()
+    m.add_to(writable, 1.0)
+    assert torch.equal(x, before + 1)
     half = m.half(ByDlpack(torch.ones(3, dtype=torch.bfloat16, device="cuda"), torch.cuda.current_stream()))
     assert torch.from_dlpack(half).tolist() == [0.5] * 3
     with refused(AttributeError):
@@ -580,6 +589,14 @@ def test_jax():
     assert m.half(jnp.ones(3, jnp.bfloat16)).tolist() == [0.5] * 3
     with refused(clk.ArgumentTypeError, "read-only"):
         m.add_to(x, 1.0)
+
+
+def test_the_page():
+    page = (pathlib.Path(__file__).parents[2] / "docs/python.md").read_text()
+    blocks = re.findall(r"^```python gpu\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), {"clk": clk})
 
 
 def main(words):

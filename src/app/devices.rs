@@ -447,6 +447,18 @@ mod tests {
     }
 
     #[test]
+    fn the_simulator_has_no_memory_of_gpus() {
+        let simulator = Machine::new(Usage::default()).open(Wanted::Sim(None)).expect("there");
+        let lent = Lent { gpu: 2, address: 0x1000, bytes: 4, after: None, keeper: Arc::new(()) };
+        // SAFETY: nothing is done with it.
+        let refused = unsafe { simulator.lend(&lent, false) }.err().expect("a refusal");
+        assert!(refused.to_string().contains("gpu:2"), "{refused}");
+        // SAFETY: as above.
+        assert!(unsafe { simulator.give_back(&lent, &Storage::zeros(4)) }.is_err());
+        assert!(simulator.own(&mut Storage::zeros(4)).is_err());
+    }
+
+    #[test]
     fn the_same_device_is_given_out_each_time() {
         let machine = Machine::new(Usage::default());
         let (a, b) = (machine.open(Wanted::Sim(None)).expect("there"), machine.open(Wanted::Sim(None)).expect("there"));

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use super::argument::Argument;
 use crate::device::Device;
 use crate::device::cuda::driver::nvidia;
 use crate::device::lent::Lent;
@@ -59,23 +58,14 @@ pub(super) struct Borrowed {
 }
 
 impl Borrowed {
-    /// Makes arrays of what is lent. `is_written` says it of a parameter.
-    pub fn of(
-        arguments: &mut [Option<Argument>],
-        device: &dyn Device,
-        is_written: impl Fn(usize) -> bool,
-    ) -> Outcome<Borrowed> {
-        let mut borrowed = Borrowed::default();
-        for (at, argument) in arguments.iter_mut().enumerate() {
-            let Some(Argument::Lent(lending)) = argument else { continue };
-            let array = lending.array(device)?;
-            borrowed.lent.push((at, lending.lent.clone()));
-            if !is_written(at) {
-                borrowed.read.push(array.clone());
-            }
-            *argument = Some(Argument::Array(array));
+    /// Returns what is lent for a parameter as an array.
+    pub fn take(&mut self, at: usize, lending: &Lending, is_written: bool, device: &dyn Device) -> Outcome<Array> {
+        let array = lending.array(device)?;
+        self.lent.push((at, lending.lent.clone()));
+        if !is_written {
+            self.read.push(array.clone());
         }
-        Ok(borrowed)
+        Ok(array)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -116,7 +106,18 @@ pub(super) fn own(value: &mut Value, device: &dyn Device, held: &mut Vec<Arc<dyn
         Value::Tuple(parts) => parts.iter_mut().try_for_each(|part| own(part, device, held)),
         Value::Record(record) => record.fields.iter_mut().try_for_each(|part| own(part, device, held)),
         // Columns are looked at one by one: they stay what they are, and come to the host.
-        _ => super::program::settle(value),
+        _ => settle(value),
+    }
+}
+
+/// Has the arrays of a value computed and brought to the host.
+pub(super) fn settle(value: &Value) -> Result<(), Problem> {
+    match value {
+        Value::Array(array) => array.bytes().map(drop),
+        Value::Tuple(parts) => parts.iter().try_for_each(settle),
+        Value::Record(record) => record.fields.iter().try_for_each(settle),
+        Value::Table(table) => table.values().try_for_each(settle),
+        _ => Ok(()),
     }
 }
 

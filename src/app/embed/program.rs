@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 
 use super::argument::Argument;
 use super::describe::{self, Callable, Kind};
-use super::lending::{self, Borrowed};
+use super::lending::{self, Borrowed, settle};
 use super::report::Report;
 use crate::app::devices::{Choice, Machine, Usage, VARIABLE};
 use crate::app::interrupt::Interrupt;
@@ -222,9 +222,14 @@ impl Program {
         let Call { mut arguments, generics, dims, geometry, stays } = call;
         let device = interpreter.options.device.clone();
         let _visit = device.is_remote().then(Visit::begin);
-        let is_written = |at: usize| of.params.get(at).is_some_and(|param| param.access != Access::In);
-        let borrowed =
-            Borrowed::of(&mut arguments, &*device, is_written).map_err(|problem| vec![Report::of(problem)])?;
+        let mut borrowed = Borrowed::default();
+        for (at, argument) in arguments.iter_mut().enumerate() {
+            if let Some(Argument::Lent(lending)) = argument {
+                let is_written = of.params.get(at).is_some_and(|param| param.access != Access::In);
+                let taken = borrowed.take(at, lending, is_written, &*device);
+                *argument = Some(Argument::Array(taken.map_err(|problem| vec![Report::of(problem)])?));
+            }
+        }
         let (values, types) =
             values(of, arguments, session, interpreter).map_err(|problem| vec![Report::of(*problem)])?;
         let (grid, extents) = (geometry, dims.iter().map(|(_, extent)| *extent).collect::<Vec<_>>());
@@ -280,17 +285,6 @@ fn guarded<T>(stop: &Arc<AtomicBool>, work: impl FnOnce() -> Result<T, Box<Diagn
 fn refused(refusal: Refusal, session: &Session) -> Failure {
     let (diagnostics, sources) = refusal.diagnostics("", &session.sources);
     Report::all(&diagnostics, &sources)
-}
-
-/// Has the arrays of a value computed and brought to the host.
-pub(super) fn settle(value: &Value) -> Result<(), Problem> {
-    match value {
-        Value::Array(array) => array.bytes().map(drop),
-        Value::Tuple(parts) => parts.iter().try_for_each(settle),
-        Value::Record(record) => record.fields.iter().try_for_each(settle),
-        Value::Table(table) => table.values().try_for_each(settle),
-        _ => Ok(()),
-    }
 }
 
 type Values = (Vec<Option<Value>>, Vec<Option<Type>>);
