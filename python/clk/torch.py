@@ -103,7 +103,11 @@ def function(module: Module, name: str, *, device: str | None = None) -> Any:
             ctx.save_for_backward(*tensors)
             ctx.others = [None if isinstance(value, torch.Tensor) else value for value in values]
             found = callee(*plain(values))
-            return found if isinstance(found, torch.Tensor) else torch.tensor(found, dtype=_DTYPES[_element(_result(callee))])
+            if isinstance(found, torch.Tensor):
+                return found
+            # A number is where the arrays are.
+            device = next((value.device for value in tensors if value.ndim), None)
+            return torch.tensor(found, dtype=_DTYPES[_element(_result(callee))], device=device)
 
         @staticmethod
         @torch.autograd.function.once_differentiable
@@ -115,8 +119,9 @@ def function(module: Module, name: str, *, device: str | None = None) -> Any:
             for at, gradient in zip(floats, found if isinstance(found, tuple) else (found,)):
                 if isinstance(values[at], torch.Tensor):
                     wanted = values[at]
-                    is_tensor = isinstance(gradient, torch.Tensor)
-                    gradients[at] = gradient if is_tensor else torch.tensor(gradient, dtype=wanted.dtype)
+                    if not isinstance(gradient, torch.Tensor):
+                        gradient = torch.tensor(gradient, dtype=wanted.dtype, device=wanted.device)
+                    gradients[at] = gradient
             return tuple(gradients)
 
     def call(*values: Any) -> Any:

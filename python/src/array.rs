@@ -1,13 +1,17 @@
-//! `clk.Array`: a result in memory of Clk, which other libraries use without copying.
+//! `clk.Array`: a result in memory of Clk, of the host or of a GPU, which other libraries use without copying.
+//!
+//! Memory of a GPU that others have been given goes back when all work of that GPU is over, as with `cudaFree`: nobody else knows on which
+//! streams they use it.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use clk_lang::app::embed::numpy_name;
+use clk_lang::app::embed::{Far, numpy_name};
 use clk_lang::host::array::{Array, Element};
 use clk_lang::host::format;
 use clk_lang::host::value::Value;
 use clk_lang::lang::scalar::Scalar;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,12 +20,18 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::dlpack::{self, Given, row_major};
 use crate::errors;
-use crate::foreign::{self, Library};
+use crate::foreign::{self, Form, Library};
+use crate::gpu;
 
 /// An array in memory of Clk. `numpy.asarray`, `torch.from_dlpack` and the like use it without copying.
 #[pyclass(name = "Array", module = "clk", frozen, weakref)]
 pub struct ClkArray {
+    /// Without memory if a GPU has the elements.
     array: Array,
+    /// Set for one in the memory of a GPU.
+    far: Option<Far>,
+    /// Whether others have the memory, too.
+    shared: AtomicBool,
     data: *mut u8,
     /// As other libraries see it: the components of vectors are a last axis.
     shape: Box<[isize]>,
@@ -41,6 +51,21 @@ impl ClkArray {
     pub fn new(mut array: Array) -> PyResult<ClkArray> {
         let data = array.bytes_mut().map_err(errors::of_problem)?.as_mut_ptr();
         let data = if array.is_empty() { dlpack::nowhere() } else { data };
+        Ok(ClkArray::at(array, None, data))
+    }
+
+    /// Takes an array that is to stay in the memory of a GPU, if it is there and has that for itself.
+    pub fn staying(array: Array) -> PyResult<ClkArray> {
+        match Far::of(array) {
+            Err(array) => ClkArray::new(array),
+            Ok(far) => {
+                let data = std::ptr::without_provenance_mut(far.address as usize);
+                Ok(ClkArray::at(far.shape().map_err(errors::of_problem)?, Some(far), data))
+            }
+        }
+    }
+
+    fn at(array: Array, far: Option<Far>, data: *mut u8) -> ClkArray {
         let mut shape: Vec<usize> = array.shape().to_vec();
         let mut size = array.element().size();
         let scalar = match array.element() {
@@ -55,7 +80,17 @@ impl ClkArray {
         let format = scalar.and_then(format_of);
         let strides = row_major(&shape, size as isize).into();
         let shape = shape.into_iter().map(|extent| extent as isize).collect();
-        Ok(ClkArray { array, data, shape, strides, format, scalar })
+        ClkArray { array, far, shared: AtomicBool::new(false), data, shape, strides, format, scalar }
+    }
+
+    /// Returns the array with its bytes on the host: itself, or a copy of what a GPU has now.
+    fn here(&self, py: Python<'_>) -> PyResult<Array> {
+        let Some(far) = &self.far else { return Ok(self.array.clone()) };
+        py.detach(|| far.read()).map_err(errors::of_problem)
+    }
+
+    fn device(&self) -> (i32, i32) {
+        self.far.as_ref().map_or((dlpack::CPU, 0), |far| (dlpack::CUDA, far.gpu as i32))
     }
 
     pub fn array(&self) -> &Array {
@@ -64,6 +99,19 @@ impl ClkArray {
 
     fn extents(&self) -> Vec<usize> {
         self.shape.iter().map(|&extent| extent as usize).collect()
+    }
+}
+
+impl Drop for ClkArray {
+    fn drop(&mut self) {
+        let Some(far) = self.far.take() else { return };
+        let shared = *self.shared.get_mut();
+        // Others may need the interpreter for the work that is waited for.
+        let mut release = Some(move || far.release(shared));
+        let released = Python::try_attach(|py| py.detach(|| release.take().map(|release| release())));
+        if released.is_none() {
+            release.take().into_iter().for_each(|release| release());
+        }
     }
 }
 
@@ -110,12 +158,12 @@ impl ClkArray {
         self.extents().first().copied().ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("an array without axes"))
     }
 
-    fn __repr__(&self) -> PyResult<String> {
-        let text = format::print(&Value::Array(self.array.clone())).map_err(errors::of_problem)?;
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let text = format::print(&Value::Array(self.here(py)?)).map_err(errors::of_problem)?;
         Ok(format!("{text}\n{}", self.array.type_name()))
     }
 
-    /// This array as one of NumPy, in the same memory.
+    /// This array as one of NumPy: in the same memory, or a copy of what a GPU has.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         to_numpy(slf)
     }
@@ -143,17 +191,21 @@ impl ClkArray {
         copy: Option<bool>,
     ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
-        if stream.is_some_and(|stream| !stream.is_none()) {
-            return Err(PyBufferError::new_err("memory of the processor has no streams"));
+        let own = slf.get();
+        allow_stream(stream, own.far.is_some())?;
+        let here = own.device();
+        let elsewhere = dl_device.filter(|device| *device != here);
+        if elsewhere.is_some_and(|device| device != (dlpack::CPU, 0)) {
+            return Err(PyBufferError::new_err("this array is copied to the processor's memory only"));
         }
-        if dl_device.is_some_and(|device| device != (dlpack::CPU, 0)) {
-            return Err(PyBufferError::new_err(
-                "this array is in memory of the processor, and is not copied elsewhere",
-            ));
-        }
-        let owner = match copy {
-            Some(true) => Bound::new(py, ClkArray::new(slf.get().array.clone())?)?,
-            _ => slf.clone(),
+        let owner = match (elsewhere, copy) {
+            (Some(_), Some(false)) => return Err(PyBufferError::new_err("this array is in other memory")),
+            (Some(_), _) => Bound::new(py, ClkArray::new(own.here(py)?)?)?,
+            (None, Some(true)) if own.far.is_some() => {
+                return Err(PyBufferError::new_err("a copy in the memory of the GPU is up to who takes the array"));
+            }
+            (None, Some(true)) => Bound::new(py, ClkArray::new(own.array.clone())?)?,
+            (None, _) => slf.clone(),
         };
         let own = owner.get();
         let Some(scalar) = own.scalar else {
@@ -162,12 +214,33 @@ impl ClkArray {
                 own.array.element()
             )));
         };
-        let given = Given { data: own.data, scalar, shape: own.extents(), owner: owner.clone().into_any().unbind() };
+        own.shared.store(true, Ordering::Relaxed);
+        let (device, shape) = (own.device(), own.extents());
+        let given = Given { device, data: own.data, scalar, shape, owner: owner.clone().into_any().unbind() };
         dlpack::give(py, given, max_version.is_some_and(|(major, _)| major >= 1))
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
-        (dlpack::CPU, 0)
+        self.device()
+    }
+
+    /// Where a GPU has the elements, for libraries that ask for this; its absence says that none has them.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let lacks = |why: &str| PyAttributeError::new_err(why.to_string());
+        let Some(far) = &self.far else { return Err(lacks("this array is in memory of the processor")) };
+        let kind = self.scalar.and_then(gpu::typestr);
+        let kind = kind.ok_or_else(|| lacks("`__cuda_array_interface__` has no type for these elements"))?;
+        self.shared.store(true, Ordering::Relaxed);
+        let facts = PyDict::new(py);
+        facts.set_item("shape", self.shape(py)?)?;
+        facts.set_item("typestr", kind)?;
+        facts.set_item("data", (far.address, false))?;
+        facts.set_item("strides", py.None())?;
+        // Nothing has to be waited for.
+        facts.set_item("stream", py.None())?;
+        facts.set_item("version", 3)?;
+        Ok(facts)
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
@@ -175,6 +248,9 @@ impl ClkArray {
             return Err(PyBufferError::new_err("no view"));
         }
         let own = slf.get();
+        if own.far.is_some() {
+            return Err(PyBufferError::new_err("this array is in the memory of a GPU: `numpy()` copies it"));
+        }
         let (wants_format, is_flat) = (flags & ffi::PyBUF_FORMAT != 0, flags & ffi::PyBUF_ND == 0);
         let format = match (&own.format, wants_format) {
             (Some(format), true) => format.as_ptr().cast_mut(),
@@ -209,6 +285,18 @@ impl ClkArray {
     }
 
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
+}
+
+/// Refuses a stream that no consumer may name. All others have nothing to wait for: calls have waited for their work.
+fn allow_stream(stream: Option<Bound<'_, PyAny>>, is_far: bool) -> PyResult<()> {
+    let Some(stream) = stream.filter(|stream| !stream.is_none()) else { return Ok(()) };
+    if !is_far {
+        return Err(PyBufferError::new_err("memory of the processor has no streams"));
+    }
+    match stream.extract::<i64>()? {
+        0 => Err(PyBufferError::new_err("stream 0 may mean two streams: 1 is the default one, 2 that of the thread")),
+        _ => Ok(()),
+    }
 }
 
 /// Returns NumPy's type for a scalar type: asked for once.
@@ -259,9 +347,12 @@ pub fn dtype_of<'py>(py: Python<'py>, element: &Element) -> PyResult<Bound<'py, 
     py.import("numpy")?.call_method1("dtype", (facts,))
 }
 
-/// Returns an array of NumPy in the memory of one of Clk.
+/// Returns an array of NumPy in the memory of one of Clk, or a copy of one that a GPU has.
 pub fn to_numpy<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
+    if array.get().far.is_some() {
+        return to_numpy(&Bound::new(py, ClkArray::new(array.get().here(py)?)?)?);
+    }
     let own = array.get();
     let Some(ndarray) = foreign::ndarray(py) else {
         return Err(pyo3::exceptions::PyImportError::new_err("NumPy is not installed"));
@@ -278,14 +369,17 @@ pub fn to_numpy<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>
 }
 
 /// Returns an array as one of a library.
-pub fn in_kind<'py>(py: Python<'py>, array: Array, library: Library) -> PyResult<Bound<'py, PyAny>> {
-    let own = Bound::new(py, ClkArray::new(array)?)?;
+pub fn in_form<'py>(py: Python<'py>, array: Array, form: Form) -> PyResult<Bound<'py, PyAny>> {
+    let own = if form.far { ClkArray::staying(array)? } else { ClkArray::new(array)? };
     // What DLPack has no type for stays with NumPy.
-    let is_plain = own.get().scalar.is_some();
-    match library {
-        Library::NumPy if foreign::ndarray(py).is_some() => to_numpy(&own),
-        Library::Torch if is_plain => py.import("torch")?.call_method1(intern!(py, "from_dlpack"), (own,)),
-        Library::Jax if is_plain => py.import("jax.numpy")?.call_method1(intern!(py, "from_dlpack"), (own,)),
+    let (is_plain, is_far) = (own.scalar.is_some(), own.far.is_some());
+    let own = Bound::new(py, own)?;
+    let taken = |module: &str| py.import(module)?.call_method1(intern!(py, "from_dlpack"), (&own,));
+    match form.library {
+        Library::NumPy if !is_far && foreign::ndarray(py).is_some() => to_numpy(&own),
+        Library::Torch if is_plain => taken("torch"),
+        Library::Jax if is_plain => taken("jax.numpy"),
+        Library::CuPy if is_plain && is_far => taken("cupy"),
         Library::CuPy if is_plain => py.import("cupy")?.call_method1(intern!(py, "asarray"), (to_numpy(&own)?,)),
         Library::Torch | Library::Jax | Library::CuPy => to_numpy(&own),
         _ => Ok(own.into_any()),

@@ -9,7 +9,8 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence,
 
 use crate::array;
 use crate::errors;
-use crate::foreign::{self, Library};
+use crate::foreign::{self, Form};
+use crate::gpu::Wanted;
 
 /// Converts an argument that is no array parameter's.
 pub fn argument(value: &Bound<'_, PyAny>, param: &Parameter, of: &str) -> PyResult<Argument> {
@@ -92,12 +93,12 @@ fn integer(value: &Bound<'_, PyAny>) -> PyResult<Argument> {
 
 /// Reads an array for a parameter that is none: a vector, or a single number.
 fn of_array(value: &Bound<'_, PyAny>) -> PyResult<Argument> {
-    let mut foreign = foreign::read(value, None)?;
+    let mut foreign = foreign::read(value, None, &Wanted::Host)?;
     Ok(Argument::Array(foreign.reading(true)?))
 }
 
-/// Converts a result; arrays become those of a library.
-pub fn result<'py>(py: Python<'py>, value: Value, library: Library) -> PyResult<Bound<'py, PyAny>> {
+/// Converts a result; arrays become those of a library (`form`).
+pub fn result<'py>(py: Python<'py>, value: Value, form: Form) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Unit => py.None().into_bound(py),
         Value::Scalar(number) => scalar_of(py, number)?,
@@ -105,19 +106,19 @@ pub fn result<'py>(py: Python<'py>, value: Value, library: Library) -> PyResult<
         Value::Float(number) => number.into_pyobject(py)?.into_any(),
         Value::Vector(vector) => tuple(py, vector.values().map(|lane| scalar_of(py, lane)))?,
         Value::Str(text) => PyString::new(py, &text).into_any(),
-        Value::Array(found) => array::in_kind(py, found, library)?,
-        Value::Tuple(parts) => tuple(py, parts.into_iter().map(|part| result(py, part, library)))?,
+        Value::Array(found) => array::in_form(py, found, form)?,
+        Value::Tuple(parts) => tuple(py, parts.into_iter().map(|part| result(py, part, form)))?,
         Value::Record(record) => {
             let fields = PyDict::new(py);
             for (name, field) in record.named_fields() {
-                fields.set_item(name, result(py, field.clone(), library)?)?;
+                fields.set_item(name, result(py, field.clone(), form)?)?;
             }
             fields.into_any()
         }
         Value::Table(table) => {
             let columns = PyDict::new(py);
             for (name, column) in table.iter() {
-                columns.set_item(name.as_str(), result(py, column.clone(), library)?)?;
+                columns.set_item(name.as_str(), result(py, column.clone(), form)?)?;
             }
             columns.into_any()
         }

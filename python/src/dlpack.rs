@@ -14,6 +14,10 @@ use pyo3::prelude::*;
 pub const CPU: i32 = 1;
 pub const CUDA_HOST: i32 = 3;
 
+/// The devices whose memory a GPU of NVIDIA has: its own, and what it shares with the processor.
+pub const CUDA: i32 = 2;
+pub const CUDA_MANAGED: i32 = 13;
+
 /// The version of the structures here.
 const MAJOR: u32 = 1;
 const MINOR: u32 = 1;
@@ -215,6 +219,7 @@ struct Kept {
 
 /// Memory to be given away.
 pub struct Given {
+    pub device: (i32, i32),
     pub data: *mut u8,
     pub scalar: Scalar,
     pub shape: Vec<usize>,
@@ -228,8 +233,8 @@ pub fn give(py: Python<'_>, given: Given, versioned: bool) -> PyResult<Py<PyAny>
     let mut kept = Box::new(Kept { _owner: given.owner, shape, strides });
     let tensor = RawTensor {
         data: given.data.cast(),
-        device_type: CPU,
-        device_id: 0,
+        device_type: given.device.0,
+        device_id: given.device.1,
         ndim: kept.shape.len() as i32,
         dtype: type_of(given.scalar),
         shape: kept.shape.as_mut_ptr(),

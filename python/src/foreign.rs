@@ -1,13 +1,16 @@
 //! Arrays of other libraries as arguments.
 //!
-//! Input: any object with NumPy's buffers, `__dlpack__` or `__array_interface__`. Output: a [`Foreign`]: where its elements are and
-//! what they are. An argument that is read is used in place if it is laid out as Clk's arrays are, and copied otherwise; one that is
-//! written has to be so laid out, or is refused.
+//! Input: any object with NumPy's buffers, `__dlpack__`, `__array_interface__` or `__cuda_array_interface__`. Output: a [`Foreign`]: where
+//! its elements are, in memory of the host or of a GPU, and what they are. An argument that is read is used in place if it is laid out as
+//! Clk's arrays are, and copied otherwise; one that is written has to be so laid out, or is refused.
 
 use std::any::Any;
 use std::ffi::CStr;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use clk_lang::app::embed::{Argument, Lending};
+use clk_lang::device::lent::Lent;
 use clk_lang::host::array::{Array, Element};
 use clk_lang::lang::scalar::Scalar;
 use pyo3::ffi;
@@ -18,8 +21,9 @@ use pyo3::types::{PyDict, PyType};
 
 use crate::dlpack;
 use crate::errors;
+use crate::gpu::{self, Wanted};
 
-/// Addresses that arrays of the simulator may have.
+/// Addresses that arrays may have, on the simulator and on GPUs.
 const ALIGN: usize = 16;
 
 /// A library whose arrays are given, and in which results are returned.
@@ -33,8 +37,29 @@ pub enum Library {
     Own,
 }
 
-/// What keeps the memory of an array: a [`View`], or what a capsule of DLPack was [taken](dlpack::Taken) for.
+/// What results are.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    pub library: Library,
+    /// Whether they stay in the memory of a GPU.
+    pub far: bool,
+}
+
+impl Form {
+    pub const NUMPY: Form = Form { library: Library::NumPy, far: false };
+}
+
+/// What keeps the memory of an array: a [`View`], what a capsule of DLPack was [taken](dlpack::Taken) for, or the [object](Held) itself.
 type Keeper = Box<dyn Any + Send + Sync>;
+
+/// An object that keeps its memory.
+struct Held(Option<Py<PyAny>>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = Python::try_attach(|_| drop(self.0.take()));
+    }
+}
 
 /// A view of a buffer. It stays where it was filled, since shape and strides may point into it.
 struct View(ffi::Py_buffer);
@@ -54,10 +79,22 @@ impl Drop for View {
     }
 }
 
+/// The memory that an array is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Host,
+    /// That of a GPU, and the stream whose work so far comes before any use.
+    Gpu {
+        number: u32,
+        after: Option<usize>,
+    },
+}
+
 /// An array of another library.
 pub struct Foreign {
     pub library: Library,
     pub element: Element,
+    place: Place,
     data: *mut u8,
     pub shape: Vec<usize>,
     /// In bytes.
@@ -88,7 +125,11 @@ pub fn is_array(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Reads what an object says of its memory. `record` is NumPy's type of the structs that are wanted, and their element type.
-pub fn read(object: &Bound<'_, PyAny>, record: Option<(&Bound<'_, PyAny>, &Element)>) -> PyResult<Foreign> {
+pub fn read(
+    object: &Bound<'_, PyAny>,
+    record: Option<(&Bound<'_, PyAny>, &Element)>,
+    wanted: &Wanted<'_>,
+) -> PyResult<Foreign> {
     let py = object.py();
     let is_numpy = ndarray(py).is_some_and(|ty| object.is_instance(ty.bind(py)).unwrap_or(false));
     if is_numpy {
@@ -96,10 +137,10 @@ pub fn read(object: &Bound<'_, PyAny>, record: Option<(&Bound<'_, PyAny>, &Eleme
     }
     let has = |name| object.hasattr(name).unwrap_or(false);
     if has(intern!(py, "__dlpack__")) {
-        return of_dlpack(object);
+        return of_dlpack(object, wanted);
     }
     if has(intern!(py, "__cuda_array_interface__")) {
-        return Err(on_gpu(py, "it has a `__cuda_array_interface__`"));
+        return gpu::of_interface(object, wanted);
     }
     // A NumPy scalar, and what else has NumPy's interface, such as pictures of PIL.
     if has(intern!(py, "__array_interface__")) && ndarray(py).is_some() {
@@ -117,11 +158,6 @@ pub fn read(object: &Bound<'_, PyAny>, record: Option<(&Bound<'_, PyAny>, &Eleme
         &["`numpy.asarray(…, dtype=…)` makes one"],
         &[],
     ))
-}
-
-fn on_gpu(py: Python<'_>, why: &str) -> PyErr {
-    let title = "arrays in the memory of a GPU cannot be passed from Python yet".to_string();
-    errors::refused(py, "E0809", title, &["copy it to the host first: `x.cpu()`, `cupy.asnumpy(x)`"], &[why])
 }
 
 fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Box<View>> {
@@ -163,7 +199,7 @@ fn of_numpy(object: &Bound<'_, PyAny>, record: Option<(&Bound<'_, PyAny>, &Eleme
     }
 }
 
-fn no_type(py: Python<'_>, name: &str) -> PyErr {
+pub fn no_type(py: Python<'_>, name: &str) -> PyErr {
     let title = format!("Clk has no type for elements of `{name}`");
     let types = "the types are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 and float64";
     let help = match name.contains('>') {
@@ -204,7 +240,8 @@ fn with_view(library: Library, element: Element, view: Box<View>) -> Foreign {
         }
     };
     let (data, readonly) = (buffer.buf.cast(), buffer.readonly != 0);
-    Foreign { library, element, data, shape, strides, readonly, written: false, keeper: Some(view) }
+    let keeper: Option<Keeper> = Some(view);
+    Foreign { library, element, place: Place::Host, data, shape, strides, readonly, written: false, keeper }
 }
 
 /// Returns the type of a format of the buffer protocol.
@@ -250,41 +287,78 @@ fn library_of(object: &Bound<'_, PyAny>) -> PyResult<Library> {
     })
 }
 
-fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
+fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign> {
     let py = object.py();
     let library = library_of(object)?;
     if library == Library::Torch {
         of_torch(object)?;
     }
     let device: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
-    if device.0 != dlpack::CPU && device.0 != dlpack::CUDA_HOST {
-        return Err(on_gpu(py, "its `__dlpack_device__` is not the processor"));
-    }
-    let named = PyDict::new(py);
-    named.set_item(intern!(py, "max_version"), (1, 1))?;
-    let capsule = match object.call_method(intern!(py, "__dlpack__"), (), Some(&named)) {
-        // Older libraries do not know the argument.
-        Err(error) if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => {
-            object.call_method0(intern!(py, "__dlpack__"))?
+    let place = place_of(py, device)?;
+    let (place, tensor) = match place {
+        Place::Host => (place, dlpack::take(&capsule(object, None)?)?),
+        Place::Gpu { number, .. } => {
+            wanted.takes(py, number)?;
+            // What torch is told to make wait is another GPU's stream, if that is its current one.
+            let (after, stream) = match library {
+                Library::Torch => (gpu::stream_of_torch(py, number)?, -1),
+                _ => gpu::meeting(py, number).map(|stream| (stream, stream as i64))?,
+            };
+            let take = || dlpack::take(&capsule(object, Some(stream))?);
+            let tensor = if library == Library::Torch { gpu::on_torch_gpu(py, number, take) } else { take() };
+            (Place::Gpu { number, after: Some(after) }, tensor?)
         }
-        other => other?,
     };
-    let tensor = dlpack::take(&capsule)?;
-    if tensor.device.0 != dlpack::CPU && tensor.device.0 != dlpack::CUDA_HOST {
-        return Err(on_gpu(py, "its capsule is not of the processor's memory"));
+    if place_of(py, tensor.device)? != place_of(py, device)? {
+        let title = "`__dlpack_device__` says another device than the capsule of `__dlpack__`".to_string();
+        return Err(errors::refused(py, "E0809", title, &[], &[]));
     }
     let scalar = tensor.scalar.map_err(|name| no_type(py, &name))?;
+    let is_silent = !tensor.versioned && library == Library::Own && !gpu::says_writable(object);
     Ok(Foreign {
         library,
         element: Element::Scalar(scalar),
+        place,
         data: tensor.data,
         shape: tensor.shape,
         strides: tensor.strides,
         // Arrays of JAX never change, also where its capsules do not say so; nor is anything said by those of older libraries.
-        readonly: tensor.readonly || library == Library::Jax || (!tensor.versioned && library == Library::Own),
+        readonly: tensor.readonly || library == Library::Jax || is_silent,
         written: false,
         keeper: Some(Box::new(tensor.taken)),
     })
+}
+
+/// Returns the memory that a device of DLPack stands for.
+fn place_of(py: Python<'_>, device: (i32, i32)) -> PyResult<Place> {
+    match device {
+        (dlpack::CPU | dlpack::CUDA_HOST, _) => Ok(Place::Host),
+        (dlpack::CUDA | dlpack::CUDA_MANAGED, number @ 0..) => Ok(Place::Gpu { number: number as u32, after: None }),
+        (kind, number) => {
+            let title = "this array is neither in the memory of the host nor of an NVIDIA GPU".to_string();
+            let help = "copy it to the host first: `x.cpu()`";
+            Err(errors::refused(py, "E0809", title, &[help], &[&format!("DLPack calls its device ({kind}, {number})")]))
+        }
+    }
+}
+
+/// Asks for the capsule of an array, which waits for its work in this stream.
+fn capsule<'py>(object: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let named = PyDict::new(py);
+    if let Some(stream) = stream {
+        named.set_item(intern!(py, "stream"), stream)?;
+    }
+    let ask = |named: &Bound<'py, PyDict>| object.call_method(intern!(py, "__dlpack__"), (), Some(named));
+    named.set_item(intern!(py, "max_version"), (1, 1))?;
+    match ask(&named) {
+        // Older libraries do not know the argument.
+        Err(error) if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => {
+            named.del_item(intern!(py, "max_version"))?;
+            ask(&named)
+        }
+        other => other,
+    }
 }
 
 /// Refuses tensors whose elements are not what their memory says.
@@ -305,6 +379,33 @@ fn of_torch(object: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 impl Foreign {
+    /// Returns an array whose memory an object keeps.
+    pub fn of_object(
+        object: &Bound<'_, PyAny>,
+        data: *mut u8,
+        element: Element,
+        (shape, strides): (Vec<usize>, Vec<isize>),
+        readonly: bool,
+        place: Place,
+    ) -> PyResult<Foreign> {
+        let keeper: Option<Keeper> = Some(Box::new(Held(Some(object.clone().unbind()))));
+        let library = library_of(object)?;
+        Ok(Foreign { library, element, place, data, shape, strides, readonly, written: false, keeper })
+    }
+
+    /// Returns the form of results that are like this array.
+    pub fn form(&self) -> Form {
+        Form { library: self.library, far: self.place != Place::Host }
+    }
+
+    /// Returns the number of the GPU that has the array.
+    pub fn gpu(&self) -> Option<u32> {
+        match self.place {
+            Place::Host => None,
+            Place::Gpu { number, .. } => Some(number),
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
@@ -348,7 +449,19 @@ impl Foreign {
         a.start < b.end && b.start < a.end
     }
 
-    /// Returns the array for a call that reads it: in place if that is possible, unless `copied`.
+    /// Returns an array of a GPU as an argument, in place if it is so aligned and not `copied`; `None` for one of the host.
+    pub fn lending(&mut self, copied: bool) -> Option<Argument> {
+        let Place::Gpu { number, after } = self.place else { return None };
+        let address = self.data.addr() as u64;
+        let keeper = Arc::new(self.keeper.take());
+        let lent = Lent { gpu: number, address, bytes: self.bytes(), after, keeper };
+        let is_copied = copied || !self.data.addr().is_multiple_of(ALIGN);
+        // SAFETY: the keeper keeps the memory, of this shape and without gaps (`gpu::fitting`), and the call waits for all its work. What
+        // other threads and streams do with it meanwhile is theirs, as with every function of the library.
+        Some(Argument::Lent(unsafe { Lending::new(self.element.clone(), self.shape.clone(), lent, is_copied) }))
+    }
+
+    /// Returns the array of the host for a call that reads it: in place if that is possible, unless `copied`.
     pub fn reading(&mut self, copied: bool) -> PyResult<Array> {
         let in_place = !copied && self.is_row_major() && !self.is_empty() && self.data.addr().is_multiple_of(ALIGN);
         if in_place
@@ -360,7 +473,7 @@ impl Foreign {
         self.copied()
     }
 
-    /// Returns the array for a call that writes it, and whether what is written has to be copied back.
+    /// Returns the array of the host for a call that writes it, and whether what is written has to be copied back.
     pub fn writing(&mut self) -> PyResult<(Array, bool)> {
         if !self.is_empty()
             && self.data.addr().is_multiple_of(ALIGN)
@@ -419,6 +532,10 @@ impl Foreign {
 
     /// Copies elements back into the memory, which has no gaps.
     pub fn store(&self, array: &Array) -> PyResult<()> {
+        if self.place != Place::Host {
+            // The call has done so.
+            return Ok(());
+        }
         let bytes = array.bytes().map_err(errors::of_problem)?;
         if bytes.len() == self.bytes() && !bytes.is_empty() && bytes.as_ptr() != self.data {
             // SAFETY: as many bytes are there, writable and without gaps; the array has memory of its own.

@@ -11,7 +11,8 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::convert;
 use crate::errors;
-use crate::foreign::{self, Library};
+use crate::foreign::{self, Form};
+use crate::gpu::Wanted;
 
 /// How long a cell runs between two looks for Ctrl-C and progress.
 const TICK: Duration = Duration::from_millis(50);
@@ -84,7 +85,7 @@ impl Notebook {
 
     /// Defines a variable with a copy of an array.
     fn set(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let array = foreign::read(value, None)?.reading(true)?;
+        let array = foreign::read(value, None, &Wanted::Host)?.reading(true)?;
         py.detach(|| self.inner.set(name, array)).map_err(PyValueError::new_err)
     }
 
@@ -92,7 +93,7 @@ impl Notebook {
     fn get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let value = py.detach(|| self.inner.get(name));
         let value = value.ok_or_else(|| PyNameError::new_err(format!("the session has no variable `{name}`")))?;
-        convert::result(py, value, Library::NumPy)
+        convert::result(py, value, Form::NUMPY)
     }
 }
 
@@ -109,7 +110,7 @@ fn event_tuple(py: Python<'_>, event: Event) -> PyResult<Bound<'_, PyTuple>> {
         Event::Picture(kind, content, text) => ("picture", kind, PyBytes::new(py, &content), text).into_pyobject(py),
         Event::Value(value, text, html) => {
             // What Python has no value for is shown all the same.
-            let value = convert::result(py, *value, Library::NumPy).unwrap_or_else(|_| py.None().into_bound(py));
+            let value = convert::result(py, *value, Form::NUMPY).unwrap_or_else(|_| py.None().into_bound(py));
             ("value", value, text, html).into_pyobject(py)
         }
         Event::Done(success, code) => ("done", success, code).into_pyobject(py),

@@ -17,7 +17,8 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::array;
 use crate::convert;
 use crate::errors;
-use crate::foreign::{self, Foreign, Library};
+use crate::foreign::{self, Foreign, Form};
+use crate::gpu;
 use crate::signals::Watch;
 use crate::stack;
 
@@ -112,7 +113,7 @@ impl Program {
             let program = self.shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             program.variables().into_iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone())
         });
-        found.map(|value| convert::result(py, value, Library::NumPy)).transpose()
+        found.map(|value| convert::result(py, value, Form::NUMPY)).transpose()
     }
 
     /// Returns NumPy's type of a struct.
@@ -272,7 +273,11 @@ impl Callee {
         if let Some(out) = options.out.take() {
             place_out(py, of, &out, &mut given)?;
         }
-        let mut passed = Passed::read(py, of, &given)?;
+        let mut passed = Passed::read(py, of, &given, &options.how)?;
+        if let (Some(number), None) = (passed.gpu, &options.how.device) {
+            options.how.device = Some(format!("gpu:{number}"));
+        }
+        call.stays = passed.form.far;
         call.arguments = std::mem::take(&mut passed.arguments);
         call.geometry = match (options.grid, options.block) {
             (Some(grid), Some(block)) => Some((grid, block)),
@@ -424,35 +429,39 @@ struct Passed {
     read: Vec<Array>,
     /// By parameter, whether what is written has to be copied back.
     copies: Vec<bool>,
-    /// The library in which results are returned.
-    library: Library,
+    /// The GPU that has arrays among them.
+    gpu: Option<u32>,
+    /// The form in which results are returned.
+    form: Form,
 }
 
 impl Passed {
-    fn read(py: Python<'_>, of: &Callable, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<Passed> {
+    fn read(py: Python<'_>, of: &Callable, given: &[Option<Bound<'_, PyAny>>], how: &How) -> PyResult<Passed> {
         let count = of.params.len();
         let mut passed = Passed {
             arguments: Vec::with_capacity(count),
             arrays: Vec::with_capacity(count),
             read: Vec::new(),
             copies: vec![false; count],
-            library: Library::NumPy,
+            gpu: None,
+            form: Form::NUMPY,
         };
-        let mut library = None;
+        let mut form = None;
         for (param, value) in of.params.iter().zip(given) {
             let foreign = match (value, &param.kind) {
-                (Some(value), Kind::Array { .. }) => Some(array_argument(py, of, param, value)?),
+                (Some(value), Kind::Array { .. }) => Some(array_argument(py, of, param, value, how)?),
                 _ => None,
             };
-            library = library.or(foreign.as_ref().map(|foreign| foreign.library));
+            form = form.or(foreign.as_ref().map(Foreign::form));
             passed.arrays.push(foreign);
         }
-        passed.library = library.unwrap_or(Library::NumPy);
+        passed.form = form.unwrap_or(Form::NUMPY);
+        passed.gpu = gpu::common(py, &passed.arrays)?;
         passed.refuse_double_writes(py, of)?;
         for (at, (param, value)) in of.params.iter().zip(given).enumerate() {
             let argument = match value {
                 None => None,
-                Some(_) if passed.arrays[at].is_some() => Some(Argument::Array(passed.pass(at, param.access)?)),
+                Some(_) if passed.arrays[at].is_some() => Some(passed.pass(at, param.access)?),
                 Some(value) => {
                     if param.access != Access::In {
                         let title =
@@ -487,18 +496,20 @@ impl Passed {
     }
 
     /// Returns an array as an argument. One that is read in memory which the call writes is copied before.
-    fn pass(&mut self, at: usize, access: Access) -> PyResult<Array> {
+    fn pass(&mut self, at: usize, access: Access) -> PyResult<Argument> {
+        let shared = access == Access::In && self.writes_into(at);
+        let Some(foreign) = &mut self.arrays[at] else { return Err(PyTypeError::new_err("no array")) };
+        if let Some(lending) = foreign.lending(shared) {
+            return Ok(lending);
+        }
         if access != Access::In {
-            let Some(foreign) = &mut self.arrays[at] else { return Err(PyTypeError::new_err("no array")) };
             let (array, copied) = foreign.writing()?;
             self.copies[at] = copied;
-            return Ok(array);
+            return Ok(Argument::Array(array));
         }
-        let shared = self.writes_into(at);
-        let Some(foreign) = &mut self.arrays[at] else { return Err(PyTypeError::new_err("no array")) };
         let array = foreign.reading(shared)?;
         self.read.push(array.clone());
-        Ok(array)
+        Ok(Argument::Array(array))
     }
 
     /// Whether the call writes into memory of an array.
@@ -515,7 +526,7 @@ impl Passed {
         given: &[Option<Bound<'py, PyAny>>],
         returned: Returned,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let Returned { value, written, warnings } = returned;
+        let Returned { value, written, warnings, held } = returned;
         for (at, array) in &written {
             let (Some(foreign), param) = (&self.arrays[*at], &of.params[*at]) else { continue };
             if !foreign.has_shape_of(array) {
@@ -526,6 +537,7 @@ impl Passed {
             foreign.store(array)?;
         }
         let result = self.results(py, of, given, value)?;
+        drop(held);
         errors::warn(py, &warnings)?;
         Ok(result)
     }
@@ -539,7 +551,7 @@ impl Passed {
         value: Value,
     ) -> PyResult<Bound<'py, PyAny>> {
         if !of.is_kernel {
-            return convert::result(py, value, self.library);
+            return convert::result(py, value, self.form);
         }
         let mut made = match value {
             Value::Tuple(parts) => parts.into_iter(),
@@ -550,7 +562,7 @@ impl Passed {
         for (param, given) in of.params.iter().zip(given).filter(|(param, _)| param.access == Access::Out) {
             results.push(match (given, made.next_if_needed(given.is_none())) {
                 (Some(given), _) => given.clone(),
-                (None, Some(array)) => convert::result(py, array, self.library)?,
+                (None, Some(array)) => convert::result(py, array, self.form)?,
                 (None, None) => {
                     let title = format!("internal error: `{}` of `{}` was not written", param.name, of.name);
                     return Err(errors::refused(py, "E0999", title, &[], &[]));
@@ -575,18 +587,27 @@ trait NextIfNeeded: Iterator {
 impl<I: Iterator> NextIfNeeded for I {}
 
 /// Reads an argument of an array parameter. One that is written has to be writable, and without gaps.
-fn array_argument(py: Python<'_>, of: &Callable, param: &Parameter, value: &Bound<'_, PyAny>) -> PyResult<Foreign> {
+fn array_argument(
+    py: Python<'_>,
+    of: &Callable,
+    param: &Parameter,
+    value: &Bound<'_, PyAny>,
+    how: &How,
+) -> PyResult<Foreign> {
     let Kind::Array { element, .. } = &param.kind else { return Err(PyTypeError::new_err("no array")) };
     let record = match element {
         Ok(element @ clk_lang::host::array::Element::Record(_)) => Some((array::dtype_of(py, element)?, element)),
         _ => None,
     };
     let record = record.as_ref().map(|(dtype, element)| (dtype, *element));
-    let mut foreign = foreign::read(value, record).map_err(|error| about(py, error, of, param))?;
-    foreign.written = param.access != Access::In;
-    if !foreign.written {
-        return Ok(foreign);
+    let (wanted, written) = (gpu::Wanted::Call(how), param.access != Access::In);
+    let foreign = foreign::read(value, record, &wanted);
+    if !written {
+        let fit = foreign.and_then(|foreign| gpu::fitting(value, foreign, &wanted, false));
+        return fit.map_err(|error| about(py, error, of, param));
     }
+    let mut foreign = foreign.map_err(|error| about(py, error, of, param))?;
+    foreign.written = true;
     let place = || format!("`{}` of `{}` is written", param.name, of.name);
     if foreign.readonly {
         let title = format!("{}, and this array is read-only", place());
@@ -598,7 +619,9 @@ fn array_argument(py: Python<'_>, of: &Callable, param: &Parameter, value: &Boun
         let help = "pass an array of its own, and copy it where it belongs: `x[...] = result`";
         return Err(errors::refused(py, "E0809", title, &[help], &[]));
     }
-    Ok(foreign)
+    let mut fit = gpu::fitting(value, foreign, &wanted, true).map_err(|error| about(py, error, of, param))?;
+    fit.written = true;
+    Ok(fit)
 }
 
 /// Says which parameter an error is about.

@@ -58,6 +58,9 @@ def test_own_arrays(m):
         y.__dlpack__(stream=1)
     with pytest.raises(BufferError):
         y.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(AttributeError):
+        y.__cuda_array_interface__
+    assert not hasattr(y, "__cuda_array_interface__")
 
 
 def test_memory_lives_as_long_as_it_is_used(m):
@@ -150,20 +153,74 @@ def test_jax(m):
     assert x.tolist() == [0, 1, 2, 3]
 
 
-def test_arrays_of_gpus_are_refused(m):
+class OnDevice:
+    """An array of another device, which is never asked for its memory."""
+
+    def __init__(self, *device):
+        self.device = device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **_):
+        raise AssertionError("never asked")
+
+
+def test_arrays_of_gpus_run_where_they_are(m):
+    gpu = OnDevice(2, 0)
+    for device in ["sim", "cpu", "sim:2", "both", "gpu:1", "cuda:1"]:
+        with pytest.raises(clk.ArgumentTypeError, match="gpu:0") as found:
+            m.double(gpu, device=device)
+        assert found.value.code == "E0809" and any("cpu()" in help for help in found.value.help)
+    with pytest.raises(clk.ArgumentTypeError, match="checks"):
+        m.double(gpu, check=True)
+    with pytest.raises(clk.ArgumentTypeError, match="checks"):
+        m.double(gpu, device="sim", check=True)
+    with pytest.raises(clk.ArgumentTypeError, match="gpu:3"):
+        m.double(OnDevice(13, 3), device="gpu")
+    # No value, and nothing for a session.
+    f = clk.source("fn f(v: f32x3) -> f32 { v.x }").f
+    with pytest.raises(clk.ArgumentTypeError, match="GPU is no value here"):
+        f(gpu)
+    for other in [OnDevice(10, 0), OnDevice(8, 0), OnDevice(2, -1)]:
+        with pytest.raises(clk.ArgumentTypeError, match="neither in the memory of the host nor of an NVIDIA GPU"):
+            m.double(other)
+
+
+def test_what_a_cuda_array_interface_may_say(m):
     class OnGpu:
-        __cuda_array_interface__ = {"shape": (3,), "typestr": "<f4", "data": (1 << 40, False), "version": 3}
+        def __init__(self, **changes):
+            self.__cuda_array_interface__ = {
+                "shape": (3,), "typestr": "<f4", "data": (1 << 40, False), "version": 3, **changes,
+            }  # fmt: skip
 
-    class OnOtherDevice:
-        def __dlpack_device__(self):
-            return (2, 0)
-
-        def __dlpack__(self, **_):
-            raise AssertionError("never asked")
-
-    for value in [OnGpu(), OnOtherDevice()]:
-        with pytest.raises(clk.ArgumentTypeError, match="GPU"):
-            m.double(value)
+    wrong = [
+        ({"version": 1}, "version 1"),
+        ({"version": 4}, "version 4"),
+        ({"mask": OnGpu()}, "masked"),
+        ({"typestr": ">f4"}, "newbyteorder|Clk has no type"),
+        ({"typestr": "<c8"}, "Clk has no type"),
+        ({"typestr": "|V12"}, "Clk has no type"),
+        ({"typestr": ""}, "Clk has no type"),
+        ({"strides": (4, 4)}, "2 strides"),
+        ({"stream": 0}, "stream 0"),
+        ({"stream": -5}, "stream -5"),
+        ({"data": (0, False)}, "address 0"),
+        ({"data": None}, "no `data`"),
+        ({"shape": None}, "no `shape`"),
+    ]
+    for changes, message in wrong:
+        with pytest.raises(clk.ArgumentTypeError, match=message) as found:
+            m.double(OnGpu(**changes))
+        assert found.value.code == "E0809", changes
+    for changes in [{"shape": 3}, {"data": 3}, {"typestr": 4}, {"shape": (-1,)}, {"stream": "1"}, {"version": "3"}]:
+        with pytest.raises((TypeError, OverflowError, ValueError)):
+            m.double(OnGpu(**changes))
+    # What is right, at an address that no GPU has.
+    right = [{}, {"stream": None}, {"stream": 1}, {"stream": 2}, {"stream": 1 << 40}, {"version": 2}, {"typestr": "|b1"}]
+    for changes in right + [{"strides": (4,)}, {"strides": None}, {"typestr": "<u8"}, {"data": (1 << 40, True)}]:
+        with pytest.raises(clk.ArgumentTypeError, match="is in no GPU's memory"):
+            m.double(OnGpu(**changes))
 
 
 def test_capsules_that_are_wrong(m):

@@ -20,9 +20,10 @@ use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Instructions, Settings};
 use crate::device::exchange::Exchange;
+use crate::device::lent::Lent;
 use crate::device::ordered::Ordered;
 use crate::device::sim::{Isa, Jit, Proofs, Simulator};
-use crate::device::storage::Storage;
+use crate::device::storage::{Remote, Storage};
 use crate::device::{Coming, Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
@@ -368,6 +369,20 @@ impl Device for Auto {
         self.device().have(storage)
     }
 
+    unsafe fn lend(&self, lent: &Lent, copied: bool) -> Result<Arc<dyn Remote>, DeviceError> {
+        // SAFETY: as required of the caller.
+        unsafe { self.device().lend(lent, copied) }
+    }
+
+    unsafe fn give_back(&self, lent: &Lent, storage: &Storage) -> Result<(), DeviceError> {
+        // SAFETY: as required of the caller.
+        unsafe { self.device().give_back(lent, storage) }
+    }
+
+    fn own(&self, storage: &mut Storage) -> Result<Arc<dyn Remote>, DeviceError> {
+        self.device().own(storage)
+    }
+
     unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {
         // SAFETY: as required of the caller.
         unsafe { self.device().lock(bytes) }
@@ -429,6 +444,18 @@ mod tests {
         for wrong in ["gpus", "gpu:", "gpu:x", "", "GPU", "gpu:-1", "cpu", "sim:0", "sim:", "simulator"] {
             assert!(parse(wrong).is_err_and(|e| e.contains("devices are auto, sim")), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_simulator_has_no_memory_of_gpus() {
+        let simulator = Machine::new(Usage::default()).open(Wanted::Sim(None)).expect("there");
+        let lent = Lent { gpu: 2, address: 0x1000, bytes: 4, after: None, keeper: Arc::new(()) };
+        // SAFETY: nothing is done with it.
+        let refused = unsafe { simulator.lend(&lent, false) }.err().expect("a refusal");
+        assert!(refused.to_string().contains("gpu:2"), "{refused}");
+        // SAFETY: as above.
+        assert!(unsafe { simulator.give_back(&lent, &Storage::zeros(4)) }.is_err());
+        assert!(simulator.own(&mut Storage::zeros(4)).is_err());
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod diagnose;
 pub mod exchange;
 mod extents;
 mod fault;
+pub mod lent;
 pub mod ordered;
 pub mod profile;
 pub mod sim;
@@ -24,6 +25,7 @@ pub use diagnose::{device_diagnostic, fault_diagnostic, fault_text, who_text};
 pub use extents::Extents;
 pub use fault::{Among, Crowd, Deed, LockStep, Loss, Race, Verdict, Who, size};
 pub use fault::{DeviceError, Earlier, Fault, FaultKind, Output};
+use lent::Lent;
 use storage::{Remote, Storage};
 
 /// One argument of a launch, in the order of `ir::def::Kernel::params`.
@@ -149,6 +151,31 @@ pub trait Device: Send + Sync {
     /// Copies an array to the device's memory, as a launch that reads it would.
     fn have(&self, _storage: &Storage) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    /// Returns memory that somebody lends as that of an array, or a copy of it: kernels then use it in place. See [`lent`].
+    ///
+    /// # Safety
+    /// The bytes are in the memory of that GPU, at an address that is a multiple of 16 unless they are `copied`, until the keeper is
+    /// dropped; the stream is alive. Nobody else uses them, or writes them if the array is only read, until [`Device::finish`] has
+    /// returned after their last use.
+    unsafe fn lend(&self, lent: &Lent, _copied: bool) -> Result<Arc<dyn Remote>, DeviceError> {
+        Err(DeviceError::Unavailable { device: self.name(), why: format!("it has not the memory of gpu:{}", lent.gpu) })
+    }
+
+    /// Has lent memory hold the bytes of an array, as many, once the device has done what it has to do: nothing happens where they are
+    /// there already.
+    ///
+    /// # Safety
+    /// As of [`Device::lend`], and the memory may be written.
+    unsafe fn give_back(&self, lent: &Lent, _storage: &Storage) -> Result<(), DeviceError> {
+        Err(DeviceError::Unavailable { device: self.name(), why: format!("it has not the memory of gpu:{}", lent.gpu) })
+    }
+
+    /// Gives an array memory on the device that is its own, with the same bytes: neither lent nor shared. Returns that memory, which stays
+    /// where it is as long as the caller keeps it.
+    fn own(&self, _storage: &mut Storage) -> Result<Arc<dyn Remote>, DeviceError> {
+        Err(DeviceError::Unavailable { device: self.name(), why: "it has no memory to give away".into() })
     }
 
     /// Locks pages of the host's memory, so that copies need not go by way of other memory; `None` if that cannot be, or takes more than

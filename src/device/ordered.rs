@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
+use super::lent::Lent;
 use super::sim::Isa;
-use super::storage::Storage;
+use super::storage::{Remote, Storage};
 use super::{Coming, Device, DeviceError, Executable, Mark, Statistics};
 use crate::base::aligned::Guard;
 use crate::base::source::Sources;
@@ -62,6 +63,20 @@ impl Device for Ordered {
 
     fn have(&self, storage: &Storage) -> Result<(), DeviceError> {
         self.device.have(storage)
+    }
+
+    unsafe fn lend(&self, lent: &Lent, copied: bool) -> Result<Arc<dyn Remote>, DeviceError> {
+        // SAFETY: as required of the caller.
+        unsafe { self.device.lend(lent, copied) }
+    }
+
+    unsafe fn give_back(&self, lent: &Lent, storage: &Storage) -> Result<(), DeviceError> {
+        // SAFETY: as required of the caller.
+        unsafe { self.device.give_back(lent, storage) }
+    }
+
+    fn own(&self, storage: &mut Storage) -> Result<Arc<dyn Remote>, DeviceError> {
+        self.device.own(storage)
     }
 
     unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {

@@ -29,6 +29,16 @@ pub trait Remote: Send + Sync {
         Ok(None)
     }
 
+    /// Returns the number of the GPU that has the bytes, and their address there, where other libraries may use them.
+    fn place(&self) -> Option<(u32, u64)> {
+        None
+    }
+
+    /// Waits for everything that the device has to do, for whomever: then those who were given the bytes have done with them.
+    fn quiet(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// For downcasts by the device.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }

@@ -2,6 +2,7 @@
 //! type does not have is refused, except that decimal fractions are rounded to the nearest float, as literals are.
 
 use super::describe::{Callable, Kind, Parameter};
+use super::lending::Lending;
 use crate::host::array::{Array, Element, RecordLayout, leaf};
 use crate::host::problem::Problem;
 use crate::host::value::Value;
@@ -21,6 +22,7 @@ pub enum Argument {
     Text(String),
     Texts(Vec<String>),
     Array(Array),
+    Lent(Lending),
 }
 
 /// Says which parameter something is about: asked for by errors alone.
@@ -46,6 +48,7 @@ impl Argument {
             Argument::Text(_) => "a text".into(),
             Argument::Texts(_) => "a list of texts".into(),
             Argument::Array(array) => format!("an array, `{}`", array.type_name()),
+            Argument::Lent(_) => "an array of a GPU".into(),
         }
     }
 

@@ -8,6 +8,7 @@
 mod argument;
 pub(super) mod describe;
 pub(super) mod html;
+mod lending;
 mod program;
 pub(super) mod report;
 mod stubs;
@@ -16,6 +17,7 @@ use std::ffi::OsString;
 
 pub use argument::{Argument, numpy_name};
 pub use describe::{Callable, Kind, Parameter};
+pub use lending::{Far, Lending, meeting, owner};
 pub use program::{Call, How, Program, Returned};
 pub use report::{Place, Report};
 pub use stubs::text as stubs;

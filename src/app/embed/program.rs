@@ -10,6 +10,7 @@ use smol_str::SmolStr;
 
 use super::argument::Argument;
 use super::describe::{self, Callable, Kind};
+use super::lending::{self, Borrowed, settle};
 use super::report::Report;
 use crate::app::devices::{Choice, Machine, Usage, VARIABLE};
 use crate::app::interrupt::Interrupt;
@@ -21,6 +22,8 @@ use crate::app::{crash, disk};
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{Access, Binding, GlobalId, Type};
 use crate::compile::Session;
+use crate::device::cuda::driver::nvidia::Visit;
+use crate::device::storage::Remote;
 use crate::host::array::{Array, Element};
 use crate::host::interp::Interpreter;
 use crate::host::problem::Problem;
@@ -48,16 +51,19 @@ pub struct Call {
     pub generics: Vec<(SmolStr, SmolStr)>,
     pub dims: Vec<(SmolStr, i64)>,
     pub geometry: Option<([i64; 3], [i64; 3])>,
+    /// Whether results stay in the memory of the GPU that the call runs on.
+    pub stays: bool,
 }
 
 /// What a call has given.
-#[derive(Debug)]
 pub struct Returned {
     /// The result of a function, or the arrays that a kernel has allocated.
     pub value: Value,
     /// The arrays that were passed to be written, by parameter.
     pub written: Vec<(usize, Array)>,
     pub warnings: Vec<Report>,
+    /// Keeps results where they are, if they stay on a GPU.
+    pub held: Vec<Arc<dyn Remote>>,
 }
 
 /// A compiled program with the state of its runs.
@@ -216,7 +222,17 @@ impl Program {
         };
         let Program { session, forms, runs, stop, printed, .. } = self;
         let Some((_, interpreter)) = runs.get_mut(at) else { return Err(vec![]) };
-        let Call { arguments, generics, dims, geometry } = call;
+        let Call { mut arguments, generics, dims, geometry, stays } = call;
+        let device = interpreter.options.device.clone();
+        let _visit = device.is_remote().then(Visit::begin);
+        let mut borrowed = Borrowed::default();
+        for (at, argument) in arguments.iter_mut().enumerate() {
+            if let Some(Argument::Lent(lending)) = argument {
+                let is_written = of.params.get(at).is_some_and(|param| param.access != Access::In);
+                let taken = borrowed.take(at, lending, is_written, &*device);
+                *argument = Some(Argument::Array(taken.map_err(|problem| vec![Report::of(problem)])?));
+            }
+        }
         let (values, types) =
             values(of, arguments, session, interpreter).map_err(|problem| vec![Report::of(*problem)])?;
         let (grid, extents) = (geometry, dims.iter().map(|(_, extent)| *extent).collect::<Vec<_>>());
@@ -227,17 +243,34 @@ impl Program {
         place(interpreter, &form, values, &extents, grid);
         interpreter.stack_end = stack_end;
         let mut world = Captured::default();
+        let mut held = Vec::new();
         let ran = guarded(stop, || {
             let last = interpreter.run_entry(session, form.chunk, &mut world)?;
-            let value = last.map_or(Value::Unit, |last| last.value);
-            settle(&value).map_err(|problem| Box::new(problem.anywhere()))?;
+            let mut value = last.map_or(Value::Unit, |last| last.value);
+            let settled = if stays { lending::own(&mut value, &*device, &mut held) } else { settle(&value) };
+            settled.map_err(|problem| Box::new(problem.anywhere()))?;
             Ok(value)
         });
         *printed = world.printed;
-        let written = collect(interpreter, &form, of);
+        let mut written = collect(interpreter, &form, of);
+        let ran = if borrowed.is_empty() {
+            ran
+        } else {
+            // The caller may use its memory again when nothing of this call is under way any more.
+            let given = ran.and_then(|value| {
+                guarded(stop, || {
+                    borrowed
+                        .give_back(&written, &*device)
+                        .map(|()| value)
+                        .map_err(|problem| Box::new(problem.anywhere()))
+                })
+            });
+            let ended = device.finish().map_err(Problem::from).and(borrowed.end(&mut written));
+            given.and_then(|value| ended.map(|()| value).map_err(|problem| vec![problem.anywhere()]))
+        };
         let warnings = Report::all(&interpreter.take_warnings(), &session.sources);
         match ran {
-            Ok(value) => Ok(Returned { value, written, warnings }),
+            Ok(value) => Ok(Returned { value, written, warnings, held }),
             Err(diagnostics) => Err(Report::all(&diagnostics, &session.sources)),
         }
     }
@@ -255,17 +288,6 @@ fn guarded<T>(stop: &Arc<AtomicBool>, work: impl FnOnce() -> Result<T, Box<Diagn
 fn refused(refusal: Refusal, session: &Session) -> Failure {
     let (diagnostics, sources) = refusal.diagnostics("", &session.sources);
     Report::all(&diagnostics, &sources)
-}
-
-/// Has the arrays of a value computed and brought to the host.
-fn settle(value: &Value) -> Result<(), Problem> {
-    match value {
-        Value::Array(array) => array.bytes().map(drop),
-        Value::Tuple(parts) => parts.iter().try_for_each(settle),
-        Value::Record(record) => record.fields.iter().try_for_each(settle),
-        Value::Table(table) => table.values().try_for_each(settle),
-        _ => Ok(()),
-    }
 }
 
 type Values = (SmallVec<[Option<Value>; 6]>, SmallVec<[Option<Given>; 6]>);

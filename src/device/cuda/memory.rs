@@ -11,6 +11,7 @@ use super::arrays::Resident;
 use super::context::Context;
 use super::driver::{Address, Event, Peer};
 use crate::base::aligned::AlignedBytes;
+use crate::device::lent::{Keeper, Lent};
 use crate::device::storage::{Arrival, Remote, RemoteCopy, Storage};
 use crate::device::{Coming, DeviceError};
 
@@ -23,6 +24,8 @@ pub(crate) struct Buffer {
     coming: Mutex<Option<Event>>,
     /// When a launch needed it last, counted in such uses.
     used: AtomicU64,
+    /// What keeps it, if it is lent.
+    lender: Option<Keeper>,
 }
 
 enum Place {
@@ -35,6 +38,14 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // It is free when the copy is over.
         let _ = self.arrive();
+        if let Some(lender) = &self.lender {
+            // Nobody else sees to it that nothing uses the memory any more.
+            if Arc::strong_count(lender) == 1 {
+                let _ = self.context.flush();
+                let _ = self.context.call(|driver| driver.synchronize());
+            }
+            return;
+        }
         if let Place::Here(address) = *self.place() {
             self.context.free(address, self.bytes);
         }
@@ -77,6 +88,17 @@ impl Remote for Buffer {
         Ok(between(&self.context, from, &target.context, to, len).ok())
     }
 
+    fn place(&self) -> Option<(u32, u64)> {
+        if self.context.is_isolated() {
+            return None;
+        }
+        self.here().map(|address| (self.context.properties.ordinal, address.0))
+    }
+
+    fn quiet(&self) -> Result<(), DeviceError> {
+        self.context.call(|driver| driver.quiet())
+    }
+
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }
@@ -112,7 +134,35 @@ impl Buffer {
     /// Returns the array at an address that was allocated for it.
     fn at(context: &Arc<Context>, address: Address, bytes: u64) -> Buffer {
         let place = Mutex::new(Place::Here(address));
-        Buffer { context: context.clone(), place, bytes, coming: Mutex::default(), used: AtomicU64::new(0) }
+        Buffer {
+            context: context.clone(),
+            place,
+            bytes,
+            coming: Mutex::default(),
+            used: AtomicU64::new(0),
+            lender: None,
+        }
+    }
+
+    /// Returns lent memory, for which operations of the lender's stream may still have to be waited.
+    fn lent(context: &Arc<Context>, lent: &Lent) -> Result<Buffer, DeviceError> {
+        let after = |stream| {
+            context.call(|driver| {
+                let event = driver.event()?;
+                driver.record_on(event, stream).map(|()| event).inspect_err(|_| driver.forget_event(event))
+            })
+        };
+        let coming = lent.after.map(after).transpose()?;
+        let place = Mutex::new(Place::Here(Address(lent.address)));
+        let (coming, lender) = (Mutex::new(coming), Some(lent.keeper.clone()));
+        Ok(Buffer {
+            context: context.clone(),
+            place,
+            bytes: lent.bytes as u64,
+            coming,
+            used: AtomicU64::new(0),
+            lender,
+        })
     }
 
     pub fn zeroed(context: &Arc<Context>, bytes: u64) -> Result<Buffer, DeviceError> {
@@ -400,5 +450,43 @@ fn brought(storage: &Storage, remote: &RemoteCopy, context: &Arc<Context>) -> Re
             None if storage.is_unset() => Buffer::new(context, storage.len() as u64),
             None => Buffer::zeroed(context, storage.len() as u64),
         },
+    }
+}
+
+/// Returns lent memory, or a copy of it that is made behind all that its lender has to do.
+pub(crate) fn borrowed(lent: &Lent, copied: bool, context: &Arc<Context>) -> Result<Arc<Buffer>, DeviceError> {
+    let why = if context.is_isolated() {
+        "kernels run in another process, which has not the memory of this one".into()
+    } else if lent.gpu != context.properties.ordinal {
+        format!("the array is in the memory of gpu:{}", lent.gpu)
+    } else {
+        let buffer = Buffer::lent(context, lent)?;
+        return Ok(if copied { buffer.copied_to(context)?.listed() } else { Arc::new(buffer) });
+    };
+    Err(DeviceError::Unavailable { device: context.name.clone(), why })
+}
+
+/// Copies an array's bytes to lent memory, unless they are there.
+pub(crate) fn returned(lent: &Lent, storage: &Storage, context: &Arc<Context>) -> Result<(), DeviceError> {
+    let buffer = for_reading(storage, context)?;
+    let (from, to) = (buffer.address(), Address(lent.address));
+    let bytes = buffer.bytes.min(lent.bytes as u64);
+    if from == to || bytes == 0 {
+        return Ok(());
+    }
+    context.flush()?;
+    context.call(|driver| driver.copy(to, from, bytes))
+}
+
+/// Returns the array in this GPU's memory, in a place that it has for itself.
+pub(crate) fn owned(storage: &mut Storage, context: &Arc<Context>) -> Result<Arc<Buffer>, DeviceError> {
+    let found = own(&storage.remote(), context);
+    match found.filter(|buffer| buffer.lender.is_some()) {
+        None => for_writing(storage, context, false),
+        Some(lent) => {
+            let copy = lent.copied_to(context)?.listed();
+            storage.written_remotely(copy.clone());
+            Ok(copy)
+        }
     }
 }

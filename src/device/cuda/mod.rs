@@ -38,7 +38,8 @@ use self::driver::nvidia::{self, Absent, Nvidia};
 use self::driver::{Answer, Driver, Event, Properties};
 use self::nvrtc::{Compiler, Nvrtc};
 use super::exchange::Exchange;
-use super::storage::Storage;
+use super::lent::Lent;
+use super::storage::{Remote, Storage};
 use super::{Coming, Device, DeviceError, Executable, Mark, Moment, Statistics};
 use crate::base::aligned::Guard;
 use crate::base::source::Sources;
@@ -170,6 +171,18 @@ impl Device for Gpu {
 
     fn have(&self, storage: &Storage) -> Result<(), DeviceError> {
         memory::for_reading(storage, &self.context).map(drop)
+    }
+
+    unsafe fn lend(&self, lent: &Lent, copied: bool) -> Result<Arc<dyn Remote>, DeviceError> {
+        memory::borrowed(lent, copied, &self.context).map(|buffer| buffer as Arc<dyn Remote>)
+    }
+
+    unsafe fn give_back(&self, lent: &Lent, storage: &Storage) -> Result<(), DeviceError> {
+        memory::returned(lent, storage, &self.context)
+    }
+
+    fn own(&self, storage: &mut Storage) -> Result<Arc<dyn Remote>, DeviceError> {
+        memory::owned(storage, &self.context).map(|buffer| buffer as Arc<dyn Remote>)
     }
 
     unsafe fn lock(&self, bytes: &[u8]) -> Option<Guard> {

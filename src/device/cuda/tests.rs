@@ -2,6 +2,8 @@
 
 mod beside;
 mod declared;
+mod endless;
+mod lent;
 mod paper;
 mod peers;
 mod products;
@@ -15,7 +17,6 @@ use super::driver::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, Module, Peer, Properties, Refusal, Shape,
     Words,
 };
-use super::fault::STOP_WORD;
 use super::nvrtc::{Compiled, Compiler, Failure};
 use super::text::abi::{FAULT_BYTES, FAULT_NOTICE_AT, KernelArgument, OfBox, Options};
 use super::text::{Copies, cuda_text};
@@ -284,6 +285,9 @@ impl Driver for Fake {
     fn wait(&self, event: Event) -> Answer {
         self.with("wait", |state| beside::arrive(state, event));
         Ok(())
+    }
+    fn record_on(&self, _: Event, stream: usize) -> Answer {
+        self.with("record_on", |state| lent::record(state, stream))
     }
     fn has_beside(&self) -> bool {
         true
@@ -722,66 +726,6 @@ fn a_fault_in_a_batch_is_its_own_launchs() {
     gpu.confirm().unwrap();
     assert_eq!(floats(&arrays[4]), [1.0; 5]);
     assert_eq!(fake.count("graph"), 1);
-}
-
-/// Returns a kernel with a loop that never ends by itself.
-fn endless() -> Prepared {
-    let mut b = FunctionBuilder::new("endless");
-    let y = f32_array(&mut b, "y", Access::InOut);
-    let i = b.index(0);
-    let label = b.label();
-    let body = b.in_block(|b| {
-        let old = b.load(y, &[i]);
-        b.store(y, &[i], old);
-        let zero = b.f32(0.0);
-        let done = b.binary(BinOp::Gt, old, zero);
-        b.if_then(done, |b| b.break_(label));
-    });
-    b.loop_(label, Unroll::default(), body);
-    let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
-    Prepared::new(module, Default::default())
-}
-
-#[test]
-fn a_queued_kernel_without_end_is_stopped_by_whoever_waits() {
-    let (gpu, kernel, fake) = gpu(endless(), 1 << 20, |call| {
-        let (memory, start) = at(call.memory, Address(call.find(KernelArgument::Faults)));
-        if memory[start + STOP_WORD as usize] != 0 {
-            report(call, 0);
-        }
-    });
-    fake.state.lock().unwrap().runs_until_poked = true;
-    let mut y = storage(&[0.0; 4]);
-    let control = Control { launched: line(3), ..Control::default() };
-    for _ in 0..2 {
-        let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
-        kernel.launch(Extents::Threads([4, 1, 1]), args, &control).expect("it is only queued");
-    }
-    let stop = control.stop.clone();
-    let stopper = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    });
-    let found = earlier(y.bytes().unwrap_err());
-    assert_eq!((&found.fault.kind, found.launched), (&FaultKind::Interrupted, line(3)));
-    stopper.join().unwrap();
-    assert!(fake.count("poke") >= 1);
-    // A full queue would block the host, which could then not ask kernels to stop.
-    fake.state.lock().unwrap().runs_until_poked = true;
-    let again = (0..1000).find_map(|_| {
-        let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
-        kernel.launch(Extents::Threads([4, 1, 1]), args, &control).err()
-    });
-    let fault = again.expect("it does not queue 1000");
-    let FaultKind::Device(error) = fault.kind else { panic!("{fault:?}") };
-    assert_eq!(earlier(error).fault.kind, FaultKind::Interrupted);
-    // The next launch is not affected.
-    fake.state.lock().unwrap().runs_until_poked = false;
-    control.stop.store(false, std::sync::atomic::Ordering::Relaxed);
-    let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
-    kernel.launch(Extents::Threads([4, 1, 1]), args, &control).unwrap();
-    gpu.finish().unwrap();
-    assert_eq!(floats(&y), [0.0; 4]);
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Array {
     }
 
     /// Creates an array of zeros whose memory is allocated at its first use, on a device or on the host.
-    pub(crate) fn unplaced(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
+    pub fn unplaced(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
         Ok(Array { element, shape: shape.into(), data: Arc::new(Storage::zeros(bytes).into()) })
@@ -68,7 +68,7 @@ impl Array {
     }
 
     /// Creates an array of these bytes, whose number matches the shape.
-    pub(crate) fn with_storage(element: Element, shape: &[usize], storage: Storage) -> Outcome<Array> {
+    pub fn with_storage(element: Element, shape: &[usize], storage: Storage) -> Outcome<Array> {
         let (need, have) = (byte_count(&element, shape)?, storage.len());
         if need != have {
             return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
@@ -208,7 +208,7 @@ impl Array {
     }
 
     /// Returns the storage, computed now if necessary.
-    pub(crate) fn storage(&self) -> Outcome<&Storage> {
+    pub fn storage(&self) -> Outcome<&Storage> {
         self.data.storage()
     }
 

@@ -97,6 +97,14 @@ m.saxpy(2.0, x.astype(np.float32), y)
 
 An array that a kernel writes (`out`, `inout`) has to be writable, with its elements in row-major order without gaps, and in memory that
 the call does not write otherwise. Arrays that are only read may lie in memory as they like.
+
+Arrays in the memory of a GPU are used there: the call runs on that GPU, and on no other device. Checks are the simulator's, so arrays of a GPU
+have to come to the host for them.
+
+```text
+m.saxpy(2.0, x, y, check=True)                          # E0809: `x` is on a GPU
+m.saxpy(2.0, x.cpu(), y.cpu(), check=True)
+```
 "#,
     },
 ];

@@ -297,6 +297,16 @@ pub trait Driver: Send + Sync {
 
     fn record(&self, event: Event) -> Answer;
 
+    /// Records an event behind what another stream of this process has to do, which CUDA knows by this handle.
+    fn record_on(&self, _event: Event, _stream: usize) -> Answer {
+        Err(Refusal { call: "cuEventRecord".into(), code: 801, name: "CUDA_ERROR_NOT_SUPPORTED".into() })
+    }
+
+    /// Waits for all operations of all streams of this process, also of those that others have made.
+    fn quiet(&self) -> Answer {
+        self.synchronize()
+    }
+
     /// Has all later operations wait for an event that was recorded, on this GPU or another one of this process.
     fn wait(&self, _event: Event) -> Answer {
         Ok(())

@@ -1,15 +1,16 @@
 //! NVIDIA's driver through `cudarc`, which opens `libcuda.so.1` on the first call.
 
 mod block;
+mod guest;
 #[cfg(target_os = "linux")]
 mod shared;
 mod staging;
 mod symbols;
 
+pub use guest::{Visit, meeting, owner};
 #[cfg(target_os = "linux")]
 pub use shared::Numbered;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -26,11 +27,6 @@ use super::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Map, MapElement, Module, Peer, Properties,
     Refusal, Shape, Words,
 };
-
-thread_local! {
-    /// The current context of this thread; nothing else in the process sets one.
-    static CURRENT: Cell<usize> = const { Cell::new(0) };
-}
 
 /// Why there is no usable GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -323,7 +319,6 @@ impl Nvidia {
         let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
         // SAFETY: the context was just created.
         said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(context) })?;
-        CURRENT.set(context as usize);
         let stream = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
         let another = || said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking));
         let (aside, beside, copies) = (another()?, another()?, another()?);
@@ -388,16 +383,13 @@ impl Nvidia {
         flag.as_ref().map_err(Clone::clone)
     }
 
-    /// Makes the context current on this thread, if it is not.
+    /// Makes the context current on this thread, if it is not: other libraries of the process may have chosen theirs.
     fn enter(&self) -> Answer {
-        let own = self.context as usize;
-        if CURRENT.get() == own {
+        if matches!(cu::ctx::get_current(), Ok(Some(current)) if current == self.context) {
             return Ok(());
         }
         // SAFETY: the context lives as long as the process.
-        said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(self.context) })?;
-        CURRENT.set(own);
-        Ok(())
+        said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(self.context) })
     }
 }
 
@@ -414,8 +406,6 @@ impl Driver for Nvidia {
     }
 
     fn stream(&self) -> Option<usize> {
-        // Another library may have made another context current.
-        CURRENT.set(0);
         self.enter().ok()?;
         Some(self.stream as usize)
     }
@@ -745,6 +735,17 @@ impl Driver for Nvidia {
         self.enter()?;
         // SAFETY: event and stream are alive and of one context.
         said("cuEventRecord", unsafe { cu::event::record(event.0 as sys::CUevent, self.stream) })
+    }
+
+    fn record_on(&self, event: Event, stream: usize) -> Answer {
+        self.enter()?;
+        // SAFETY: the event is alive, and so is the stream by the word of who lends memory.
+        said("cuEventRecord", unsafe { cu::event::record(event.0 as sys::CUevent, stream as sys::CUstream) })
+    }
+
+    fn quiet(&self) -> Answer {
+        self.enter()?;
+        said("cuCtxSynchronize", cu::ctx::synchronize())
     }
 
     fn wait(&self, event: Event) -> Answer {

@@ -14,8 +14,10 @@ use cudarc::driver::sys::{self, CUevent, CUresult};
 const FIRST: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName"];
 
 /// Everything else.
-const OTHERS: [&str; 57] = [
+const OTHERS: [&str; 60] = [
+    "cuCtxGetCurrent",
     "cuCtxSetCurrent",
+    "cuCtxSynchronize",
     "cuDeviceCanAccessPeer",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
@@ -66,6 +68,7 @@ const OTHERS: [&str; 57] = [
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuPointerGetAttribute",
     "cuStreamCreate",
     "cuStreamQuery",
     "cuStreamSynchronize",
@@ -133,7 +136,9 @@ mod tests {
 
     /// What `cudarc::driver::result` calls, by its names.
     const WRAPPED: &[(&str, &str)] = &[
+        ("ctx::get_current", "cuCtxGetCurrent"),
         ("ctx::set_current", "cuCtxSetCurrent"),
+        ("ctx::synchronize", "cuCtxSynchronize"),
         ("device::get", "cuDeviceGet"),
         ("device::get_attribute", "cuDeviceGetAttribute"),
         ("device::get_count", "cuDeviceGetCount"),
@@ -182,7 +187,8 @@ mod tests {
 
     #[test]
     fn every_function_that_is_called_is_looked_up_before() {
-        let text = [include_str!("../nvidia.rs"), include_str!("shared.rs"), include_str!("staging.rs")].concat();
+        let texts = [include_str!("../nvidia.rs"), include_str!("guest.rs"), include_str!("shared.rs")];
+        let text = [texts.concat(), include_str!("staging.rs").into()].concat();
         let wrapped = |name: &&str| {
             let known = WRAPPED.iter().find(|(wrapper, _)| wrapper == name);
             known.unwrap_or_else(|| panic!("which function does `cudarc::driver::result::{name}` call?")).1

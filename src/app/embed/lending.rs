@@ -1,0 +1,176 @@
+//! Arrays in the memory of a GPU, in and out of a call without a copy to the host.
+//!
+//! Input: addresses that the caller lends ([`Lending`]). Output: arrays of the device that use this memory, and after the call the bytes
+//! where the caller expects them, and results in memory of their own. See [`crate::device::lent`].
+
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::device::cuda::driver::nvidia;
+use crate::device::lent::Lent;
+use crate::device::storage::{Remote, Storage};
+use crate::host::array::{Array, Element};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+
+/// An array in the memory of a GPU that the caller lends for a call.
+pub struct Lending {
+    element: Element,
+    shape: Vec<usize>,
+    lent: Lent,
+    is_copied: bool,
+}
+
+impl Lending {
+    /// Lends an array without gaps in row-major order. One that `is_copied` is read from a copy, and what the call writes to that is copied
+    /// back.
+    ///
+    /// # Safety
+    /// As of [`Device::lend`], until the call returns.
+    pub unsafe fn new(element: Element, shape: Vec<usize>, lent: Lent, is_copied: bool) -> Lending {
+        Lending { element, shape, lent, is_copied }
+    }
+
+    fn array(&self, device: &dyn Device) -> Outcome<Array> {
+        if self.lent.bytes == 0 {
+            return Array::zeros(self.element.clone(), &self.shape);
+        }
+        let mut storage = Storage::zeros(self.lent.bytes);
+        // SAFETY: promised to `Lending::new`.
+        storage.written_remotely(unsafe { device.lend(&self.lent, self.is_copied) }?);
+        Array::with_storage(self.element.clone(), &self.shape, storage)
+    }
+}
+
+impl std::fmt::Debug for Lending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "[{}; {:?}] on gpu:{}", self.element, self.shape, self.lent.gpu)
+    }
+}
+
+/// What a call has borrowed.
+#[derive(Default)]
+pub(super) struct Borrowed {
+    /// By parameter.
+    lent: Vec<(usize, Lent)>,
+    /// Arrays that share the memory: as long as they live, a write goes to a copy.
+    read: Vec<Array>,
+}
+
+impl Borrowed {
+    /// Returns what is lent for a parameter as an array.
+    pub fn take(&mut self, at: usize, lending: &Lending, is_written: bool, device: &dyn Device) -> Outcome<Array> {
+        let array = lending.array(device)?;
+        self.lent.push((at, lending.lent.clone()));
+        if !is_written {
+            self.read.push(array.clone());
+        }
+        Ok(array)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lent.is_empty()
+    }
+
+    /// Has the lent memory hold what was written to its arrays.
+    pub fn give_back(&self, written: &[(usize, Array)], device: &dyn Device) -> Outcome<()> {
+        for (at, array) in written {
+            let lent = self.lent.iter().find(|(own, _)| own == at);
+            // One of another size does not fit, which the caller will see.
+            if let Some((_, lent)) = lent.filter(|(_, lent)| lent.bytes == array.byte_len() && lent.bytes > 0) {
+                // SAFETY: promised to `Lending::new`, for an array that the call writes.
+                unsafe { device.give_back(lent, array.storage()?) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the loan: of the arrays that were written only their shapes are left.
+    pub fn end(self, written: &mut [(usize, Array)]) -> Outcome<()> {
+        for (at, array) in written {
+            if self.lent.iter().any(|(own, _)| own == at) {
+                *array = Array::unplaced(array.element().clone(), array.shape())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives the arrays of a value memory of their own on the device; what is added to `held` keeps it there.
+pub(super) fn own(value: &mut Value, device: &dyn Device, held: &mut Vec<Arc<dyn Remote>>) -> Result<(), Problem> {
+    match value {
+        Value::Array(array) => {
+            held.push(device.own(array.storage_mut()?)?);
+            Ok(())
+        }
+        Value::Tuple(parts) => parts.iter_mut().try_for_each(|part| own(part, device, held)),
+        Value::Record(record) => record.fields.iter_mut().try_for_each(|part| own(part, device, held)),
+        // Columns are looked at one by one: they stay what they are, and come to the host.
+        _ => settle(value),
+    }
+}
+
+/// Has the arrays of a value computed and brought to the host.
+pub(super) fn settle(value: &Value) -> Result<(), Problem> {
+    match value {
+        Value::Array(array) => array.bytes().map(drop),
+        Value::Tuple(parts) => parts.iter().try_for_each(settle),
+        Value::Record(record) => record.fields.iter().try_for_each(settle),
+        Value::Table(table) => table.values().try_for_each(settle),
+        _ => Ok(()),
+    }
+}
+
+/// An array in memory of a GPU, for other libraries.
+pub struct Far {
+    array: Array,
+    remote: Arc<dyn Remote>,
+    pub gpu: u32,
+    pub address: u64,
+}
+
+impl Far {
+    /// Takes an array that a GPU has, and which stays there from now on; returns another one otherwise.
+    pub fn of(array: Array) -> Result<Far, Array> {
+        let remote = array.storage().ok().and_then(|storage| storage.remote().clone());
+        let place = remote.as_ref().and_then(|remote| remote.place());
+        match (remote, place) {
+            (Some(remote), Some((gpu, address))) => Ok(Far { array, remote, gpu, address }),
+            _ => Err(array),
+        }
+    }
+
+    /// Returns an array of the same type and shape, which takes no memory.
+    pub fn shape(&self) -> Outcome<Array> {
+        Array::unplaced(self.array.element().clone(), self.array.shape())
+    }
+
+    /// Copies the bytes to the host, behind all that anybody has the GPU do.
+    pub fn read(&self) -> Outcome<Array> {
+        let _visit = nvidia::Visit::begin();
+        let mut copy = Array::zeros(self.array.element().clone(), self.array.shape())?;
+        self.remote.quiet()?;
+        self.remote.read(0, copy.bytes_mut()?)?;
+        Ok(copy)
+    }
+
+    /// Gives the memory back. With `shared`, others may have work for the GPU that uses it: that is waited for.
+    pub fn release(self, shared: bool) {
+        let _visit = nvidia::Visit::begin();
+        if shared {
+            // A GPU that has failed uses nothing any more.
+            let _ = self.remote.quiet();
+        }
+        drop(self);
+    }
+}
+
+/// Returns the stream of a GPU that those who lend its memory have wait for their work.
+pub fn meeting(gpu: u32) -> Result<usize, String> {
+    nvidia::meeting(gpu)
+}
+
+/// Returns the number of the GPU whose memory has this address.
+pub fn owner(address: u64) -> Option<u32> {
+    nvidia::owner(address)
+}
