@@ -173,7 +173,7 @@ fn drivers_that_cannot_be_used_say_why() {
     };
     let drivers = [
         ("int nothing;".to_string(), "NVIDIA's driver is not whole: its library has no `cuInit`"),
-        (start(0, 12020), "NVIDIA's driver is not whole: its library has no `cuCtxSetCurrent`"),
+        (start(0, 12020), "NVIDIA's driver is not whole: its library has no `cuCtxGetCurrent`"),
         (start(0, 11080), "NVIDIA's driver is too old: it is for CUDA 11.8"),
         (start(100, 12020), "NVIDIA's driver finds no GPU"),
         (start(999, 12020), "NVIDIA's driver does not start: cuInit says CUDA_ERROR_OF_TEST"),

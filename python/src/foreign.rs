@@ -17,11 +17,12 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::dlpack;
 use crate::errors;
 use crate::gpu::{self, Wanted};
+use crate::tensor;
 
 /// Addresses that arrays may have, on the simulator and on GPUs.
 const ALIGN: usize = 16;
@@ -292,6 +293,9 @@ fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign
     let library = library_of(object)?;
     if library == Library::Torch {
         of_torch(object)?;
+        if let Some(tensor) = tensor::read(object, wanted)? {
+            return Ok(tensor);
+        }
     }
     let device: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
     let place = place_of(py, device)?;
@@ -301,7 +305,7 @@ fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign
             wanted.takes(py, number)?;
             // What torch is told to make wait is another GPU's stream, if that is its current one.
             let (after, stream) = match library {
-                Library::Torch => (gpu::stream_of_torch(py, number)?, -1),
+                Library::Torch => (wanted.stream_of_torch(py, number)?, -1),
                 _ => gpu::meeting(py, number).map(|stream| (stream, stream as i64))?,
             };
             let take = || dlpack::take(&capsule(object, Some(stream))?);
@@ -364,14 +368,16 @@ fn capsule<'py>(object: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bou
 /// Refuses tensors whose elements are not what their memory says.
 fn of_torch(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
-    let is = |name: &str| object.call_method0(name).and_then(|answer| answer.extract::<bool>()).unwrap_or(false);
+    let is = |name: &Bound<'_, PyString>| {
+        object.call_method0(name).and_then(|answer| answer.extract::<bool>()).unwrap_or(false)
+    };
     if object.getattr(intern!(py, "requires_grad"))?.extract()? {
         let help =
             ["`x.detach()` passes what it holds", "`clk.torch.function(…)` is a call that autograd sees through"];
         let title = "this tensor requires its gradient, which would be lost here".to_string();
         return Err(errors::refused(py, "E0809", title, &help, &[]));
     }
-    if is("is_conj") || is("is_neg") {
+    if is(intern!(py, "is_conj")) || is(intern!(py, "is_neg")) {
         let help = ["`x.resolve_conj()`, `x.resolve_neg()` make one with its own memory"];
         return Err(errors::refused(py, "E0809", "this tensor is a lazy view of another one".into(), &help, &[]));
     }
@@ -388,9 +394,21 @@ impl Foreign {
         readonly: bool,
         place: Place,
     ) -> PyResult<Foreign> {
-        let keeper: Option<Keeper> = Some(Box::new(Held(Some(object.clone().unbind()))));
-        let library = library_of(object)?;
-        Ok(Foreign { library, element, place, data, shape, strides, readonly, written: false, keeper })
+        Ok(Foreign::kept(object, library_of(object)?, data, element, (shape, strides), readonly, place))
+    }
+
+    /// Returns an array of a library whose memory an object keeps.
+    pub fn kept(
+        keeper: &Bound<'_, PyAny>,
+        library: Library,
+        data: *mut u8,
+        element: Element,
+        (shape, strides): (Vec<usize>, Vec<isize>),
+        readonly: bool,
+        place: Place,
+    ) -> Foreign {
+        let keeper: Option<Keeper> = Some(Box::new(Held(Some(keeper.clone().unbind()))));
+        Foreign { library, element, place, data, shape, strides, readonly, written: false, keeper }
     }
 
     /// Returns the form of results that are like this array.

@@ -10,6 +10,8 @@
 //! - Memory at other addresses than multiples of 16, and what the call writes elsewhere, is copied on the GPU. Elements with gaps, or in
 //!   another order, are brought in order by their own library (torch, CuPy), and are refused from others.
 
+use std::cell::Cell;
+
 use clk_lang::app::embed::{self, How};
 use clk_lang::host::array::Element;
 use clk_lang::lang::scalar::Scalar;
@@ -22,15 +24,35 @@ use crate::dlpack::row_major;
 use crate::errors;
 use crate::foreign::{self, Foreign, Library, Place};
 
+/// The stream on which torch works on a GPU, asked for once a call.
+#[derive(Default)]
+pub struct Streams(Cell<Option<(u32, usize)>>);
+
 /// Where arrays are wanted.
 pub enum Wanted<'a> {
     /// On the host: whoever takes them reads them there.
     Host,
     /// Anywhere: a call runs where they are, unless it says otherwise.
-    Call(&'a How),
+    Call(&'a How, &'a Streams),
 }
 
 impl Wanted<'_> {
+    /// Returns the stream on which torch works on a GPU now.
+    pub fn stream_of_torch(&self, py: Python<'_>, gpu: u32) -> PyResult<usize> {
+        let known = match self {
+            Wanted::Host => None,
+            Wanted::Call(_, streams) => Some(streams),
+        };
+        if let Some((own, stream)) = known.and_then(|streams| streams.0.get())
+            && own == gpu
+        {
+            return Ok(stream);
+        }
+        let stream = stream_of_torch(py, gpu)?;
+        known.into_iter().for_each(|streams| streams.0.set(Some((gpu, stream))));
+        Ok(stream)
+    }
+
     /// Refuses an array of a GPU where it is not wanted.
     pub fn takes(&self, py: Python<'_>, gpu: u32) -> PyResult<()> {
         let copy = "copy it to the host first: `x.cpu()`, `cupy.asnumpy(x)`";
@@ -39,7 +61,7 @@ impl Wanted<'_> {
                 let title = "an array in the memory of a GPU is no value here".to_string();
                 return Err(errors::refused(py, "E0809", title, &[copy], &[]));
             }
-            Wanted::Call(how) => how,
+            Wanted::Call(how, _) => how,
         };
         if how.check {
             let title = "calls with checks run on the simulator, and this array is in the memory of a GPU".to_string();
@@ -86,8 +108,7 @@ pub fn meeting(py: Python<'_>, gpu: u32) -> PyResult<usize> {
     })
 }
 
-/// Returns the stream on which torch works on a GPU now.
-pub fn stream_of_torch(py: Python<'_>, gpu: u32) -> PyResult<usize> {
+fn stream_of_torch(py: Python<'_>, gpu: u32) -> PyResult<usize> {
     let cuda = py.import(intern!(py, "torch"))?.getattr(intern!(py, "cuda"))?;
     if cuda.call_method0(intern!(py, "is_current_stream_capturing"))?.extract()? {
         let title = "a call of Clk cannot be recorded in a CUDA graph, which torch does now".to_string();

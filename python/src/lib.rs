@@ -15,6 +15,7 @@ mod notebook;
 mod program;
 mod signals;
 mod stack;
+mod tensor;
 
 use std::ffi::OsString;
 

@@ -446,10 +446,12 @@ impl Passed {
             gpu: None,
             form: Form::NUMPY,
         };
+        let streams = gpu::Streams::default();
+        let wanted = gpu::Wanted::Call(how, &streams);
         let mut form = None;
         for (param, value) in of.params.iter().zip(given) {
             let foreign = match (value, &param.kind) {
-                (Some(value), Kind::Array { .. }) => Some(array_argument(py, of, param, value, how)?),
+                (Some(value), Kind::Array { .. }) => Some(array_argument(py, of, param, value, &wanted)?),
                 _ => None,
             };
             form = form.or(foreign.as_ref().map(Foreign::form));
@@ -592,7 +594,7 @@ fn array_argument(
     of: &Callable,
     param: &Parameter,
     value: &Bound<'_, PyAny>,
-    how: &How,
+    wanted: &gpu::Wanted<'_>,
 ) -> PyResult<Foreign> {
     let Kind::Array { element, .. } = &param.kind else { return Err(PyTypeError::new_err("no array")) };
     let record = match element {
@@ -600,10 +602,10 @@ fn array_argument(
         _ => None,
     };
     let record = record.as_ref().map(|(dtype, element)| (dtype, *element));
-    let (wanted, written) = (gpu::Wanted::Call(how), param.access != Access::In);
-    let foreign = foreign::read(value, record, &wanted);
+    let written = param.access != Access::In;
+    let foreign = foreign::read(value, record, wanted);
     if !written {
-        let fit = foreign.and_then(|foreign| gpu::fitting(value, foreign, &wanted, false));
+        let fit = foreign.and_then(|foreign| gpu::fitting(value, foreign, wanted, false));
         return fit.map_err(|error| about(py, error, of, param));
     }
     let mut foreign = foreign.map_err(|error| about(py, error, of, param))?;
@@ -619,7 +621,7 @@ fn array_argument(
         let help = "pass an array of its own, and copy it where it belongs: `x[...] = result`";
         return Err(errors::refused(py, "E0809", title, &[help], &[]));
     }
-    let mut fit = gpu::fitting(value, foreign, &wanted, true).map_err(|error| about(py, error, of, param))?;
+    let mut fit = gpu::fitting(value, foreign, wanted, true).map_err(|error| about(py, error, of, param))?;
     fit.written = true;
     Ok(fit)
 }

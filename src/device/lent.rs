@@ -4,7 +4,8 @@
 //! GPU ([`Device::lend`](super::Device::lend)), which kernels read and write in place.
 //!
 //! - Lent memory is neither freed nor moved to the host: it has another owner.
-//! - The device waits for what the lender's stream has to do so far, by an event: nobody waits on the host.
+//! - All that the device does from then on waits for what the lender's stream has to do so far, by an event: nobody waits on the host. Of
+//!   several arrays of one stream, one says so.
 //! - An array that shares it is copied before it is written, as with memory of the device's own. Whoever lends memory that is only read
 //!   keeps an array that shares it for as long.
 //! - A script may give an array that is written other memory: by an assignment, or a write on the host.

@@ -3,7 +3,7 @@
 //! Input: addresses that the caller lends ([`Lending`]). Output: arrays of the device that use this memory, and after the call the bytes
 //! where the caller expects them, and results in memory of their own. See [`crate::device::lent`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::Device;
 use crate::device::cuda::driver::nvidia;
@@ -31,13 +31,13 @@ impl Lending {
         Lending { element, shape, lent, is_copied }
     }
 
-    fn array(&self, device: &dyn Device) -> Outcome<Array> {
-        if self.lent.bytes == 0 {
+    fn array(&self, lent: &Lent, device: &dyn Device) -> Outcome<Array> {
+        if lent.bytes == 0 {
             return Array::zeros(self.element.clone(), &self.shape);
         }
-        let mut storage = Storage::zeros(self.lent.bytes);
+        let mut storage = Storage::zeros(lent.bytes);
         // SAFETY: promised to `Lending::new`.
-        storage.written_remotely(unsafe { device.lend(&self.lent, self.is_copied) }?);
+        storage.written_remotely(unsafe { device.lend(lent, self.is_copied) }?);
         Array::with_storage(self.element.clone(), &self.shape, storage)
     }
 }
@@ -60,7 +60,12 @@ pub(super) struct Borrowed {
 impl Borrowed {
     /// Returns what is lent for a parameter as an array.
     pub fn take(&mut self, at: usize, lending: &Lending, is_written: bool, device: &dyn Device) -> Outcome<Array> {
-        let array = lending.array(device)?;
+        let mut lent = lending.lent.clone();
+        let is_behind = |(_, known): &(usize, Lent)| known.bytes > 0 && known.after == lent.after;
+        if self.lent.iter().any(is_behind) {
+            lent.after = None;
+        }
+        let array = lending.array(&lent, device)?;
         self.lent.push((at, lending.lent.clone()));
         if !is_written {
             self.read.push(array.clone());
@@ -154,16 +159,41 @@ impl Far {
         Ok(copy)
     }
 
-    /// Gives the memory back. With `shared`, others may have work for the GPU that uses it: that is waited for.
+    /// Gives the memory back. With `shared`, others may have work for the GPU that uses it: that is waited for, at the latest when what is
+    /// to be given back takes [`RETIRED`] bytes. So a loop with small results does not wait in each of its iterations.
     pub fn release(self, shared: bool) {
         let _visit = nvidia::Visit::begin();
-        if shared {
-            // A GPU that has failed uses nothing any more.
-            let _ = self.remote.quiet();
+        if !shared {
+            return drop(self);
         }
-        drop(self);
+        let retired = {
+            let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.push(self);
+            let bytes: usize = waiting.iter().map(|far| far.array.byte_len()).sum();
+            if bytes < RETIRED && waiting.len() < MOST {
+                return;
+            }
+            std::mem::take(&mut *waiting)
+        };
+        let mut quiet = Vec::new();
+        for far in &retired {
+            if !quiet.contains(&far.gpu) {
+                quiet.push(far.gpu);
+                // A GPU that has failed uses nothing any more.
+                let _ = far.remote.quiet();
+            }
+        }
+        // In the time of the visit.
+        drop(retired);
     }
 }
+
+/// Bytes, and number of arrays, that are given back at once.
+const RETIRED: usize = 16 << 20;
+const MOST: usize = 256;
+
+/// Arrays that are to be given back when those who had them are known to have done with them.
+static WAITING: Mutex<Vec<Far>> = Mutex::new(Vec::new());
 
 /// Returns the stream of a GPU that those who lend its memory have wait for their work.
 pub fn meeting(gpu: u32) -> Result<usize, String> {

@@ -144,24 +144,23 @@ impl Buffer {
         }
     }
 
-    /// Returns lent memory, for which operations of the lender's stream may still have to be waited.
+    /// Returns lent memory. All that the GPU is told to do from now on comes behind what the lender's stream has to do.
     fn lent(context: &Arc<Context>, lent: &Lent) -> Result<Buffer, DeviceError> {
-        let after = |stream| {
+        if let Some(stream) = lent.after {
             context.call(|driver| {
                 let event = driver.event()?;
-                driver.record_on(event, stream).map(|()| event).inspect_err(|_| driver.forget_event(event))
-            })
-        };
-        let coming = lent.after.map(after).transpose()?;
-        let place = Mutex::new(Place::Here(Address(lent.address)));
-        let (coming, lender) = (Mutex::new(coming), Some(lent.keeper.clone()));
+                let waits = driver.record_on(event, stream).and_then(|()| driver.wait(event));
+                driver.forget_event(event);
+                waits
+            })?;
+        }
         Ok(Buffer {
             context: context.clone(),
-            place,
+            place: Mutex::new(Place::Here(Address(lent.address))),
             bytes: lent.bytes as u64,
-            coming,
+            coming: Mutex::default(),
             used: AtomicU64::new(0),
-            lender,
+            lender: Some(lent.keeper.clone()),
         })
     }
 
