@@ -301,7 +301,9 @@ fn the_client_in_the_manual_works() {
     let page = include_str!("../docs/gpu.md");
     let client = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a client");
     let folder = tempfile::tempdir().expect("a folder");
-    let kernel = page.split("```clk\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a kernel");
+    let programs = page.split("```clk\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let kernel =
+        programs.into_iter().find(|program| program.contains("kernel saxpy")).expect("the kernel that it launches");
     std::fs::write(folder.path().join("saxpy.clk"), kernel).expect("written");
     let client = client.replace("\"clk\"", &format!("{:?}", env!("CARGO_BIN_EXE_clk")));
     let mut python = std::process::Command::new("python3");
