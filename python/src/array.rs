@@ -377,7 +377,11 @@ pub fn in_form<'py>(py: Python<'py>, array: Array, form: Form) -> PyResult<Bound
     let taken = |module: &str| py.import(module)?.call_method1(intern!(py, "from_dlpack"), (&own,));
     match form.library {
         Library::NumPy if !is_far && foreign::ndarray(py).is_some() => to_numpy(&own),
-        Library::Torch if is_plain => taken("torch"),
+        // The capsule itself: there is no stream to agree on, and torch asks for one in Python, which takes longer than a small kernel.
+        Library::Torch if is_plain => {
+            let capsule = ClkArray::__dlpack__(&own, None, None, None, None)?;
+            py.import("torch.utils.dlpack")?.call_method1(intern!(py, "from_dlpack"), (capsule,))
+        }
         Library::Jax if is_plain => taken("jax.numpy"),
         Library::CuPy if is_plain && is_far => taken("cupy"),
         Library::CuPy if is_plain => py.import("cupy")?.call_method1(intern!(py, "asarray"), (to_numpy(&own)?,)),

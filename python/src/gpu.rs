@@ -17,6 +17,7 @@ use clk_lang::host::array::Element;
 use clk_lang::lang::scalar::Scalar;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
 use crate::array::ClkArray;
@@ -120,6 +121,12 @@ fn stream_of_torch(py: Python<'_>, gpu: u32) -> PyResult<usize> {
             &[help],
             &["it waits for its kernels, to report their faults"],
         ));
+    }
+    // What torch's own generated code calls: it makes no object.
+    static RAW: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    let find = || py.import("torch._C").and_then(|module| module.getattr("_cuda_getCurrentRawStream")).ok();
+    if let Some(raw) = RAW.get_or_init(py, || find().map(Bound::unbind)) {
+        return raw.bind(py).call1((gpu,))?.extract();
     }
     cuda.call_method1(intern!(py, "current_stream"), (gpu,))?.getattr(intern!(py, "cuda_stream"))?.extract()
 }

@@ -147,12 +147,7 @@ impl Buffer {
     /// Returns lent memory. All that the GPU is told to do from now on comes behind what the lender's stream has to do.
     fn lent(context: &Arc<Context>, lent: &Lent) -> Result<Buffer, DeviceError> {
         if let Some(stream) = lent.after {
-            context.call(|driver| {
-                let event = driver.event()?;
-                let waits = driver.record_on(event, stream).and_then(|()| driver.wait(event));
-                driver.forget_event(event);
-                waits
-            })?;
+            context.call(|driver| driver.come_behind(stream))?;
         }
         Ok(Buffer {
             context: context.clone(),

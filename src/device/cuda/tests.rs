@@ -286,8 +286,8 @@ impl Driver for Fake {
         self.with("wait", |state| beside::arrive(state, event));
         Ok(())
     }
-    fn record_on(&self, _: Event, stream: usize) -> Answer {
-        self.with("record_on", |state| lent::record(state, stream))
+    fn come_behind(&self, stream: usize) -> Answer {
+        self.with("come_behind", |state| lent::meet(state, stream))
     }
     fn has_beside(&self) -> bool {
         true

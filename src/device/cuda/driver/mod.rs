@@ -297,9 +297,9 @@ pub trait Driver: Send + Sync {
 
     fn record(&self, event: Event) -> Answer;
 
-    /// Records an event behind what another stream of this process has to do, which CUDA knows by this handle.
-    fn record_on(&self, _event: Event, _stream: usize) -> Answer {
-        Err(Refusal { call: "cuEventRecord".into(), code: 801, name: "CUDA_ERROR_NOT_SUPPORTED".into() })
+    /// Has all later operations wait for what another stream of this process has to do, which CUDA knows by this handle.
+    fn come_behind(&self, _stream: usize) -> Answer {
+        Err(Refusal { call: "cuStreamWaitEvent".into(), code: 801, name: "CUDA_ERROR_NOT_SUPPORTED".into() })
     }
 
     /// Waits for all operations of all streams of this process, also of those that others have made.

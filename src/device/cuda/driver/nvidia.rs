@@ -737,10 +737,20 @@ impl Driver for Nvidia {
         said("cuEventRecord", unsafe { cu::event::record(event.0 as sys::CUevent, self.stream) })
     }
 
-    fn record_on(&self, event: Event, stream: usize) -> Answer {
+    fn come_behind(&self, stream: usize) -> Answer {
         self.enter()?;
-        // SAFETY: the event is alive, and so is the stream by the word of who lends memory.
-        said("cuEventRecord", unsafe { cu::event::record(event.0 as sys::CUevent, stream as sys::CUstream) })
+        let stream = stream as sys::CUstream;
+        // Mostly there is nothing to wait for, and to wait costs more than a launch.
+        // SAFETY: the stream is alive by the word of who lends memory.
+        if unsafe { sys::cuStreamQuery(stream) } == CUresult::CUDA_SUCCESS {
+            return Ok(());
+        }
+        let event = said("cuEventCreate", cu::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING))?;
+        // SAFETY: as above, and the event is alive.
+        let recorded = said("cuEventRecord", unsafe { cu::event::record(event, stream) });
+        let waits = recorded.and_then(|()| wait(self.stream, Event(event as usize)));
+        self.forget_event(Event(event as usize));
+        waits
     }
 
     fn quiet(&self) -> Answer {
