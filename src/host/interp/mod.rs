@@ -30,6 +30,7 @@ mod limit;
 mod machine;
 mod map;
 mod measure;
+mod origin;
 mod ranks;
 mod record;
 mod run;
@@ -42,6 +43,7 @@ mod subject;
 mod tests;
 mod text;
 mod timing;
+mod trail;
 mod trial;
 mod tuned;
 
@@ -78,6 +80,8 @@ pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
 pub use record::Recorded;
 use run::Done;
+pub use trail::{Operand, Step, Trail};
+pub use origin::{Origin, Reduced};
 pub use small::{Missed, Small};
 pub use trial::args_of;
 
@@ -116,6 +120,7 @@ impl Interpreter {
             trials: None,
             evidence: None,
             recorded: None,
+            trail: Trail::default(),
             tuning: Tuning::default(),
             kernels: Kernels::default(),
             codes: Codes::default(),

@@ -1,0 +1,154 @@
+//! What expressions of a run did with arrays, kept for whoever asks later where an element came from.
+//!
+//! Input: each expression that is evaluated while launches are kept. Output: [`Step`]s: an expression that takes or gives arrays, with
+//! the values of its operands and its result. Idea: an evaluation collects the values of what was evaluated directly within it, in order,
+//! so that no operation has to know of it. Arrays are values, and a step keeps its own: what has the same storage later is the same array.
+//!
+//! Nothing is kept while derivatives are taken. Expressions in a loop are kept each time.
+
+use std::mem;
+use std::sync::Arc;
+
+use crate::base::source::Span;
+use crate::check::typed::{Expr, ExprKind, SliceIndex, SmolStr};
+use crate::host::array::Array;
+use crate::host::value::Value;
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::lang::scalar::Scalar;
+
+use super::frame::Frame;
+use super::machine::{Eval, Machine};
+
+/// An operand of an expression.
+#[derive(Clone)]
+pub struct Operand {
+    pub span: Span,
+    pub value: Value,
+    /// The step of the operand's own expression.
+    pub step: Option<usize>,
+}
+
+/// An expression that was evaluated.
+pub struct Step {
+    pub what: What,
+    pub span: Span,
+    /// In order of evaluation.
+    pub operands: Vec<Operand>,
+    pub result: Value,
+    /// The number of launches before.
+    pub launches: usize,
+}
+
+/// What an expression did.
+pub enum What {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Convert(Scalar),
+    Index(Vec<Bounds>),
+    /// The number of arguments, and the names of those that have names.
+    Builtin(Builtin, usize, Vec<(SmolStr, Span)>),
+    /// An array literal.
+    Literal,
+    /// A function of scalars, for each element.
+    Lift,
+    /// Another operation, in words.
+    Other(&'static str),
+}
+
+/// Which parts of an index were written.
+pub enum Bounds {
+    One,
+    Range { start: bool, end: bool, step: bool, inclusive: bool },
+}
+
+/// The steps so far.
+#[derive(Default)]
+pub struct Trail {
+    pub steps: Vec<Step>,
+    /// What was evaluated within the current expression, and where that stands.
+    operands: Vec<Operand>,
+    within: Option<Span>,
+}
+
+impl Trail {
+    /// Returns the first step that made an array, with its number: later ones passed it on.
+    pub fn maker(&self, array: &Array) -> Option<(usize, &Step)> {
+        self.steps.iter().enumerate().find(|(_, step)| step.made(array))
+    }
+}
+
+impl Step {
+    fn made(&self, array: &Array) -> bool {
+        let is_it = |value: &Value| matches!(value, Value::Array(own) if Arc::ptr_eq(own.data(), array.data()));
+        is_it(&self.result) && !self.operands.iter().any(|operand| is_it(&operand.value))
+    }
+}
+
+impl What {
+    fn of(expr: &Expr) -> Option<What> {
+        Some(match &expr.kind {
+            ExprKind::Unary { op, .. } => What::Unary(*op),
+            ExprKind::Binary { op, .. } => What::Binary(*op),
+            ExprKind::Convert { to, .. } => What::Convert(*to),
+            ExprKind::Index { indices, .. } => What::Index(indices.iter().map(|_| Bounds::One).collect()),
+            ExprKind::Slice { indices, .. } => What::Index(indices.iter().map(Bounds::of).collect()),
+            ExprKind::Builtin { builtin, args, named } => {
+                let named = named.iter().map(|(name, value)| (name.clone(), value.span)).collect();
+                What::Builtin(*builtin, args.len(), named)
+            }
+            ExprKind::Array(_) => What::Literal,
+            ExprKind::Lift { .. } => What::Lift,
+            ExprKind::ConvertParam { .. } => What::Other("a conversion to a type that a function is given"),
+            ExprKind::Bitcast { .. } => What::Other("the same bits as another type"),
+            ExprKind::Swizzle { .. } => What::Other("components of vectors"),
+            ExprKind::Field { .. } | ExprKind::TupleField { .. } | ExprKind::DynField { .. } => {
+                What::Other("a field of a value")
+            }
+            ExprKind::Derive(_) | ExprKind::Stated(_) => What::Other("a derivative"),
+            _ => return None,
+        })
+    }
+}
+
+impl Bounds {
+    fn of(index: &SliceIndex) -> Bounds {
+        match index {
+            SliceIndex::At(_) | SliceIndex::Of(_) => Bounds::One,
+            SliceIndex::Range { start, end, inclusive, step } => Bounds::Range {
+                start: start.is_some(),
+                end: end.is_some(),
+                step: step.is_some(),
+                inclusive: *inclusive,
+            },
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// Evaluates an expression, and keeps what it did.
+    pub(super) fn noted(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
+        let trail = &mut self.interp.trail;
+        let outer = (mem::take(&mut trail.operands), trail.within.replace(expr.span));
+        let first = trail.steps.len();
+        let launches = self.interp.recorded.as_ref().map_or(0, Vec::len);
+        let value = self.evaluate(frame, expr);
+        let trail = &mut self.interp.trail;
+        let (operands, within) = outer;
+        let own = mem::replace(&mut trail.operands, operands);
+        trail.within = within;
+        let value = value?;
+        let is_array = |value: &Value| matches!(value, Value::Array(_));
+        if (is_array(&value) || own.iter().any(|operand| is_array(&operand.value)))
+            && let Some(what) = What::of(expr)
+        {
+            trail.steps.push(Step { what, span: expr.span, operands: own, result: value.clone(), launches });
+        }
+        if within.is_some_and(|within| within.file == expr.span.file && within.contains(expr.span.start)) {
+            let last = trail.steps.len().checked_sub(1).filter(|last| *last >= first);
+            let step = last.filter(|last| trail.steps[*last].span == expr.span);
+            trail.operands.push(Operand { span: expr.span, value: value.clone(), step });
+        }
+        Ok(value)
+    }
+}
