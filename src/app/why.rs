@@ -24,6 +24,8 @@ use crate::ir::def::{KernelParam, Layout, Leaf, Ty};
 use crate::ir::{Checks, Prepared};
 use crate::lang::scalar::{Value as Scalar, format};
 
+mod expression;
+
 use super::disk::Disk;
 use super::world::Captured;
 
@@ -176,11 +178,13 @@ struct Teller<'a> {
     text: String,
     /// What has been taken apart, with the number of its launch.
     told: Vec<(usize, Node)>,
+    /// The elements of expressions that have been, with the number of the expression.
+    told_steps: Vec<(usize, usize)>,
 }
 
 impl<'a> Teller<'a> {
     fn new(session: &'a Session, interpreter: &'a Interpreter, levels: usize) -> Self {
-        Teller { session, interpreter, levels, lines: 0, text: String::new(), told: vec![] }
+        Teller { session, interpreter, levels, lines: 0, text: String::new(), told: vec![], told_steps: vec![] }
     }
 
     fn sources(&self) -> &'a Sources {
@@ -218,8 +222,19 @@ impl<'a> Teller<'a> {
     /// Returns the last launch, of the first so many, that left an array, with its number and the parameter.
     fn maker(&self, array: &Array, among: usize) -> Option<(usize, &'a Recorded, usize)> {
         let interpreter: &'a Interpreter = self.interpreter;
-        let earlier = recorded(interpreter).iter().enumerate().take(among);
-        earlier.rev().find_map(|(number, launch)| Some((number, launch, launch.made(array)?)))
+        let earlier = || recorded(interpreter).iter().enumerate().take(among).rev();
+        let exact = earlier().find_map(|(number, launch)| Some((number, launch, launch.made(array)?)));
+        match exact {
+            None if interpreter.trail.maker(array).is_none() => {
+                earlier().find_map(|(number, launch)| Some((number, launch, launch.made_reshaped(array)?)))
+            }
+            exact => exact,
+        }
+    }
+
+    /// Returns whether it is known what made an array.
+    fn is_made(&self, array: &Array, among: usize) -> bool {
+        self.maker(array, among).is_some() || self.interpreter.trail.maker(array).is_some()
     }
 
     /// Tells where an element of an array of the host came from, as the first so many launches left it.
@@ -229,17 +244,26 @@ impl<'a> Teller<'a> {
         (name, index): (&str, &[usize]),
         level: usize,
     ) -> Answer<()> {
+        let interpreter: &'a Interpreter = self.interpreter;
+        let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
         let Some((number, launch, param)) = self.maker(array, among) else {
+            if let Some((step, _)) = interpreter.trail.maker(array) {
+                return self.step(step, (&format!("{name}[{}]", listed(index)), false), flat, level);
+            }
             let said = self.by_the_script(array, name, index);
             self.say(level, &said);
             return Ok(());
         };
+        let shape = match launch.left.get(param) {
+            Some(Some(Value::Array(left))) => left.shape(),
+            _ => array.shape(),
+        };
+        let index = &unfolded(flat, shape)[..];
         let prepared = self.prepared(launch)?;
         let (args, positions) = args_of(launch).map_err(no_memory)?;
         let position = positions.get(param).copied().unwrap_or(0);
         let mut origins = self.origins(launch, &prepared, &args)?;
         let end = origins.end().map_err(stopped)?;
-        let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
         let (own, layout) = array_of(&prepared, position).ok_or("the launch has no such array")?;
         for leaf in &layout.leaves {
             let spot = spot(&own, index, (position, end), (leaf, flat * layout.size + leaf.offset));
@@ -532,7 +556,10 @@ impl<'a> Teller<'a> {
         let name = passed.map_or(spot.name.clone(), |passed| self.source(passed));
         let said = format!("{head}, of the argument `{name}` of the launch at {place}");
         self.say(level, &said);
-        if self.maker(array, number).is_none() {
+        let is_literal = self.interpreter.trail.maker(array).is_some_and(|(_, step)| {
+            passed == Some(step.span) && !step.operands.iter().any(|part| matches!(part.value, Value::Array(_)))
+        });
+        if is_literal || !self.is_made(array, number) {
             return Ok(());
         }
         if level + 1 >= self.levels {

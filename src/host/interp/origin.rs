@@ -37,7 +37,7 @@ pub enum Origin {
 pub struct Reduced {
     /// The number of elements.
     pub count: usize,
-    /// What the element is among them.
+    /// What the element is among them, in words.
     pub is: &'static str,
     pub at: Option<usize>,
 }
@@ -294,8 +294,9 @@ impl Step {
             }
         }
         let is = match is {
-            "a sum" if is_wrong => "a sum of which the first term that is not finite",
-            "a sum" => "a sum of which the largest term",
+            "a sum" if is_wrong => "the first that is not finite",
+            "a sum" => "the largest by magnitude",
+            _ if result.is_nan() => "the first NaN",
             is => is,
         };
         Ok(match found {

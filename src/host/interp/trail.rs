@@ -7,7 +7,6 @@
 //! Nothing is kept while derivatives are taken. Expressions in a loop are kept each time.
 
 use std::mem;
-use std::sync::Arc;
 
 use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, SliceIndex, SmolStr};
@@ -19,6 +18,7 @@ use crate::lang::scalar::Scalar;
 
 use super::frame::Frame;
 use super::machine::{Eval, Machine};
+use super::record::is_same;
 
 /// An operand of an expression.
 #[derive(Clone)]
@@ -80,7 +80,7 @@ impl Trail {
 
 impl Step {
     fn made(&self, array: &Array) -> bool {
-        let is_it = |value: &Value| matches!(value, Value::Array(own) if Arc::ptr_eq(own.data(), array.data()));
+        let is_it = |value: &Value| matches!(value, Value::Array(own) if is_same(own, array));
         is_it(&self.result) && !self.operands.iter().any(|operand| is_it(&operand.value))
     }
 }
