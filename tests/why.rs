@@ -101,8 +101,8 @@ fn what_cannot_be_followed_is_said() {
         ("n[1]", "`n` is no array"),
         ("x[9]", "is no element of it"),
         ("x", "is no element of a variable"),
-        ("x[1]", "x[1]: no launch left it so; the script made or changed `x`, of line 1"),
-        ("--nan x", "no launch left `x`"),
+        ("x[1]", "x[1] = 1.0: line 1: linspace(0.0, 7.0, 8)"),
+        ("--nan x", "all numbers of `x` are finite"),
     ] {
         let ran = why("refused", program, asked);
         assert!((ran.out.clone() + &ran.err).contains(said), "{asked}: {}{}", ran.out, ran.err);

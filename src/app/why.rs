@@ -26,6 +26,8 @@ use crate::lang::scalar::{Value as Scalar, format};
 
 mod expression;
 
+use expression::{Passed, is_plain};
+
 use super::disk::Disk;
 use super::world::Captured;
 
@@ -63,8 +65,9 @@ pub(crate) fn not_finite(session: &Session, interpreter: &Interpreter, name: &st
     let name = name.trim();
     let array = variable(session, interpreter, name)?;
     let recorded = recorded(interpreter);
-    if !recorded.iter().any(|launch| launch.made(&array).is_some()) {
-        return Err(format!("no launch left `{name}`: only what kernels compute is followed"));
+    let by_launch = recorded.iter().any(|launch| launch.made(&array).is_some());
+    if !by_launch && interpreter.trail.maker(&array).is_none() {
+        return Err(format!("neither a launch nor an expression left `{name}`: only what these compute is followed"));
     }
     let layout = array.element().layout();
     let parts = (0..array.count()).flat_map(|at| layout.leaves.iter().map(move |leaf| (at, leaf)));
@@ -301,7 +304,19 @@ impl<'a> Teller<'a> {
     fn not_finite(&mut self, array: Array, name: &str, (mut offset, ty): (usize, Ty)) -> Answer<()> {
         let (mut array, mut name) = (array, name.to_string());
         let mut among = recorded(self.interpreter).len();
-        while let Some((number, launch, param)) = self.maker(&array, among) {
+        loop {
+            let Some((number, launch, param)) = self.maker(&array, among) else {
+                let Some((step, _)) = self.interpreter.trail.maker(&array) else { break };
+                let at = offset / array.element().size().max(1);
+                match self.through(step, at)? {
+                    None => return Ok(()),
+                    Some(Passed { from, text, at, launches }) => {
+                        offset = at * from.element().size();
+                        (array, name, among) = (from, text, launches);
+                        continue;
+                    }
+                }
+            };
             let prepared = self.prepared(launch)?;
             let (args, positions) = args_of(launch).map_err(no_memory)?;
             let position = positions.get(param).copied().unwrap_or(0);
@@ -327,7 +342,7 @@ impl<'a> Teller<'a> {
                 let param = positions.iter().position(|at| at == position);
                 let given = param.and_then(|param| Some((launch.given.get(param)?, launch.places.get(param)?)));
                 if let Some((Value::Array(from), place)) = given
-                    && self.maker(from, number).is_some()
+                    && self.is_made(from, number)
                 {
                     name = place.map_or(spot.name.clone(), |place| self.source(place));
                     (array, offset, among) = (from.clone(), spot.offset, number);
@@ -358,13 +373,18 @@ impl<'a> Teller<'a> {
                 Some(Some(Value::Array(own))) => Arc::ptr_eq(own.data(), array.data()),
                 _ => false,
             };
-        let element = format!("{name}[{}]", listed(index));
+        let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
+        let value = expression::element_text(array, flat).map_or(String::new(), |value| format!(" = {value}"));
+        let element = format!("{name}[{}]{value}", listed(index));
         match self.session.program.globals.iter().find(is_own) {
             Some((_, global)) => {
                 let place = self.place(global.span);
-                format!("{element}: no launch left it so; the script made or changed `{}`, of {place}", global.name)
+                format!("{element}, which no launch or expression left so: the script made or changed `{}`, of {place}", global.name)
             }
-            None => format!("{element}: no launch left it so, but the script"),
+            None if self.interpreter.trail.is_full => {
+                format!("{element}, by the script: not all expressions could be kept, for lack of memory")
+            }
+            None => format!("{element}, which no launch or expression left so, but the script in another way"),
         }
     }
 
@@ -566,9 +586,16 @@ impl<'a> Teller<'a> {
             self.say(level + 1, "…");
             return Ok(());
         }
-        let index = unfolded(spot.offset / layout.size.max(1), array.shape());
+        let at = spot.offset / layout.size.max(1);
         let array = array.clone();
-        self.element((&array, number), (&name, &index), level + 1)
+        if let Some((step, own)) = self.interpreter.trail.maker(&array)
+            && passed == Some(own.span)
+            && self.maker(&array, number).is_none()
+        {
+            return self.parts_of_argument(step, at, level + 1);
+        }
+        let name = if is_plain(&name) { name } else { format!("({name})") };
+        self.element((&array, number), (&name, &unfolded(at, array.shape())), level + 1)
     }
 }
 

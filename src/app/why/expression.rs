@@ -5,11 +5,23 @@
 
 use crate::base::source::Span;
 use crate::host::format::brief;
-use crate::host::interp::{Operand, Origin, Reduced};
+use crate::host::array::Array;
+use crate::host::interp::{Operand, Origin, Reduced, Step};
 use crate::host::value::Value;
 use crate::lang::scalar::format;
 
 use super::{Answer, Teller, listed, unfolded};
+
+/// Characters of an expression that are shown.
+const LONGEST: usize = 80;
+
+/// An element of an array that an expression took.
+pub(super) struct Passed {
+    pub from: Array,
+    pub text: String,
+    pub at: usize,
+    pub launches: usize,
+}
 
 impl Teller<'_> {
     /// Tells what an element of the result of an expression was made of. It has the name, and the text of the expression is shown unless
@@ -29,9 +41,15 @@ impl Teller<'_> {
         let value = value_at(&step.result, at)?;
         let mut said = match says_it {
             true => format!("{name} = {value}"),
-            false => format!("{name} = {value}: {}: {}", self.place(step.span), self.source(step.span)),
+            false => format!("{name} = {value}: {}: {}", self.place(step.span), short(self.source(step.span))),
         };
-        let origin = step.origin(at);
+        let origin = match step.origin(at) {
+            // A constant of a list says nothing that the value does not.
+            Origin::Moved(operand, _) if step.operands.get(operand).is_some_and(|own| self.is_constant(own)) => {
+                Origin::Created
+            }
+            origin => origin,
+        };
         match &origin {
             Origin::Unknown(why) => said += &format!(", {why}"),
             Origin::Reduced(Reduced { count: 0, .. }) => said += ", of no elements",
@@ -52,26 +70,104 @@ impl Teller<'_> {
             return Ok(());
         }
         self.told_steps.push((number, at));
-        let launches = step.launches;
+        self.parts(step, origin, level + 1)
+    }
+
+    /// Tells what an element of an argument was made of that is an expression, and was told.
+    pub(super) fn parts_of_argument(&mut self, number: usize, at: usize, level: usize) -> Answer<()> {
+        let Some(step) = self.interpreter.trail.steps.get(number) else { return Ok(()) };
+        match step.origin(at) {
+            origin @ (Origin::Each(..) | Origin::Moved(..)) => self.parts(step, origin, level),
+            _ => {
+                let index = match &step.result {
+                    Value::Array(array) => unfolded(at, array.shape()),
+                    _ => vec![],
+                };
+                self.step(number, (&self.element_of(step.span, &index), true), at, level)
+            }
+        }
+    }
+
+    fn is_constant(&self, operand: &Operand) -> bool {
+        operand.step.is_none() && is_number(&self.source(operand.span))
+    }
+
+    fn parts(&mut self, step: &Step, origin: Origin, level: usize) -> Answer<()> {
         match origin {
             Origin::Each(places, other) => {
                 if let Some(other) = other {
                     let other = text(&other)?;
-                    self.say(level + 1, &format!("computed once more on the host, of the values below, it is {other}"));
+                    self.say(level, &format!("done once more on the host, with the values below, it is {other}"));
                 }
                 for (operand, place) in step.operands.iter().zip(places) {
-                    self.operand(operand, place, launches, level + 1)?;
+                    self.operand(operand, place, step.launches, level)?;
                 }
             }
-            Origin::Moved(operand, place) => self.operand(&step.operands[operand], Some(place), launches, level + 1)?,
+            Origin::Moved(operand, place) => self.operand(&step.operands[operand], Some(place), step.launches, level)?,
             Origin::Reduced(Reduced { at, .. }) => {
                 if let (Some(operand), Some(at)) = (step.operands.first(), at) {
-                    self.operand(operand, Some(at), launches, level + 1)?;
+                    self.operand(operand, Some(at), step.launches, level)?;
                 }
             }
             Origin::Unknown(_) | Origin::Created => {}
         }
         Ok(())
+    }
+
+    /// Follows a number that is not finite through expressions: to an array that a launch left, or to where it began, which is told.
+    pub(super) fn through(&mut self, mut number: usize, mut at: usize) -> Answer<Option<Passed>> {
+        let interpreter = self.interpreter;
+        while let Some(step) = interpreter.trail.steps.get(number) {
+            let mut wrong = None;
+            let leads = step.leads(at);
+            for (operand, place) in leads.iter().flatten() {
+                let operand = &step.operands[*operand];
+                match not_finite(&operand.value, place.unwrap_or(0))? {
+                    None => return self.began(number, at, "a number that is not finite, of which more is not known, in"),
+                    Some(false) => {}
+                    Some(true) => {
+                        wrong = Some((operand, place.unwrap_or(0)));
+                        break;
+                    }
+                }
+            }
+            let Some((operand, place)) = wrong else {
+                let title = match leads {
+                    Some(_) => "the first number that is not finite, in",
+                    None => "a number that is not finite, of which more is not known, in",
+                };
+                return self.began(number, at, title);
+            };
+            if let Some(next) = operand.step {
+                (number, at) = (next, place);
+                continue;
+            }
+            let made = match &operand.value {
+                Value::Array(array) if self.maker(array, step.launches).is_some() => {
+                    let (from, text) = (array.clone(), self.source(operand.span));
+                    return Ok(Some(Passed { from, text, at: place, launches: step.launches }));
+                }
+                Value::Array(array) => interpreter.trail.maker(array),
+                _ => None,
+            };
+            match made {
+                Some((next, _)) => (number, at) = (next, place),
+                None => return self.began(number, at, "a number that is not finite was an operand of"),
+            }
+        }
+        Ok(None)
+    }
+
+    fn began(&mut self, number: usize, at: usize, title: &str) -> Answer<Option<Passed>> {
+        let Some(step) = self.interpreter.trail.steps.get(number) else { return Ok(None) };
+        let place = self.place(step.span);
+        self.say(0, &format!("{title} the expression at {place}:"));
+        let name = match &step.result {
+            Value::Array(array) => self.element_of(step.span, &unfolded(at, array.shape())),
+            _ => self.source(step.span),
+        };
+        self.step(number, (&name, true), at, 1)?;
+        Ok(None)
     }
 
     /// Tells what an operand is, at a flat position if it is an array.
@@ -91,7 +187,7 @@ impl Teller<'_> {
         if let Some(step) = operand.step {
             return self.step(step, (&self.element_of(operand.span, &index), true), at, level);
         }
-        let name = match is_name(&own) || is_whole(&own) {
+        let name = match is_plain(&own) {
             true => own,
             false => format!("({own})"),
         };
@@ -101,7 +197,7 @@ impl Teller<'_> {
     /// Returns the text of an element of an expression.
     fn element_of(&self, span: Span, index: &[usize]) -> String {
         let own = self.source(span);
-        match is_name(&own) || is_whole(&own) {
+        match is_plain(&own) {
             true => format!("{own}[{}]", listed(index)),
             false => format!("({own})[{}]", listed(index)),
         }
@@ -121,7 +217,34 @@ fn is_name(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// Returns whether an index may follow a text without parentheses around it: a call, an index, or a list, or what is in parentheses.
+/// Returns whether an index may follow a text without parentheses around it.
+pub(super) fn is_plain(text: &str) -> bool {
+    is_name(text) || is_whole(text)
+}
+
+/// Shortens the text of an expression.
+fn short(text: String) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{} …", &text[..at]),
+        None => text,
+    }
+}
+
+/// Returns whether an element of an array, or a number, is not finite; `None` of what is no number.
+fn not_finite(value: &Value, at: usize) -> Answer<Option<bool>> {
+    let item = match value {
+        Value::Array(array) => array.item(at).map_err(|problem| problem.anywhere().title)?,
+        value => Some(value.clone()),
+    };
+    Ok(match item {
+        Some(Value::Scalar(number)) => Some(!number.as_f64().is_finite()),
+        Some(Value::Int(_)) => Some(false),
+        Some(Value::Float(number)) => Some(!number.is_finite()),
+        _ => None,
+    })
+}
+
+/// A call, an index, a list, or what is in parentheses.
 fn is_whole(text: &str) -> bool {
     let body = text.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
     let mut depth = 0;
@@ -136,6 +259,11 @@ fn is_whole(text: &str) -> bool {
         depth += i32::from("([".contains(c)) - i32::from(")]".contains(c));
     }
     parts > 0 && depth == 0
+}
+
+/// Returns the text of an element of an array.
+pub(super) fn element_text(array: &Array, at: usize) -> Option<String> {
+    text(&array.item(at).ok()??).ok()
 }
 
 /// Returns the text of an element of an array, or of a value that is none.

@@ -57,12 +57,32 @@ impl Step {
         found.unwrap_or_else(|problem| unknown(format!("it could not be followed: {}", problem.anywhere().title)))
     }
 
+    /// Returns the operands, with the positions of their elements, that may have brought a number that is not finite into an element:
+    /// of a selection, the one that was selected. `None` if that is not known.
+    pub fn leads(&self, at: usize) -> Option<Vec<(usize, Option<usize>)>> {
+        match self.origin(at) {
+            Origin::Each(places, _) => {
+                let mut all: Vec<_> = places.into_iter().enumerate().collect();
+                if matches!(self.what, What::Builtin(Builtin::Select, ..)) {
+                    let (operand, place) = *all.first()?;
+                    let is_first = element(&self.operands[operand], place).ok()??.as_bool()?;
+                    all = vec![*all.get(if is_first { 1 } else { 2 })?];
+                }
+                Some(all)
+            }
+            Origin::Moved(operand, place) => Some(vec![(operand, Some(place))]),
+            Origin::Reduced(Reduced { at, .. }) => Some(vec![(0, Some(at?))]),
+            Origin::Created => Some(vec![]),
+            Origin::Unknown(_) => None,
+        }
+    }
+
     fn literal(&self, at: usize) -> Outcome<Origin> {
         Ok(match (&self.result, self.operands.get(at)) {
             (Value::Array(array), Some(operand))
                 if array.count() == self.operands.len() && !matches!(operand.value, Value::Array(_)) =>
             {
-                Origin::Created
+                Origin::Moved(at, 0)
             }
             _ => unknown("an array literal of arrays, which is not followed".into()),
         })

@@ -4,7 +4,8 @@
 //! the values of its operands and its result. Idea: an evaluation collects the values of what was evaluated directly within it, in order,
 //! so that no operation has to know of it. Arrays are values, and a step keeps its own: what has the same storage later is the same array.
 //!
-//! Nothing is kept while derivatives are taken. Expressions in a loop are kept each time.
+//! Nothing is kept while derivatives are taken, and nothing more once the arrays that expressions made take [`MOST_BYTES`]: what is missing
+//! then is known to be missing. What is written in a part of an array is not kept: each write would cost a copy.
 
 use std::mem;
 
@@ -62,10 +63,17 @@ pub enum Bounds {
     Range { start: bool, end: bool, step: bool, inclusive: bool },
 }
 
+/// Bytes of the results of steps, and steps, beyond which no more are kept.
+const MOST_BYTES: usize = 1 << 30;
+const MOST_STEPS: usize = 1 << 20;
+
 /// The steps so far.
 #[derive(Default)]
 pub struct Trail {
     pub steps: Vec<Step>,
+    /// Whether there were more than were kept.
+    pub is_full: bool,
+    bytes: usize,
     /// What was evaluated within the current expression, and where that stands.
     operands: Vec<Operand>,
     within: Option<Span>,
@@ -75,6 +83,20 @@ impl Trail {
     /// Returns the first step that made an array, with its number: later ones passed it on.
     pub fn maker(&self, array: &Array) -> Option<(usize, &Step)> {
         self.steps.iter().enumerate().find(|(_, step)| step.made(array))
+    }
+}
+
+impl Trail {
+    fn keep(&mut self, step: Step) {
+        if let Value::Array(array) = &step.result
+            && step.made(array)
+        {
+            self.bytes = self.bytes.saturating_add(array.byte_len());
+        }
+        self.is_full |= self.bytes > MOST_BYTES || self.steps.len() >= MOST_STEPS;
+        if !self.is_full {
+            self.steps.push(step);
+        }
     }
 }
 
@@ -142,7 +164,7 @@ impl Machine<'_> {
         if (is_array(&value) || own.iter().any(|operand| is_array(&operand.value)))
             && let Some(what) = What::of(expr)
         {
-            trail.steps.push(Step { what, span: expr.span, operands: own, result: value.clone(), launches });
+            trail.keep(Step { what, span: expr.span, operands: own, result: value.clone(), launches });
         }
         if within.is_some_and(|within| within.file == expr.span.file && within.contains(expr.span.start)) {
             let last = trail.steps.len().checked_sub(1).filter(|last| *last >= first);
@@ -150,5 +172,18 @@ impl Machine<'_> {
             trail.operands.push(Operand { span: expr.span, value: value.clone(), step });
         }
         Ok(value)
+    }
+
+    /// Keeps what `x += y` did, if `x` is a variable that holds an array.
+    pub(super) fn note_update(&mut self, op: BinaryOp, operands: [(&Value, Span); 2], result: &Value) {
+        let Some(recorded) = self.interp.recorded.as_ref().filter(|_| self.interp.tracing == 0) else { return };
+        let (launches, [(_, place), (_, with)]) = (recorded.len(), operands);
+        if !matches!(result, Value::Array(_)) {
+            return;
+        }
+        let trail = &mut self.interp.trail;
+        let step = trail.steps.len().checked_sub(1).filter(|last| trail.steps[*last].span == with);
+        let operands = operands.map(|(value, span)| Operand { span, value: value.clone(), step: step.filter(|_| span == with) });
+        trail.keep(Step { what: What::Binary(op), span: place.to(with), operands: operands.into(), result: result.clone(), launches });
     }
 }
