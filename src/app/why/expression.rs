@@ -89,7 +89,8 @@ impl Teller<'_> {
     }
 
     fn is_constant(&self, operand: &Operand) -> bool {
-        operand.step.is_none() && is_number(&self.source(operand.span))
+        let own = self.source(operand.span);
+        operand.step.is_none() && (is_number(&own) || text(&operand.value).is_ok_and(|value| value == own))
     }
 
     fn parts(&mut self, step: &Step, origin: Origin, level: usize) -> Answer<()> {
