@@ -379,7 +379,10 @@ impl<'a> Teller<'a> {
         match self.session.program.globals.iter().find(is_own) {
             Some((_, global)) => {
                 let place = self.place(global.span);
-                format!("{element}, which no launch or expression left so: the script made or changed `{}`, of {place}", global.name)
+                format!(
+                    "{element}, which no launch or expression left so: the script made or changed `{}`, of {place}",
+                    global.name
+                )
             }
             None if self.interpreter.trail.is_full => {
                 format!("{element}, by the script: not all expressions could be kept, for lack of memory")

@@ -4,8 +4,8 @@
 //! these is an element of an expression within it, or of an array that a launch or an earlier expression has left.
 
 use crate::base::source::Span;
-use crate::host::format::brief;
 use crate::host::array::Array;
+use crate::host::format::brief;
 use crate::host::interp::{Operand, Origin, Reduced, Step};
 use crate::host::value::Value;
 use crate::lang::scalar::format;
@@ -26,13 +26,7 @@ pub(super) struct Passed {
 impl Teller<'_> {
     /// Tells what an element of the result of an expression was made of. It has the name, and the text of the expression is shown unless
     /// the name says it.
-    pub(super) fn step(
-        &mut self,
-        number: usize,
-        (name, says_it): (&str, bool),
-        at: usize,
-        level: usize,
-    ) -> Answer<()> {
+    pub(super) fn step(&mut self, number: usize, (name, says_it): (&str, bool), at: usize, level: usize) -> Answer<()> {
         if self.is_full() {
             return Ok(());
         }
@@ -104,7 +98,9 @@ impl Teller<'_> {
                     self.operand(operand, place, step.launches, level)?;
                 }
             }
-            Origin::Moved(operand, place) => self.operand(&step.operands[operand], Some(place), step.launches, level)?,
+            Origin::Moved(operand, place) => {
+                self.operand(&step.operands[operand], Some(place), step.launches, level)?
+            }
             Origin::Reduced(Reduced { at, .. }) => {
                 if let (Some(operand), Some(at)) = (step.operands.first(), at) {
                     self.operand(operand, Some(at), step.launches, level)?;
@@ -124,7 +120,9 @@ impl Teller<'_> {
             for (operand, place) in leads.iter().flatten() {
                 let operand = &step.operands[*operand];
                 match not_finite(&operand.value, place.unwrap_or(0))? {
-                    None => return self.began(number, at, "a number that is not finite, of which more is not known, in"),
+                    None => {
+                        return self.began(number, at, "a number that is not finite, of which more is not known, in");
+                    }
                     Some(false) => {}
                     Some(true) => {
                         wrong = Some((operand, place.unwrap_or(0)));
@@ -179,7 +177,9 @@ impl Teller<'_> {
             match operand.step {
                 Some(step) => return self.step(step, (&own, true), 0, level),
                 None if is_number(&own) => self.say(level, &constant(&own, &value)),
-                None if is_name(&own) => self.say(level, &format!("{own} = {value}, a variable, which is not followed")),
+                None if is_name(&own) => {
+                    self.say(level, &format!("{own} = {value}, a variable, which is not followed"))
+                }
                 None => self.say(level, &format!("{own} = {value}, which is not followed")),
             }
             return Ok(());
@@ -211,7 +211,8 @@ fn constant(own: &str, value: &str) -> String {
 
 fn is_number(text: &str) -> bool {
     let text = text.trim_start_matches('-');
-    text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "._".contains(c))
+    text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._".contains(c))
 }
 
 fn is_name(text: &str) -> bool {

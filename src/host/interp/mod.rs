@@ -78,11 +78,11 @@ use layout::Layouts;
 use machine::Held;
 pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
+pub use origin::{Origin, Reduced};
 pub use record::Recorded;
 use run::Done;
-pub use trail::{Operand, Step, Trail};
-pub use origin::{Origin, Reduced};
 pub use small::{Missed, Small};
+pub use trail::{Operand, Step, Trail};
 pub use trial::args_of;
 
 /// Index of the random substream with which `test` and `bench` blocks start.

@@ -172,7 +172,8 @@ impl Step {
             }
             Sort => match (given[0], ops::argsort(given[0])?) {
                 (Value::Array(_), Value::Array(order)) => {
-                    let from = order.item(at)?.and_then(|from| number(&from)).and_then(|from| usize::try_from(from).ok());
+                    let from =
+                        order.item(at)?.and_then(|from| number(&from)).and_then(|from| usize::try_from(from).ok());
                     self.checked(0, from, at)
                 }
                 _ => Ok(unknown("its argument is no array".into())),
@@ -208,7 +209,9 @@ impl Step {
                         step: Some(*step),
                     })),
                     Some(Value::Array(array)) => Some(Pick::Array(array.clone())),
-                    Some(value) => value.as_int().and_then(|at| Some(Pick::Spec(SliceSpec::At(i64::try_from(at).ok()?)))),
+                    Some(value) => {
+                        value.as_int().and_then(|at| Some(Pick::Spec(SliceSpec::At(i64::try_from(at).ok()?))))
+                    }
                     None => None,
                 },
                 Bounds::Range { start, end, step, inclusive } => (|| {
@@ -286,7 +289,9 @@ impl Step {
             Some(one) => axis(one).map(|axis| vec![axis]),
         };
         let (Some(axes), Some(Value::Scalar(result))) = (axes, result) else {
-            return Ok(unknown("a reduction of what are no numbers, or along axes that are not known, is not followed".into()));
+            return Ok(unknown(
+                "a reduction of what are no numbers, or along axes that are not known, is not followed".into(),
+            ));
         };
         // (position, value) of the elements that the result is of.
         let (mut count, mut found): (usize, Option<(usize, Number)>) = (0, None);

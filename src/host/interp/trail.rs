@@ -183,7 +183,14 @@ impl Machine<'_> {
         }
         let trail = &mut self.interp.trail;
         let step = trail.steps.len().checked_sub(1).filter(|last| trail.steps[*last].span == with);
-        let operands = operands.map(|(value, span)| Operand { span, value: value.clone(), step: step.filter(|_| span == with) });
-        trail.keep(Step { what: What::Binary(op), span: place.to(with), operands: operands.into(), result: result.clone(), launches });
+        let operands =
+            operands.map(|(value, span)| Operand { span, value: value.clone(), step: step.filter(|_| span == with) });
+        trail.keep(Step {
+            what: What::Binary(op),
+            span: place.to(with),
+            operands: operands.into(),
+            result: result.clone(),
+            launches,
+        });
     }
 }
