@@ -48,6 +48,7 @@ impl Teller<'_> {
             Origin::Unknown(why) => said += &format!(", {why}"),
             Origin::Reduced(Reduced { count: 0, .. }) => said += ", of no elements",
             Origin::Reduced(Reduced { count, is, .. }) => said += &format!(", of {count} elements, of which {is} is"),
+            Origin::Each(..) if step.is_function() => said += ", a function of these",
             Origin::Each(..) | Origin::Moved(..) | Origin::Created => {}
         }
         let ends = matches!(origin, Origin::Unknown(_) | Origin::Created);

@@ -182,6 +182,11 @@ impl Step {
         }
     }
 
+    /// Returns whether a function of the script was applied to each element: what it did is not known.
+    pub fn is_function(&self) -> bool {
+        matches!(self.what, What::Lift)
+    }
+
     fn named(&self, wanted: &str) -> Option<&Operand> {
         let What::Builtin(_, _, named) = &self.what else { return None };
         let (_, span) = named.iter().find(|(name, _)| name == wanted)?;

@@ -10,7 +10,7 @@
 use std::mem;
 
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, SliceIndex, SmolStr};
+use crate::check::typed::{Expr, ExprKind, FnRef, Program, SliceIndex, SmolStr, Type};
 use crate::host::array::Array;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
@@ -37,7 +37,7 @@ pub struct Step {
     /// In order of evaluation.
     pub operands: Vec<Operand>,
     pub result: Value,
-    /// The number of launches before.
+    /// The number of launches before its result was there.
     pub launches: usize,
 }
 
@@ -101,6 +101,16 @@ impl Trail {
 }
 
 impl Step {
+    /// Returns whether this is the expression at a place, and has this value: an operand may have been converted since.
+    fn gave(&self, span: Span, value: &Value) -> bool {
+        let is_it = match (&self.result, value) {
+            (Value::Array(own), Value::Array(other)) => is_same(own, other),
+            (Value::Scalar(own), Value::Scalar(other)) => own == other,
+            _ => false,
+        };
+        is_it && self.span == span
+    }
+
     fn made(&self, array: &Array) -> bool {
         let is_it = |value: &Value| matches!(value, Value::Array(own) if is_same(own, array));
         is_it(&self.result) && !self.operands.iter().any(|operand| is_it(&operand.value))
@@ -108,9 +118,10 @@ impl Step {
 }
 
 impl What {
-    fn of(expr: &Expr) -> Option<What> {
+    fn of(program: &Program, expr: &Expr) -> Option<What> {
         Some(match &expr.kind {
             ExprKind::Unary { op, .. } => What::Unary(*op),
+            ExprKind::Binary { op: BinaryOp::MatMul, .. } => What::Other("a product of matrices"),
             ExprKind::Binary { op, .. } => What::Binary(*op),
             ExprKind::Convert { to, .. } => What::Convert(*to),
             ExprKind::Index { indices, .. } => What::Index(indices.iter().map(|_| Bounds::One).collect()),
@@ -120,7 +131,13 @@ impl What {
                 What::Builtin(*builtin, args.len(), named)
             }
             ExprKind::Array(_) => What::Literal,
-            ExprKind::Lift { .. } => What::Lift,
+            // A function that takes arrays gets them as a whole.
+            ExprKind::Lift { callee: FnRef::Fn { id, .. }, .. }
+                if !program.fns[*id].sig.params.iter().any(|param| matches!(param.ty, Type::Array(_))) =>
+            {
+                What::Lift
+            }
+            ExprKind::Lift { .. } => What::Other("the result of a function"),
             ExprKind::ConvertParam { .. } => What::Other("a conversion to a type that a function is given"),
             ExprKind::Bitcast { .. } => What::Other("the same bits as another type"),
             ExprKind::Swizzle { .. } => What::Other("components of vectors"),
@@ -153,8 +170,9 @@ impl Machine<'_> {
         let trail = &mut self.interp.trail;
         let outer = (mem::take(&mut trail.operands), trail.within.replace(expr.span));
         let first = trail.steps.len();
-        let launches = self.interp.recorded.as_ref().map_or(0, Vec::len);
         let value = self.evaluate(frame, expr);
+        // Those that are part of the expression have left its operands.
+        let launches = self.interp.recorded.as_ref().map_or(0, Vec::len);
         let trail = &mut self.interp.trail;
         let (operands, within) = outer;
         let own = mem::replace(&mut trail.operands, operands);
@@ -162,13 +180,13 @@ impl Machine<'_> {
         let value = value?;
         let is_array = |value: &Value| matches!(value, Value::Array(_));
         if (is_array(&value) || own.iter().any(|operand| is_array(&operand.value)))
-            && let Some(what) = What::of(expr)
+            && let Some(what) = What::of(self.program, expr)
         {
             trail.keep(Step { what, span: expr.span, operands: own, result: value.clone(), launches });
         }
         if within.is_some_and(|within| within.file == expr.span.file && within.contains(expr.span.start)) {
             let last = trail.steps.len().checked_sub(1).filter(|last| *last >= first);
-            let step = last.filter(|last| trail.steps[*last].span == expr.span);
+            let step = last.filter(|last| trail.steps[*last].gave(expr.span, &value));
             trail.operands.push(Operand { span: expr.span, value: value.clone(), step });
         }
         Ok(value)
@@ -182,11 +200,11 @@ impl Machine<'_> {
             return;
         }
         let trail = &mut self.interp.trail;
-        let step = trail.steps.len().checked_sub(1).filter(|last| trail.steps[*last].span == with);
+        let step = trail.steps.len().checked_sub(1).filter(|last| trail.steps[*last].gave(with, operands[1].0));
         let operands =
             operands.map(|(value, span)| Operand { span, value: value.clone(), step: step.filter(|_| span == with) });
         trail.keep(Step {
-            what: What::Binary(op),
+            what: if op == BinaryOp::MatMul { What::Other("a product of matrices") } else { What::Binary(op) },
             span: place.to(with),
             operands: operands.into(),
             result: result.clone(),
