@@ -25,8 +25,9 @@ use crate::ir::{Checks, Prepared};
 use crate::lang::scalar::{Value as Scalar, format};
 
 mod expression;
+mod words;
 
-use expression::{Passed, is_plain};
+use words::{Passed, is_plain};
 
 use super::disk::Disk;
 use super::world::Captured;
@@ -374,7 +375,7 @@ impl<'a> Teller<'a> {
                 _ => false,
             };
         let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
-        let value = expression::element_text(array, flat).map_or(String::new(), |value| format!(" = {value}"));
+        let value = words::element_text(array, flat).map_or(String::new(), |value| format!(" = {value}"));
         let element = format!("{name}[{}]{value}", listed(index));
         match self.session.program.globals.iter().find(is_own) {
             Some((_, global)) => {

@@ -30,6 +30,7 @@ mod limit;
 mod machine;
 mod map;
 mod measure;
+mod note;
 mod origin;
 mod ranks;
 mod record;

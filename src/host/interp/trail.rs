@@ -7,8 +7,6 @@
 //! Nothing is kept while derivatives are taken, and nothing more once the arrays that expressions made take [`MOST_BYTES`]: what is missing
 //! then is known to be missing. What is written in a part of an array is not kept: each write would cost a copy.
 
-use std::mem;
-
 use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, FnRef, Program, SliceIndex, SmolStr, Type};
 use crate::host::array::Array;
@@ -17,8 +15,6 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 
-use super::frame::Frame;
-use super::machine::{Eval, Machine};
 use super::record::is_same;
 
 /// An operand of an expression.
@@ -75,8 +71,8 @@ pub struct Trail {
     pub is_full: bool,
     bytes: usize,
     /// What was evaluated within the current expression, and where that stands.
-    operands: Vec<Operand>,
-    within: Option<Span>,
+    pub(super) operands: Vec<Operand>,
+    pub(super) within: Option<Span>,
 }
 
 impl Trail {
@@ -87,7 +83,7 @@ impl Trail {
 }
 
 impl Trail {
-    fn keep(&mut self, step: Step) {
+    pub(super) fn keep(&mut self, step: Step) {
         if let Value::Array(array) = &step.result
             && step.made(array)
         {
@@ -102,7 +98,7 @@ impl Trail {
 
 impl Step {
     /// Returns whether this is the expression at a place, and has this value: an operand may have been converted since.
-    fn gave(&self, span: Span, value: &Value) -> bool {
+    pub(super) fn gave(&self, span: Span, value: &Value) -> bool {
         let is_it = match (&self.result, value) {
             (Value::Array(own), Value::Array(other)) => is_same(own, other),
             (Value::Scalar(own), Value::Scalar(other)) => own == other,
@@ -118,7 +114,7 @@ impl Step {
 }
 
 impl What {
-    fn of(program: &Program, expr: &Expr) -> Option<What> {
+    pub(super) fn of(program: &Program, expr: &Expr) -> Option<What> {
         Some(match &expr.kind {
             ExprKind::Unary { op, .. } => What::Unary(*op),
             ExprKind::Binary { op: BinaryOp::MatMul, .. } => What::Other("a product of matrices"),
@@ -161,54 +157,5 @@ impl Bounds {
                 inclusive: *inclusive,
             },
         }
-    }
-}
-
-impl Machine<'_> {
-    /// Evaluates an expression, and keeps what it did.
-    pub(super) fn noted(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
-        let trail = &mut self.interp.trail;
-        let outer = (mem::take(&mut trail.operands), trail.within.replace(expr.span));
-        let first = trail.steps.len();
-        let value = self.evaluate(frame, expr);
-        // Those that are part of the expression have left its operands.
-        let launches = self.interp.recorded.as_ref().map_or(0, Vec::len);
-        let trail = &mut self.interp.trail;
-        let (operands, within) = outer;
-        let own = mem::replace(&mut trail.operands, operands);
-        trail.within = within;
-        let value = value?;
-        let is_array = |value: &Value| matches!(value, Value::Array(_));
-        if (is_array(&value) || own.iter().any(|operand| is_array(&operand.value)))
-            && let Some(what) = What::of(self.program, expr)
-        {
-            trail.keep(Step { what, span: expr.span, operands: own, result: value.clone(), launches });
-        }
-        if within.is_some_and(|within| within.file == expr.span.file && within.contains(expr.span.start)) {
-            let last = trail.steps.len().checked_sub(1).filter(|last| *last >= first);
-            let step = last.filter(|last| trail.steps[*last].gave(expr.span, &value));
-            trail.operands.push(Operand { span: expr.span, value: value.clone(), step });
-        }
-        Ok(value)
-    }
-
-    /// Keeps what `x += y` did, if `x` is a variable that holds an array.
-    pub(super) fn note_update(&mut self, op: BinaryOp, operands: [(&Value, Span); 2], result: &Value) {
-        let Some(recorded) = self.interp.recorded.as_ref().filter(|_| self.interp.tracing == 0) else { return };
-        let (launches, [(_, place), (_, with)]) = (recorded.len(), operands);
-        if !matches!(result, Value::Array(_)) {
-            return;
-        }
-        let trail = &mut self.interp.trail;
-        let step = trail.steps.len().checked_sub(1).filter(|last| trail.steps[*last].gave(with, operands[1].0));
-        let operands =
-            operands.map(|(value, span)| Operand { span, value: value.clone(), step: step.filter(|_| span == with) });
-        trail.keep(Step {
-            what: if op == BinaryOp::MatMul { What::Other("a product of matrices") } else { What::Binary(op) },
-            span: place.to(with),
-            operands: operands.into(),
-            result: result.clone(),
-            launches,
-        });
     }
 }
