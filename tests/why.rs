@@ -4,7 +4,9 @@
 //! tree that it prints. `CLK_BLESS=1 cargo test --test why` rewrites the trees; read the difference.
 
 mod common;
+mod why_support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -101,8 +103,8 @@ fn what_cannot_be_followed_is_said() {
         ("n[1]", "`n` is no array"),
         ("x[9]", "is no element of it"),
         ("x", "is no element of a variable"),
-        ("x[1]", "x[1]: no launch left it so; the script made or changed `x`, of line 1"),
-        ("--nan x", "no launch left `x`"),
+        ("x[1]", "x[1] = 1.0: line 1: linspace(0.0, 7.0, 8)"),
+        ("--nan x", "all numbers of `x` are finite"),
     ] {
         let ran = why("refused", program, asked);
         assert!((ran.out.clone() + &ran.err).contains(said), "{asked}: {}{}", ran.out, ran.err);
@@ -123,4 +125,124 @@ fn sessions_answer_as_well() {
     }
     assert_eq!(ran.out.matches("x[0] = 9.0").count(), 1, "one level has no operands: {}", ran.out);
     assert!(ran.err.contains("the program has no variable `z`"), "{}", ran.err);
+}
+
+/// A line of a tree: its depth, what it is an element of, its index, its value.
+struct Line {
+    depth: usize,
+    name: String,
+    index: Vec<usize>,
+    value: f32,
+    says_more: bool,
+}
+
+fn number(text: &str) -> f32 {
+    match text {
+        "true" => 1.0,
+        "false" => 0.0,
+        text => text.parse().unwrap_or_else(|_| panic!("{text}")),
+    }
+}
+
+/// Returns a line without the parentheses around the expression.
+fn line(text: &str) -> Line {
+    let depth = (text.len() - text.trim_start().len()) / 2;
+    let text = text.trim_start();
+    if let Some(constant) = text.strip_suffix(", a constant") {
+        let value = number(constant);
+        return Line { depth, name: constant.into(), index: vec![], value, says_more: false };
+    }
+    let (name, rest) = text.split_once("] = ").unwrap_or_else(|| panic!("{text}"));
+    let end = rest.find(": line").or(rest.find(", ")).unwrap_or(rest.len());
+    let (name, index) = name.rsplit_once('[').expect("an index");
+    let index = index.split(", ").map(|at| at.parse().unwrap_or_else(|_| panic!("{text}"))).collect();
+    let says_more = rest.ends_with(", as above");
+    Line { depth, name: name.into(), index, value: number(&rest[..end]), says_more }
+}
+
+fn bare(text: &str) -> String {
+    let mut text = text;
+    let closes_at_end = |text: &str| {
+        let mut depth = 0;
+        let closed = text.char_indices().find(|(_, c)| {
+            depth += i32::from(*c == '(') - i32::from(*c == ')');
+            depth == 0
+        });
+        text.starts_with('(') && closed.is_some_and(|(at, _)| at + 1 == text.len())
+    };
+    while closes_at_end(text) {
+        text = &text[1..text.len() - 1];
+    }
+    text.into()
+}
+
+/// Every value of a tree is that of the expression, evaluated directly, and the values of operands make the value that they are below.
+#[test]
+fn random_expressions_are_explained_by_their_values() {
+    let (mut random, mut lines, mut joined) = (common::random::Random(11), 0, 0);
+    for round in 0..120 {
+        let leaf = |name: &str, shape: &[usize], values: Vec<f32>| why_support::Node {
+            text: name.into(),
+            shape: shape.into(),
+            values,
+            how: None,
+            of: vec![],
+        };
+        let mut numbers = |count: usize| (0..count).map(|_| random.below(17) as f32 * 0.25 - 1.0).collect::<Vec<f32>>();
+        let leaves = [
+            leaf("a", &[3, 4], numbers(12)),
+            leaf("b", &[3, 4], numbers(12)),
+            leaf("row", &[4], numbers(4)),
+            leaf("column", &[3, 1], numbers(3)),
+        ];
+        let mut program = String::new();
+        for leaf in &leaves {
+            let dims: Vec<String> = leaf.shape.iter().map(usize::to_string).collect();
+            program += &format!("let {} = reshape({:?}, {})\n", leaf.text, leaf.values, dims.join(", "));
+        }
+        let mut all: BTreeMap<String, why_support::Node> =
+            leaves.iter().map(|leaf| (leaf.text.clone(), leaf.clone())).collect();
+        let root = why_support::expression(&mut random, 3, &leaves, &mut all);
+        let made = format!("let y = {}\n", bare(&root.text));
+        program += &made;
+        let by_text: BTreeMap<String, &why_support::Node> = all.iter().map(|(text, node)| (bare(text), node)).collect();
+        let index = [random.below(3), random.below(4)];
+        let ran = why(&format!("random{round}"), &program, &format!("y[{}, {}] --levels 40", index[0], index[1]));
+        assert_eq!(ran.code, 0, "{program}{}", ran.err);
+        let said = format!("{program}{}", ran.out);
+        let is_leaf = |name: &str| leaves.iter().any(|leaf| leaf.text == name);
+        // Below a variable is what it was made of, which is a list of numbers.
+        let mut tree: Vec<Line> = vec![];
+        let mut below = None;
+        for text in ran.out.lines() {
+            let depth = (text.len() - text.trim_start().len()) / 2;
+            if below.is_some_and(|below| depth > below) {
+                continue;
+            }
+            let mut line = line(text);
+            line.name = if line.name == "y" { bare(&root.text) } else { bare(&line.name) };
+            below = is_leaf(&line.name).then_some(depth);
+            tree.push(line);
+        }
+        for (at, line) in tree.iter().enumerate() {
+            lines += 1;
+            let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+            let Some(node) = by_text.get(&line.name) else { panic!("{}: {said}", line.name) };
+            let place = line.index.iter().zip(&node.shape).fold(0, |at, (i, extent)| at * extent + i);
+            assert_eq!(line.index.len(), node.shape.len(), "{said}");
+            assert!(same(node.values[place], line.value), "{} is {}: {said}", line.name, node.values[place]);
+            let under = tree[at + 1..].iter().take_while(|under| under.depth > line.depth);
+            let parts: Vec<&Line> = under.filter(|under| under.depth == line.depth + 1).collect();
+            if line.says_more || node.of.is_empty() {
+                continue;
+            }
+            let wanted: Vec<String> = node.of.iter().map(|text| bare(text)).collect();
+            assert_eq!(parts.iter().map(|part| part.name.clone()).collect::<Vec<_>>(), wanted, "{said}");
+            let values: Vec<f32> = parts.iter().map(|part| part.value).collect();
+            let again = node.how.map_or(values[0], |how| why_support::combined(how, &values));
+            assert!(same(again, line.value), "{}: {again}: {said}", line.name);
+            joined += 1;
+        }
+    }
+    assert!(lines > 500 && joined > 250, "{lines} lines, {joined} operations");
 }

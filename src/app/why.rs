@@ -24,6 +24,11 @@ use crate::ir::def::{KernelParam, Layout, Leaf, Ty};
 use crate::ir::{Checks, Prepared};
 use crate::lang::scalar::{Value as Scalar, format};
 
+mod expression;
+mod words;
+
+use words::{Passed, is_plain};
+
 use super::disk::Disk;
 use super::world::Captured;
 
@@ -61,8 +66,9 @@ pub(crate) fn not_finite(session: &Session, interpreter: &Interpreter, name: &st
     let name = name.trim();
     let array = variable(session, interpreter, name)?;
     let recorded = recorded(interpreter);
-    if !recorded.iter().any(|launch| launch.made(&array).is_some()) {
-        return Err(format!("no launch left `{name}`: only what kernels compute is followed"));
+    let by_launch = recorded.iter().any(|launch| launch.made(&array).is_some());
+    if !by_launch && interpreter.trail.maker(&array).is_none() {
+        return Err(format!("neither a launch nor an expression left `{name}`: only what these compute is followed"));
     }
     let layout = array.element().layout();
     let parts = (0..array.count()).flat_map(|at| layout.leaves.iter().map(move |leaf| (at, leaf)));
@@ -176,11 +182,13 @@ struct Teller<'a> {
     text: String,
     /// What has been taken apart, with the number of its launch.
     told: Vec<(usize, Node)>,
+    /// The elements of expressions that have been, with the number of the expression.
+    told_steps: Vec<(usize, usize)>,
 }
 
 impl<'a> Teller<'a> {
     fn new(session: &'a Session, interpreter: &'a Interpreter, levels: usize) -> Self {
-        Teller { session, interpreter, levels, lines: 0, text: String::new(), told: vec![] }
+        Teller { session, interpreter, levels, lines: 0, text: String::new(), told: vec![], told_steps: vec![] }
     }
 
     fn sources(&self) -> &'a Sources {
@@ -218,8 +226,19 @@ impl<'a> Teller<'a> {
     /// Returns the last launch, of the first so many, that left an array, with its number and the parameter.
     fn maker(&self, array: &Array, among: usize) -> Option<(usize, &'a Recorded, usize)> {
         let interpreter: &'a Interpreter = self.interpreter;
-        let earlier = recorded(interpreter).iter().enumerate().take(among);
-        earlier.rev().find_map(|(number, launch)| Some((number, launch, launch.made(array)?)))
+        let earlier = || recorded(interpreter).iter().enumerate().take(among).rev();
+        let exact = earlier().find_map(|(number, launch)| Some((number, launch, launch.made(array)?)));
+        match exact {
+            None if interpreter.trail.maker(array).is_none() => {
+                earlier().find_map(|(number, launch)| Some((number, launch, launch.made_reshaped(array)?)))
+            }
+            exact => exact,
+        }
+    }
+
+    /// Returns whether it is known what made an array.
+    fn is_made(&self, array: &Array, among: usize) -> bool {
+        self.maker(array, among).is_some() || self.interpreter.trail.maker(array).is_some()
     }
 
     /// Tells where an element of an array of the host came from, as the first so many launches left it.
@@ -229,17 +248,26 @@ impl<'a> Teller<'a> {
         (name, index): (&str, &[usize]),
         level: usize,
     ) -> Answer<()> {
+        let interpreter: &'a Interpreter = self.interpreter;
+        let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
         let Some((number, launch, param)) = self.maker(array, among) else {
+            if let Some((step, _)) = interpreter.trail.maker(array) {
+                return self.step(step, (&format!("{name}[{}]", listed(index)), false), flat, level);
+            }
             let said = self.by_the_script(array, name, index);
             self.say(level, &said);
             return Ok(());
         };
+        let shape = match launch.left.get(param) {
+            Some(Some(Value::Array(left))) => left.shape(),
+            _ => array.shape(),
+        };
+        let index = &unfolded(flat, shape)[..];
         let prepared = self.prepared(launch)?;
         let (args, positions) = args_of(launch).map_err(no_memory)?;
         let position = positions.get(param).copied().unwrap_or(0);
         let mut origins = self.origins(launch, &prepared, &args)?;
         let end = origins.end().map_err(stopped)?;
-        let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
         let (own, layout) = array_of(&prepared, position).ok_or("the launch has no such array")?;
         for leaf in &layout.leaves {
             let spot = spot(&own, index, (position, end), (leaf, flat * layout.size + leaf.offset));
@@ -277,7 +305,19 @@ impl<'a> Teller<'a> {
     fn not_finite(&mut self, array: Array, name: &str, (mut offset, ty): (usize, Ty)) -> Answer<()> {
         let (mut array, mut name) = (array, name.to_string());
         let mut among = recorded(self.interpreter).len();
-        while let Some((number, launch, param)) = self.maker(&array, among) {
+        loop {
+            let Some((number, launch, param)) = self.maker(&array, among) else {
+                let Some((step, _)) = self.interpreter.trail.maker(&array) else { break };
+                let at = offset / array.element().size().max(1);
+                match self.through(step, at)? {
+                    None => return Ok(()),
+                    Some(Passed { from, text, at, launches }) => {
+                        offset = at * from.element().size();
+                        (array, name, among) = (from, text, launches);
+                        continue;
+                    }
+                }
+            };
             let prepared = self.prepared(launch)?;
             let (args, positions) = args_of(launch).map_err(no_memory)?;
             let position = positions.get(param).copied().unwrap_or(0);
@@ -303,7 +343,7 @@ impl<'a> Teller<'a> {
                 let param = positions.iter().position(|at| at == position);
                 let given = param.and_then(|param| Some((launch.given.get(param)?, launch.places.get(param)?)));
                 if let Some((Value::Array(from), place)) = given
-                    && self.maker(from, number).is_some()
+                    && self.is_made(from, number)
                 {
                     name = place.map_or(spot.name.clone(), |place| self.source(place));
                     (array, offset, among) = (from.clone(), spot.offset, number);
@@ -334,13 +374,21 @@ impl<'a> Teller<'a> {
                 Some(Some(Value::Array(own))) => Arc::ptr_eq(own.data(), array.data()),
                 _ => false,
             };
-        let element = format!("{name}[{}]", listed(index));
+        let flat = index.iter().zip(array.shape()).fold(0, |flat, (at, extent)| flat * extent + at);
+        let value = words::element_text(array, flat).map_or(String::new(), |value| format!(" = {value}"));
+        let element = format!("{name}[{}]{value}", listed(index));
         match self.session.program.globals.iter().find(is_own) {
             Some((_, global)) => {
                 let place = self.place(global.span);
-                format!("{element}: no launch left it so; the script made or changed `{}`, of {place}", global.name)
+                format!(
+                    "{element}, which no launch or expression left so: the script made or changed `{}`, of {place}",
+                    global.name
+                )
             }
-            None => format!("{element}: no launch left it so, but the script"),
+            None if self.interpreter.trail.is_full => {
+                format!("{element}, by the script: not all expressions could be kept, for lack of memory")
+            }
+            None => format!("{element}, which no launch or expression left so, but the script in another way"),
         }
     }
 
@@ -532,16 +580,26 @@ impl<'a> Teller<'a> {
         let name = passed.map_or(spot.name.clone(), |passed| self.source(passed));
         let said = format!("{head}, of the argument `{name}` of the launch at {place}");
         self.say(level, &said);
-        if self.maker(array, number).is_none() {
+        let is_literal = self.interpreter.trail.maker(array).is_some_and(|(_, step)| {
+            passed == Some(step.span) && !step.operands.iter().any(|part| matches!(part.value, Value::Array(_)))
+        });
+        if is_literal || !self.is_made(array, number) {
             return Ok(());
         }
         if level + 1 >= self.levels {
             self.say(level + 1, "…");
             return Ok(());
         }
-        let index = unfolded(spot.offset / layout.size.max(1), array.shape());
+        let at = spot.offset / layout.size.max(1);
         let array = array.clone();
-        self.element((&array, number), (&name, &index), level + 1)
+        if let Some((step, own)) = self.interpreter.trail.maker(&array)
+            && passed == Some(own.span)
+            && self.maker(&array, number).is_none()
+        {
+            return self.parts_of_argument(step, at, level + 1);
+        }
+        let name = if is_plain(&name) { name } else { format!("({name})") };
+        self.element((&array, number), (&name, &unfolded(at, array.shape())), level + 1)
     }
 }
 

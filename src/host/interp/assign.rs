@@ -36,6 +36,7 @@ impl From<Selector> for Step {
 
 impl Machine<'_> {
     pub(crate) fn assign(&mut self, frame: &mut Frame, place: &Expr, op: Option<BinaryOp>, value: &Expr) -> Eval<()> {
+        let with = value.span;
         let value = self.eval(frame, value)?;
         // Evaluated once, as its indices may draw random numbers or have side effects.
         let (root, steps) = self.place(frame, place)?;
@@ -43,6 +44,9 @@ impl Machine<'_> {
         let old = self.read(frame, place, root, &steps)?;
         self.sound(place.span, || overflow::of_binary(op, &old, &value))?;
         let new = grad::ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
+        if steps.is_empty() {
+            self.note_update(op, [(&old, place.span), (&value, with)], &new);
+        }
         drop(old);
         self.put(frame, place, (root, &steps), new)
     }

@@ -32,7 +32,10 @@ const WORTH_NAMING: usize = 1 << 20;
 
 impl Machine<'_> {
     pub(crate) fn eval(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
-        let value = self.evaluate(frame, expr)?;
+        let value = match self.interp.recorded.is_some() && self.interp.tracing == 0 {
+            true => self.noted(frame, expr)?,
+            false => self.evaluate(frame, expr)?,
+        };
         if cfg!(debug_assertions) {
             self.promised(frame, expr, &value)?;
         }
@@ -50,7 +53,7 @@ impl Machine<'_> {
         Err(self.broken(expr.span, &format!("the check took a `{}` for a `{promised}`", value.type_name())))
     }
 
-    fn evaluate(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
+    pub(super) fn evaluate(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
         match &expr.kind {
             ExprKind::Int(value) => self.literal(frame, Literal::Int(*value), &expr.ty, expr.span),
             ExprKind::Float(value) => self.literal(frame, Literal::Float(*value), &expr.ty, expr.span),

@@ -11,6 +11,7 @@ use super::kernels::Kernels;
 use super::layout::Layouts;
 use super::record::Recorded;
 use super::small::Small;
+use super::trail::Trail;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
@@ -105,6 +106,8 @@ pub struct Interpreter {
     pub evidence: Option<Arc<dyn Evidence>>,
     /// The launches so far, if they are to be kept.
     pub recorded: Option<Vec<Recorded>>,
+    /// With them: what array expressions did.
+    pub trail: Trail,
     /// What launches of tuned kernels take.
     pub tuning: Tuning,
     /// New warnings of checked launches, without duplicates.

@@ -30,6 +30,8 @@ mod limit;
 mod machine;
 mod map;
 mod measure;
+mod note;
+mod origin;
 mod ranks;
 mod record;
 mod run;
@@ -42,6 +44,7 @@ mod subject;
 mod tests;
 mod text;
 mod timing;
+mod trail;
 mod trial;
 mod tuned;
 
@@ -76,9 +79,11 @@ use layout::Layouts;
 use machine::Held;
 pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
+pub use origin::{Origin, Reduced};
 pub use record::Recorded;
 use run::Done;
 pub use small::{Missed, Small};
+pub use trail::{Operand, Step, Trail};
 pub use trial::args_of;
 
 /// Index of the random substream with which `test` and `bench` blocks start.
@@ -116,6 +121,7 @@ impl Interpreter {
             trials: None,
             evidence: None,
             recorded: None,
+            trail: Trail::default(),
             tuning: Tuning::default(),
             kernels: Kernels::default(),
             codes: Codes::default(),

@@ -34,9 +34,15 @@ impl Recorded {
     pub fn made(&self, array: &Array) -> Option<usize> {
         self.left.iter().position(|left| matches!(left, Some(Value::Array(own)) if is_same(own, array)))
     }
+
+    /// Returns the parameter in which it left an array's elements, if only their shape has changed since.
+    pub fn made_reshaped(&self, array: &Array) -> Option<usize> {
+        let is_it = |own: &Array| Arc::ptr_eq(own.data(), array.data()) && own.element() == array.element();
+        self.left.iter().position(|left| matches!(left, Some(Value::Array(own)) if is_it(own)))
+    }
 }
 
-/// Returns whether two arrays are one value: nothing was written since.
-fn is_same(a: &Array, b: &Array) -> bool {
-    Arc::ptr_eq(a.data(), b.data())
+/// Returns whether two arrays are one value: nothing was written since, and the elements are seen alike.
+pub(super) fn is_same(a: &Array, b: &Array) -> bool {
+    Arc::ptr_eq(a.data(), b.data()) && a.shape() == b.shape() && a.element() == b.element()
 }

@@ -1,0 +1,391 @@
+//! Which elements of its operands an element of an array expression was made of.
+//!
+//! Input: a [`Step`], and the position of an element of its result. Output: an [`Origin`]. Idea: operations on each element are
+//! followed by the rule of broadcasting, and done once more on the elements found, which has to give the same bits; operations that move
+//! elements are done once more on the positions of elements instead of the elements, so that nothing is told twice how they move them.
+//! What cannot be followed says so.
+
+use crate::host::array::{Array, SliceSpec, broadcast};
+use crate::host::ops::{self, Pick, Selector};
+use crate::host::problem::Outcome;
+use crate::host::value::{Range, Value};
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::MathFn;
+use crate::lang::scalar::Value as Number;
+
+use super::trail::{Bounds, Operand, Step, What};
+
+/// Elements of an array whose positions are worth to be computed.
+const MOST: usize = 1 << 26;
+
+/// What an element was made of.
+pub enum Origin {
+    /// An operation on the elements at these positions, by operand (`None`: it is no array). With the result of the operation on them, done
+    /// once more, if that is known and is not what the array has.
+    Each(Vec<Option<usize>>, Option<Value>),
+    /// The same element of an operand.
+    Moved(usize, usize),
+    /// A reduction of elements of the first operand.
+    Reduced(Reduced),
+    /// It was made of no array.
+    Created,
+    /// It is not known, and why.
+    Unknown(String),
+}
+
+/// A reduction, and the element that explains the result.
+pub struct Reduced {
+    /// The number of elements.
+    pub count: usize,
+    /// What the element is among them, in words.
+    pub is: &'static str,
+    pub at: Option<usize>,
+}
+
+impl Step {
+    /// Returns what the element at a flat position of the result was made of; of a result that is no array, what that was made of.
+    pub fn origin(&self, at: usize) -> Origin {
+        let found = match &self.what {
+            What::Unary(_) | What::Convert(_) => self.each(at, 1),
+            What::Binary(_) => self.each(at, 2),
+            What::Lift => self.each(at, self.operands.len()),
+            What::Index(bounds) => self.indexed(bounds, at),
+            What::Builtin(builtin, args, _) => self.builtin(*builtin, *args, at),
+            What::Literal => self.literal(at),
+            What::Other(what) => Ok(unknown(format!("{what}, which is not followed"))),
+        };
+        found.unwrap_or_else(|problem| unknown(format!("it could not be followed: {}", problem.anywhere().title)))
+    }
+
+    /// Returns the operands, with the positions of their elements, that may have brought a number that is not finite into an element:
+    /// of a selection, the one that was selected. `None` if that is not known.
+    pub fn leads(&self, at: usize) -> Option<Vec<(usize, Option<usize>)>> {
+        match self.origin(at) {
+            Origin::Each(places, _) => {
+                let mut all: Vec<_> = places.into_iter().enumerate().collect();
+                if matches!(self.what, What::Builtin(Builtin::Select, ..)) {
+                    let (operand, place) = *all.first()?;
+                    let is_first = element(&self.operands[operand], place).ok()??.as_bool()?;
+                    all = vec![*all.get(if is_first { 1 } else { 2 })?];
+                }
+                Some(all)
+            }
+            Origin::Moved(operand, place) => Some(vec![(operand, Some(place))]),
+            Origin::Reduced(Reduced { at, .. }) => Some(vec![(0, Some(at?))]),
+            Origin::Created => Some(vec![]),
+            Origin::Unknown(_) => None,
+        }
+    }
+
+    fn literal(&self, at: usize) -> Outcome<Origin> {
+        Ok(match (&self.result, self.operands.get(at)) {
+            (Value::Array(array), Some(operand))
+                if array.count() == self.operands.len() && !matches!(operand.value, Value::Array(_)) =>
+            {
+                Origin::Moved(at, 0)
+            }
+            _ => unknown("an array literal of arrays, which is not followed".into()),
+        })
+    }
+
+    /// Returns the elements that an operation on each element took.
+    fn each(&self, at: usize, count: usize) -> Outcome<Origin> {
+        let Value::Array(result) = &self.result else {
+            return Ok(unknown("an operation whose result is no array, which is not followed".into()));
+        };
+        let Some(operands) = self.operands.get(..count).filter(|_| self.operands.len() == count) else {
+            return Ok(unknown("not all of its operands are known".into()));
+        };
+        let mut places = vec![];
+        for operand in operands {
+            places.push(match &operand.value {
+                Value::Array(array) => match spread(array.shape(), result.shape(), at) {
+                    Some(place) => Some(place),
+                    None => return Ok(unknown("an operand has another shape".into())),
+                },
+                _ => None,
+            });
+        }
+        let other = self.again(&places)?;
+        let own = result.item(at)?;
+        let differs = match (&other, &own) {
+            (Some(other), Some(own)) => !same(other, own),
+            _ => false,
+        };
+        Ok(Origin::Each(places, other.filter(|_| differs)))
+    }
+
+    /// Does the operation once more, on the elements at these positions.
+    fn again(&self, places: &[Option<usize>]) -> Outcome<Option<Value>> {
+        let mut values = vec![];
+        for (operand, place) in self.operands.iter().zip(places) {
+            match element(operand, *place)? {
+                Some(value) => values.push(value),
+                None => return Ok(None),
+            }
+        }
+        Ok(match (&self.what, &values[..]) {
+            (What::Unary(op), [x]) => Some(ops::unary(*op, x)?),
+            (What::Binary(op), [x, y]) => Some(ops::binary(*op, x, y)?),
+            (What::Convert(to), [x]) => Some(ops::convert(*to, x)?),
+            (What::Builtin(Builtin::Math(f), ..), values) => Some(ops::math(*f, values)?),
+            (What::Builtin(Builtin::Select, ..), [cond, then, other]) => Some(ops::select(cond, then, other)?),
+            (What::Builtin(Builtin::CeilDiv, ..), [x, y]) => Some(ops::ceil_div(x, y)?),
+            _ => None,
+        })
+    }
+
+    fn builtin(&self, builtin: Builtin, args: usize, at: usize) -> Outcome<Origin> {
+        use Builtin::*;
+        let given: Vec<&Value> = self.operands.iter().map(|operand| &operand.value).collect();
+        if !given.iter().any(|value| matches!(value, Value::Array(_))) {
+            return Ok(Origin::Created);
+        }
+        let number = |value: &Value| value.as_int().and_then(|number| i64::try_from(number).ok());
+        let axis = self.named("axis").map(|operand| &operand.value);
+        let moved = |how: &dyn Fn(&Value) -> Outcome<Value>| match given.first() {
+            Some(Value::Array(array)) => self.moved(&[array], at, |arrays| how(&arrays[0])),
+            _ => Ok(unknown("its argument is no array".into())),
+        };
+        match builtin {
+            Math(MathFn::Min) if args == 1 => self.reduced(axis, "the smallest", at),
+            Math(MathFn::Max) if args == 1 => self.reduced(axis, "the largest", at),
+            Math(_) | Select | CeilDiv => self.each(at, args),
+            Sum | Mean => self.reduced(axis.or(given.get(1).copied()), "a sum", at),
+            Transpose => moved(&|array| ops::transpose(array)),
+            Reshape => {
+                let dims: Option<Vec<i64>> = given.iter().skip(1).map(|dim| number(dim)).collect();
+                moved(&|array| ops::reshape(array, &dims.clone().unwrap_or_default()))
+            }
+            Flip => {
+                let axis = axis.or(given.get(1).copied()).and_then(number).unwrap_or(0);
+                moved(&|array| ops::flip(array, axis))
+            }
+            Concat | Stack => {
+                let arrays: Option<Vec<&Array>> = given.iter().take(args).map(|value| as_array(value)).collect();
+                let Some(arrays) = arrays else { return Ok(unknown("an argument is no array".into())) };
+                let axis = axis.and_then(number).unwrap_or(0);
+                self.moved(&arrays, at, |arrays| match builtin {
+                    Concat => ops::concat(arrays, axis),
+                    _ => ops::stack(arrays),
+                })
+            }
+            Sort => match (given[0], ops::argsort(given[0])?) {
+                (Value::Array(_), Value::Array(order)) => {
+                    let from =
+                        order.item(at)?.and_then(|from| number(&from)).and_then(|from| usize::try_from(from).ok());
+                    self.checked(0, from, at)
+                }
+                _ => Ok(unknown("its argument is no array".into())),
+            },
+            _ => Ok(unknown(format!("what `{}` made of its arguments is not followed", builtin.name()))),
+        }
+    }
+
+    /// Returns whether a function of the script was applied to each element: what it did is not known.
+    pub fn is_function(&self) -> bool {
+        matches!(self.what, What::Lift)
+    }
+
+    fn named(&self, wanted: &str) -> Option<&Operand> {
+        let What::Builtin(_, _, named) = &self.what else { return None };
+        let (_, span) = named.iter().find(|(name, _)| name == wanted)?;
+        self.operands.iter().find(|operand| operand.span == *span)
+    }
+
+    /// Returns the element that an index picked.
+    fn indexed(&self, bounds: &[Bounds], at: usize) -> Outcome<Origin> {
+        let Some(Value::Array(array)) = self.operands.first().map(|base| &base.value) else {
+            return Ok(unknown("an index of what is no array is not followed".into()));
+        };
+        let mut rest = self.operands.iter().skip(1).map(|operand| &operand.value);
+        let mut picks = vec![];
+        for bound in bounds {
+            let mut next = |is_there: bool| match is_there {
+                true => rest.next().and_then(|value| i64::try_from(value.as_int()?).ok()).map(Some),
+                false => Some(None),
+            };
+            let pick = match bound {
+                Bounds::One => match rest.next() {
+                    Some(Value::Range(Range { start, end, inclusive, step })) => Some(Pick::Spec(SliceSpec::Range {
+                        start: *start,
+                        end: *end,
+                        inclusive: *inclusive,
+                        step: Some(*step),
+                    })),
+                    Some(Value::Array(array)) => Some(Pick::Array(array.clone())),
+                    Some(value) => {
+                        value.as_int().and_then(|at| Some(Pick::Spec(SliceSpec::At(i64::try_from(at).ok()?))))
+                    }
+                    None => None,
+                },
+                Bounds::Range { start, end, step, inclusive } => (|| {
+                    let (start, end, step) = (next(*start)?, next(*end)?, next(*step)?);
+                    Some(Pick::Spec(SliceSpec::Range { start, end, inclusive: *inclusive, step }))
+                })(),
+            };
+            let Some(pick) = pick else { return Ok(unknown("not all of its indices are known".into())) };
+            picks.push(pick);
+        }
+        if rest.next().is_some() {
+            return Ok(unknown("not all of its indices are known".into()));
+        }
+        let selector = Selector::new(picks);
+        self.moved(&[array], at, |arrays| match &selector {
+            Selector::Specs(specs) => ops::index(&arrays[0], specs),
+            Selector::Picks(picks) => ops::gather(&arrays[0], picks),
+        })
+    }
+
+    /// Finds where an operation that moves elements of the first operands took one, by moving their positions instead.
+    fn moved(&self, from: &[&Array], at: usize, how: impl FnOnce(&[Value]) -> Outcome<Value>) -> Outcome<Origin> {
+        if from.iter().map(|array| array.count()).sum::<usize>() > MOST {
+            return Ok(unknown("it has too many elements to be followed".into()));
+        }
+        let (mut next, mut positions, mut starts) = (0, vec![], vec![]);
+        for array in from {
+            let own: Vec<i64> = (next..).take(array.count()).collect();
+            starts.push(next);
+            next += own.len() as i64;
+            positions.push(Value::Array(Array::from_shaped(&own, array.shape())?));
+        }
+        let found = match how(&positions)? {
+            Value::Array(array) => array.item(at)?,
+            other => Some(other),
+        };
+        let found = found.and_then(|found| i64::try_from(found.as_int()?).ok());
+        let Some(found) = found else { return Ok(unknown("it has no such element".into())) };
+        let operand = starts.iter().rposition(|start| *start <= found && found < next).unwrap_or(0);
+        self.checked(operand, usize::try_from(found - starts[operand]).ok(), at)
+    }
+
+    /// Returns that an element was moved, if it is the same there and here.
+    fn checked(&self, operand: usize, from: Option<usize>, at: usize) -> Outcome<Origin> {
+        let (Some(from), Some(Value::Array(array))) = (from, self.operands.get(operand).map(|own| &own.value)) else {
+            return Ok(unknown("it has no such element".into()));
+        };
+        let own = match &self.result {
+            Value::Array(result) => result.item(at)?,
+            other => Some(other.clone()),
+        };
+        Ok(match (array.item(from)?, own) {
+            (Some(there), Some(here)) if same(&there, &here) => Origin::Moved(operand, from),
+            _ => unknown("the element that it should have been moved from is another one".into()),
+        })
+    }
+
+    /// Returns the element that explains a reduction.
+    fn reduced(&self, axes: Option<&Value>, is: &'static str, at: usize) -> Outcome<Origin> {
+        let Some(Value::Array(array)) = self.operands.first().map(|operand| &operand.value) else {
+            return Ok(unknown("a reduction of what is no array is not followed".into()));
+        };
+        let (rank, result) = (array.rank() as i64, self.result.clone());
+        let result = match &result {
+            Value::Array(result) => result.item(at)?,
+            other => Some(other.clone()),
+        };
+        let axis = |value: &Value| {
+            let axis = i64::try_from(value.as_int()?).ok()?;
+            usize::try_from(if axis < 0 { axis + rank } else { axis }).ok().filter(|axis| *axis < array.rank())
+        };
+        let axes: Option<Vec<usize>> = match axes {
+            None => Some((0..array.rank()).collect()),
+            Some(Value::Tuple(parts)) => parts.iter().map(axis).collect(),
+            Some(one) => axis(one).map(|axis| vec![axis]),
+        };
+        let (Some(axes), Some(Value::Scalar(result))) = (axes, result) else {
+            return Ok(unknown(
+                "a reduction of what are no numbers, or along axes that are not known, is not followed".into(),
+            ));
+        };
+        // (position, value) of the elements that the result is of.
+        let (mut count, mut found): (usize, Option<(usize, Number)>) = (0, None);
+        let mut is_wrong = false;
+        for from in crate::base::stop::polled(0..array.count()) {
+            if kept(array.shape(), &axes, from) != at {
+                continue;
+            }
+            let Some(Value::Scalar(value)) = array.item(from)? else {
+                return Ok(unknown("a reduction of what are no numbers is not followed".into()));
+            };
+            count += 1;
+            let number = value.as_f64();
+            let is_better = match is {
+                "a sum" if is_wrong => false,
+                "a sum" if !number.is_finite() => {
+                    is_wrong = true;
+                    true
+                }
+                "a sum" => found.is_none_or(|(_, best)| number.abs() > best.as_f64().abs()),
+                _ => found.is_none() && (value.bits == result.bits || number.is_nan() && result.as_f64().is_nan()),
+            };
+            if is_better {
+                found = Some((from, value));
+            }
+        }
+        let is = match is {
+            "a sum" if is_wrong => "the first that is not finite",
+            "a sum" => "the largest by magnitude",
+            _ if result.is_nan() => "the first NaN",
+            is => is,
+        };
+        Ok(match found {
+            None if count > 0 => unknown("none of its elements has this value".into()),
+            _ => Origin::Reduced(Reduced { count, is, at: found.map(|(at, _)| at) }),
+        })
+    }
+}
+
+fn unknown(why: String) -> Origin {
+    Origin::Unknown(why)
+}
+
+fn as_array(value: &Value) -> Option<&Array> {
+    match value {
+        Value::Array(array) => Some(array),
+        _ => None,
+    }
+}
+
+/// Returns an operand's element, or the operand if it is no array.
+fn element(operand: &Operand, place: Option<usize>) -> Outcome<Option<Value>> {
+    match (&operand.value, place) {
+        (Value::Array(array), Some(place)) => array.item(place),
+        (value, _) => Ok(Some(value.clone())),
+    }
+}
+
+/// Returns whether two values are the same, bit for bit; one NaN is as good as another.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Scalar(a), Value::Scalar(b)) => a == b || a.ty == b.ty && a.is_nan() && b.is_nan(),
+        (a, b) => a == b,
+    }
+}
+
+/// Returns the flat position in an operand of the element that meets the one at a position of the result.
+fn spread(own: &[usize], shape: &[usize], mut at: usize) -> Option<usize> {
+    if !broadcast::repeats_to(own, shape) {
+        return None;
+    }
+    let strides = broadcast::strides(own, shape);
+    let mut place = 0;
+    for (extent, stride) in shape.iter().zip(strides).rev() {
+        place += at % extent.max(&1) * stride;
+        at /= extent.max(&1);
+    }
+    Some(place)
+}
+
+/// Returns the flat position that an element has in what is left when these axes are reduced.
+fn kept(shape: &[usize], axes: &[usize], mut at: usize) -> usize {
+    let (mut place, mut stride) = (0, 1);
+    for (axis, extent) in shape.iter().enumerate().rev() {
+        if !axes.contains(&axis) {
+            place += at % extent.max(&1) * stride;
+            stride *= extent;
+        }
+        at /= extent.max(&1);
+    }
+    place
+}

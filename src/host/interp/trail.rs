@@ -1,0 +1,161 @@
+//! What expressions of a run did with arrays, kept for whoever asks later where an element came from.
+//!
+//! Input: each expression that is evaluated while launches are kept. Output: [`Step`]s: an expression that takes or gives arrays, with
+//! the values of its operands and its result. Idea: an evaluation collects the values of what was evaluated directly within it, in order,
+//! so that no operation has to know of it. Arrays are values, and a step keeps its own: what has the same storage later is the same array.
+//!
+//! Nothing is kept while derivatives are taken, and nothing more once the arrays that expressions made take [`MOST_BYTES`]: what is missing
+//! then is known to be missing. What is written in a part of an array is not kept: each write would cost a copy.
+
+use crate::base::source::Span;
+use crate::check::typed::{Expr, ExprKind, FnRef, Program, SliceIndex, SmolStr, Type};
+use crate::host::array::Array;
+use crate::host::value::Value;
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::lang::scalar::Scalar;
+
+use super::record::is_same;
+
+/// An operand of an expression.
+#[derive(Clone)]
+pub struct Operand {
+    pub span: Span,
+    pub value: Value,
+    /// The step of the operand's own expression.
+    pub step: Option<usize>,
+}
+
+/// An expression that was evaluated.
+pub struct Step {
+    pub what: What,
+    pub span: Span,
+    /// In order of evaluation.
+    pub operands: Vec<Operand>,
+    pub result: Value,
+    /// The number of launches before its result was there.
+    pub launches: usize,
+}
+
+/// What an expression did.
+pub enum What {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Convert(Scalar),
+    Index(Vec<Bounds>),
+    /// The number of arguments, and the names of those that have names.
+    Builtin(Builtin, usize, Vec<(SmolStr, Span)>),
+    /// An array literal.
+    Literal,
+    /// A function of scalars, for each element.
+    Lift,
+    /// Another operation, in words.
+    Other(&'static str),
+}
+
+/// Which parts of an index were written.
+pub enum Bounds {
+    One,
+    Range { start: bool, end: bool, step: bool, inclusive: bool },
+}
+
+/// Bytes of the results of steps, and steps, beyond which no more are kept.
+const MOST_BYTES: usize = 1 << 30;
+const MOST_STEPS: usize = 1 << 20;
+
+/// The steps so far.
+#[derive(Default)]
+pub struct Trail {
+    pub steps: Vec<Step>,
+    /// Whether there were more than were kept.
+    pub is_full: bool,
+    bytes: usize,
+    /// What was evaluated within the current expression, and where that stands.
+    pub(super) operands: Vec<Operand>,
+    pub(super) within: Option<Span>,
+}
+
+impl Trail {
+    /// Returns the first step that made an array, with its number: later ones passed it on.
+    pub fn maker(&self, array: &Array) -> Option<(usize, &Step)> {
+        self.steps.iter().enumerate().find(|(_, step)| step.made(array))
+    }
+}
+
+impl Trail {
+    pub(super) fn keep(&mut self, step: Step) {
+        if let Value::Array(array) = &step.result
+            && step.made(array)
+        {
+            self.bytes = self.bytes.saturating_add(array.byte_len());
+        }
+        self.is_full |= self.bytes > MOST_BYTES || self.steps.len() >= MOST_STEPS;
+        if !self.is_full {
+            self.steps.push(step);
+        }
+    }
+}
+
+impl Step {
+    /// Returns whether this is the expression at a place, and has this value: an operand may have been converted since.
+    pub(super) fn gave(&self, span: Span, value: &Value) -> bool {
+        let is_it = match (&self.result, value) {
+            (Value::Array(own), Value::Array(other)) => is_same(own, other),
+            (Value::Scalar(own), Value::Scalar(other)) => own == other,
+            _ => false,
+        };
+        is_it && self.span == span
+    }
+
+    fn made(&self, array: &Array) -> bool {
+        let is_it = |value: &Value| matches!(value, Value::Array(own) if is_same(own, array));
+        is_it(&self.result) && !self.operands.iter().any(|operand| is_it(&operand.value))
+    }
+}
+
+impl What {
+    pub(super) fn of(program: &Program, expr: &Expr) -> Option<What> {
+        Some(match &expr.kind {
+            ExprKind::Unary { op, .. } => What::Unary(*op),
+            ExprKind::Binary { op: BinaryOp::MatMul, .. } => What::Other("a product of matrices"),
+            ExprKind::Binary { op, .. } => What::Binary(*op),
+            ExprKind::Convert { to, .. } => What::Convert(*to),
+            ExprKind::Index { indices, .. } => What::Index(indices.iter().map(|_| Bounds::One).collect()),
+            ExprKind::Slice { indices, .. } => What::Index(indices.iter().map(Bounds::of).collect()),
+            ExprKind::Builtin { builtin, args, named } => {
+                let named = named.iter().map(|(name, value)| (name.clone(), value.span)).collect();
+                What::Builtin(*builtin, args.len(), named)
+            }
+            ExprKind::Array(_) => What::Literal,
+            // A function that takes arrays gets them as a whole.
+            ExprKind::Lift { callee: FnRef::Fn { id, .. }, .. }
+                if !program.fns[*id].sig.params.iter().any(|param| matches!(param.ty, Type::Array(_))) =>
+            {
+                What::Lift
+            }
+            ExprKind::Lift { .. } => What::Other("the result of a function"),
+            ExprKind::ConvertParam { .. } => What::Other("a conversion to a type that a function is given"),
+            ExprKind::Bitcast { .. } => What::Other("the same bits as another type"),
+            ExprKind::Swizzle { .. } => What::Other("components of vectors"),
+            ExprKind::Field { .. } | ExprKind::TupleField { .. } | ExprKind::DynField { .. } => {
+                What::Other("a field of a value")
+            }
+            ExprKind::Derive(_) | ExprKind::Stated(_) => What::Other("a derivative"),
+            _ => return None,
+        })
+    }
+}
+
+impl Bounds {
+    fn of(index: &SliceIndex) -> Bounds {
+        match index {
+            SliceIndex::At(_) | SliceIndex::Of(_) => Bounds::One,
+            SliceIndex::Range { start, end, inclusive, step } => Bounds::Range {
+                start: start.is_some(),
+                end: end.is_some(),
+                step: step.is_some(),
+                inclusive: *inclusive,
+            },
+        }
+    }
+}
