@@ -281,6 +281,22 @@ fn strangers_at_the_port_are_ignored() {
 }
 
 #[test]
+fn many_strangers_at_once_do_not_send_a_rank_away() {
+    let folder = folder("print(all_reduce(1))");
+    let port = free_port();
+    let first = start(folder.path(), &own(0, 2, port));
+    // More than are greeted at once; one that connects while all are greeted has to wait for its turn.
+    let mut strangers: Vec<TcpStream> = vec![];
+    while strangers.len() < 300 {
+        strangers.extend(TcpStream::connect(("127.0.0.1", port)));
+    }
+    let second = start(folder.path(), &own(1, 2, port));
+    for ran in [ended(first), ended(second)] {
+        assert_eq!((ran.code, &ran.out[..]), (0, "2\n"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn a_wrong_token_is_refused() {
     let folder = folder("print(all_reduce(1))");
     let port = free_port();
