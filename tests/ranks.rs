@@ -122,6 +122,27 @@ fn different_calls_are_an_error_with_both_lines() {
 }
 
 #[test]
+fn ranks_measure_what_they_exchange_equally_often() {
+    // By their clocks, the ranks would take different numbers of samples.
+    let text = r#"
+fn slow(n: i32) -> f32 {
+    var s = 0.0
+    for i in 0..n { s = s + 1.0 }
+    s
+}
+let mine = time { slow(20000 * rank()) }
+let t = time {
+    slow(10000 * (1 + rank()))
+    all_reduce(rank())
+}
+assert(all_reduce(1) == ranks())
+print("{t}")
+"#;
+    let ran = ranks(3, text);
+    assert_eq!((ran.code, ran.out.matches("median of 20 runs").count()), (0, 3), "{}{}", ran.out, ran.err);
+}
+
+#[test]
 fn nobody_waits_in_vain() {
     let ran = ranks(2, "if rank() == 0 { print(all_reduce(1)) }");
     assert!(ran.code == 1 && ran.err.contains("rank 1 has ended its script, and rank 0 waits for it"), "{}", ran.err);
