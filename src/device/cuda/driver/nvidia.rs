@@ -458,27 +458,28 @@ impl Driver for Nvidia {
     fn upload_beside(&self, to: Address, bytes: &[u8], after: Event) -> Answer<Event> {
         self.enter()?;
         let way = self.way(bytes.as_ptr().addr(), bytes.len());
-        wait(self.beside, after)?;
-        let copied = match &way {
+        // Made first: once the copy has begun, nothing but the GPU can fail.
+        let done = self.event()?;
+        let copied = wait(self.beside, after).and_then(|()| match &way {
             Way::Locked(pieces) => self.upload_locked(to, bytes, pieces, self.beside),
             Way::Plain | Way::Staged => self.upload_staged(to, bytes, self.beside),
-        };
-        if let Err(refusal) = copied {
-            // The memory must not be freed while a part of the copy is under way.
-            // SAFETY: the stream is alive.
-            let _ = unsafe { cu::stream::synchronize(self.beside) };
-            return Err(refusal);
-        }
-        let done = self.event()?;
-        // SAFETY: event and stream are alive and of one context.
-        let recorded = unsafe { cu::event::record(done.0 as sys::CUevent, self.beside) };
-        let waited = said("cuEventRecord", recorded).and_then(|()| match way {
+        });
+        let recorded = copied.and_then(|()| {
+            // SAFETY: event and stream are alive and of one context.
+            said("cuEventRecord", unsafe { cu::event::record(done.0 as sys::CUevent, self.beside) })
+        });
+        let waited = recorded.and_then(|()| match way {
             // The bus reads the bytes themselves.
             // SAFETY: the event is alive.
             Way::Locked(_) => said("cuEventSynchronize", unsafe { cu::event::synchronize(done.0 as sys::CUevent) }),
             Way::Plain | Way::Staged => Ok(()),
         });
-        waited.map(|()| done).inspect_err(|_| self.forget_event(done))
+        waited.map(|()| done).inspect_err(|_| {
+            // Neither the GPU's memory nor the host's must be freed while a part of the copy is under way.
+            // SAFETY: the stream is alive.
+            let _ = unsafe { cu::stream::synchronize(self.beside) };
+            self.forget_event(done);
+        })
     }
 
     unsafe fn lock(&self, bytes: &[u8]) -> Answer {

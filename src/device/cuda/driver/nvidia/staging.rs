@@ -2,7 +2,9 @@
 //! threads fill or empty them, as one alone copies at a fraction of that speed. Memory whose pages are locked themselves is copied as it is.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::{MutexGuard, PoisonError};
+use std::thread::{Builder, ScopedJoinHandle};
 
 use cudarc::driver::result as cu;
 use cudarc::driver::sys;
@@ -54,8 +56,15 @@ impl Nvidia {
             outcome
         };
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..copiers).map(|first| scope.spawn(move || work(first))).collect();
-            workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Ok(())))
+            let start = |first| Builder::new().spawn_scoped(scope, move || work(first)).map_err(|_| first);
+            let workers: Vec<_> = (1..copiers).map(start).collect();
+            let own = work(0);
+            let of = |worker: Result<ScopedJoinHandle<'_, Answer>, usize>| match worker {
+                Ok(worker) => worker.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // Where there are no more threads, this one does the work.
+                Err(first) => work(first),
+            };
+            own.and(workers.into_iter().try_for_each(of))
         })
     }
 
