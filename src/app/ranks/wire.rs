@@ -255,7 +255,8 @@ pub(super) fn read(input: &mut impl Read, longest: u64) -> io::Result<Option<Mes
         }
     }
     let length = u32::from_le_bytes(length);
-    if length > if longest == NO_VALUE { LONGEST_GREETING } else { LONGEST_TEXT } {
+    let most = if longest == NO_VALUE { LONGEST_GREETING } else { LONGEST_TEXT };
+    if length > most {
         return Err(damaged("it is no message of Clk"));
     }
     let text = take(input, u64::from(length))?;
