@@ -122,6 +122,27 @@ fn different_calls_are_an_error_with_both_lines() {
 }
 
 #[test]
+fn ranks_measure_what_they_exchange_equally_often() {
+    // By their clocks, the ranks would take different numbers of samples.
+    let text = r#"
+fn slow(n: i32) -> f32 {
+    var s = 0.0
+    for i in 0..n { s = s + 1.0 }
+    s
+}
+let mine = time { slow(20000 * rank()) }
+let t = time {
+    slow(10000 * (1 + rank()))
+    all_reduce(rank())
+}
+assert(all_reduce(1) == ranks())
+print("{t}")
+"#;
+    let ran = ranks(3, text);
+    assert_eq!((ran.code, ran.out.matches("median of 20 runs").count()), (0, 3), "{}{}", ran.out, ran.err);
+}
+
+#[test]
 fn nobody_waits_in_vain() {
     let ran = ranks(2, "if rank() == 0 { print(all_reduce(1)) }");
     assert!(ran.code == 1 && ran.err.contains("rank 1 has ended its script, and rank 0 waits for it"), "{}", ran.err);
@@ -273,6 +294,22 @@ fn strangers_at_the_port_are_ignored() {
     for (at, text) in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[2, 0, 0, 0, b'{', b'}'], &[]].iter().enumerate()
     {
         let _ = strangers[at].write_all(text);
+    }
+    let second = start(folder.path(), &own(1, 2, port));
+    for ran in [ended(first), ended(second)] {
+        assert_eq!((ran.code, &ran.out[..]), (0, "2\n"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn many_strangers_at_once_do_not_send_a_rank_away() {
+    let folder = folder("print(all_reduce(1))");
+    let port = free_port();
+    let first = start(folder.path(), &own(0, 2, port));
+    // More than are greeted at once; one that connects while all are greeted has to wait for its turn.
+    let mut strangers: Vec<TcpStream> = vec![];
+    while strangers.len() < 300 {
+        strangers.extend(TcpStream::connect(("127.0.0.1", port)));
     }
     let second = start(folder.path(), &own(1, 2, port));
     for ran in [ended(first), ended(second)] {

@@ -104,6 +104,12 @@ pub(crate) fn place(variable: impl Fn(&str) -> Option<String>) -> Result<Option<
         }
     };
     let first = |names: &[&str]| names.iter().find(|name| set(name).is_some()).map_or(Ok(None), |name| number(name));
+    // These names are Clk's own, so one without the other is a mistake, and not a rank that runs alone.
+    for (one, other) in [(RANK, RANKS), (RANKS, RANK)] {
+        if set(one).is_some() && set(other).is_none() {
+            return Err(format!("{one} is set and {other} is not: ranks need both"));
+        }
+    }
     let Some(launcher) = LAUNCHERS.iter().find(|of| set(of.rank).is_some() && set(of.ranks).is_some()) else {
         return Ok(None);
     };
@@ -230,6 +236,8 @@ mod tests {
     fn nonsense_is_an_error() {
         let wrong = |variables: &[(&str, &str)]| of(variables).expect_err("an error");
         assert!(wrong(&[("RANK", "x"), ("WORLD_SIZE", "2")]).contains("RANK is `x`"));
+        assert!(wrong(&[("CLK_RANK", "1")]).contains("CLK_RANKS is not"));
+        assert!(wrong(&[("CLK_RANKS", "2"), ("RANK", "1"), ("WORLD_SIZE", "2")]).contains("CLK_RANK is not"));
         assert!(wrong(&[("RANK", "2"), ("WORLD_SIZE", "2")]).contains("count from 0"));
         assert!(wrong(&[("CLK_RANK", "0"), ("CLK_RANKS", "2"), ("CLK_PORT", "70000")]).contains("no port"));
         let unknown =

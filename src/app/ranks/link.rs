@@ -421,8 +421,10 @@ fn gather(
     let mut left = place.ranks as usize - 1;
     let until = Instant::now() + program.patience;
     while left > 0 {
-        match listener.accept() {
-            Ok((stream, _)) if greeting.load(Ordering::SeqCst) < GREETED => {
+        // Those beyond wait at the port until one of these is done: they may be ranks.
+        let accepted = (greeting.load(Ordering::SeqCst) < GREETED).then(|| listener.accept());
+        match accepted {
+            Some(Ok((stream, _))) => {
                 greeting.fetch_add(1, Ordering::SeqCst);
                 let (tell, own, busy) = (tell.clone(), hello(place, program), greeting.clone());
                 let greet = move || {
@@ -433,8 +435,7 @@ fn gather(
                 };
                 std::thread::Builder::new().name("clk-greet".into()).spawn(greet).map_err(failed)?;
             }
-            Ok(_) => {}
-            Err(_) => {
+            _ => {
                 if let Ok(greeted) = told.recv_timeout(Duration::from_millis(2)) {
                     match greeted {
                         Greeted::Misfit(why) => return Err(why),

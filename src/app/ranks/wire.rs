@@ -13,8 +13,10 @@ use crate::lang::scalar::Scalar;
 
 /// The number of this protocol.
 pub(super) const PROTOCOL: u64 = 1;
-/// The longest text: diagnostics of programs are shorter.
-const LONGEST_TEXT: u32 = 64 << 10;
+/// The longest text of somebody who is not known yet.
+const LONGEST_GREETING: u32 = 64 << 10;
+/// The longest text of a rank: the words of all ranks are in one.
+const LONGEST_TEXT: u32 = 64 << 20;
 /// The longest value of a message of somebody who is not known yet.
 pub(super) const NO_VALUE: u64 = 0;
 /// The longest value of a rank: its length is that of an array, and memory for it is only taken as it arrives.
@@ -253,7 +255,8 @@ pub(super) fn read(input: &mut impl Read, longest: u64) -> io::Result<Option<Mes
         }
     }
     let length = u32::from_le_bytes(length);
-    if length > LONGEST_TEXT {
+    let most = if longest == NO_VALUE { LONGEST_GREETING } else { LONGEST_TEXT };
+    if length > most {
         return Err(damaged("it is no message of Clk"));
     }
     let text = take(input, u64::from(length))?;
@@ -334,6 +337,15 @@ mod tests {
             assert_eq!(read(&mut input, ANY_VALUE).expect("whole"), Some(message));
         }
         assert_eq!(read(&mut input, ANY_VALUE).expect("the end"), None);
+    }
+
+    #[test]
+    fn the_words_of_many_ranks_come_through() {
+        let words = vec!["no NCCL: ".repeat(100); super::super::environment::MOST as usize];
+        let (mut bytes, message) = (vec![], Message::Words { number: 1, words });
+        write(&mut bytes, &message).expect("written");
+        assert!(read(&mut &bytes[..], NO_VALUE).is_err(), "too long for a stranger");
+        assert_eq!(read(&mut &bytes[..], ANY_VALUE).expect("whole"), Some(message));
     }
 
     #[test]

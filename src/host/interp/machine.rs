@@ -88,6 +88,8 @@ pub struct Interpreter {
     pub devices: Option<Arc<dyn Devices>>,
     /// The other processes that run the script; without them there is one rank.
     pub group: Option<Arc<dyn Group>>,
+    /// How often values have been exchanged with them.
+    pub(crate) exchanges: u64,
     /// The device among those of the other ranks: whether there is such a thing is known from the first array on that ranks exchange.
     pub(crate) joined: Option<Option<Arc<dyn Joined>>>,
     /// Limit in bytes of an array allocated by a launch; `None` means that only memory limits it.

@@ -112,6 +112,7 @@ impl Interpreter {
             warned: Vec::new(),
             devices: None,
             group: None,
+            exchanges: 0,
             joined: None,
             largest: None,
             pipelined: false,

@@ -169,6 +169,7 @@ impl Machine<'_> {
         {
             return Err(self.to_itself(deed, span));
         }
+        self.interp.exchanges += 1;
         let Parcel { array, single } = parcel;
         let element = array.element().clone();
         let call = Call {

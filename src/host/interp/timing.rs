@@ -27,6 +27,8 @@ type Run<'r, M> = &'r mut dyn FnMut(&mut M, &mut Frame) -> Eval;
 const QUEUED: usize = 16;
 
 const TIME: Plan = Plan { budget: Duration::from_millis(200), least: 3, most: 1000 };
+/// The samples of a block that exchanges values with other ranks: as many on each, whatever their clocks say.
+const EXCHANGING: usize = 20;
 const BENCH: Plan = Plan { budget: Duration::from_millis(1000), least: 5, most: 10_000 };
 
 impl Machine<'_> {
@@ -75,16 +77,22 @@ impl Machine<'_> {
 
     /// Runs a block once for warm-up and then takes samples according to the plan.
     fn samples(&mut self, frame: &mut Frame, run: Run<'_, Self>, span: Span, plan: &Plan) -> Eval<Vec<f64>> {
+        let before = self.interp.exchanges;
         self.held(frame, run, span)?;
         self.finish(span)?;
+        let fixed = (self.interp.exchanges != before).then_some(EXCHANGING);
         let start = Instant::now();
         let mut samples = Vec::new();
-        while samples.len() < plan.least || (start.elapsed() < plan.budget && samples.len() < plan.most) {
+        let goes_on = |taken: usize| match fixed {
+            Some(all) => taken < all,
+            None => taken < plan.least || (start.elapsed() < plan.budget && taken < plan.most),
+        };
+        while goes_on(samples.len()) {
             self.poll(span)?;
             // What several devices do has no clock of its own.
             let alone = self.interp.members.len() < 2;
             match alone && self.interp.options.device.is_remote() {
-                true => self.remote_samples(frame, run, span, &mut samples)?,
+                true => self.remote_samples(frame, run, span, fixed, &mut samples)?,
                 false => {
                     let begin = Instant::now();
                     self.held(frame, run, span)?;
@@ -106,15 +114,17 @@ impl Machine<'_> {
         frame: &mut Frame,
         run: Run<'_, Self>,
         span: Span,
+        fixed: Option<usize>,
         samples: &mut Vec<f64>,
     ) -> Eval<()> {
         let device = self.interp.options.device.clone();
         let mut marks = vec![device.mark()];
         let begin = Instant::now();
-        for _ in 0..QUEUED {
+        let left = fixed.map_or(QUEUED, |all| QUEUED.min(all.saturating_sub(samples.len())));
+        for _ in 0..left {
             self.held(frame, run, span)?;
             marks.push(device.mark());
-            if begin.elapsed() > Duration::from_millis(100) {
+            if fixed.is_none() && begin.elapsed() > Duration::from_millis(100) {
                 break;
             }
         }

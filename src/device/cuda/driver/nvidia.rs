@@ -21,6 +21,7 @@ use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
 use self::block::{STAGED, Staging};
+use self::staging::Way;
 use self::symbols::Library;
 use super::super::text::abi::MOST_AXES;
 use super::{
@@ -432,7 +433,7 @@ impl Driver for Nvidia {
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Answer {
         self.enter()?;
-        if bytes.len() < STAGED {
+        if bytes.len() < STAGED && self.way(bytes.as_ptr().addr(), bytes.len()) == Way::Plain {
             // The driver has copied pageable memory when this returns.
             // SAFETY: the owner allocated at least this many bytes.
             return said("cuMemcpyHtoDAsync", unsafe { cu::memcpy_htod_async(to.0, bytes, self.stream) });
@@ -446,28 +447,29 @@ impl Driver for Nvidia {
 
     fn upload_beside(&self, to: Address, bytes: &[u8], after: Event) -> Answer<Event> {
         self.enter()?;
-        let locked = self.locked_in(bytes.as_ptr().addr(), bytes.len());
-        wait(self.beside, after)?;
-        let copied = match &locked {
-            Some(pieces) => self.upload_locked(to, bytes, pieces, self.beside),
-            None => self.upload_staged(to, bytes, self.beside),
-        };
-        if let Err(refusal) = copied {
-            // The memory must not be freed while a part of the copy is under way.
-            // SAFETY: the stream is alive.
-            let _ = unsafe { cu::stream::synchronize(self.beside) };
-            return Err(refusal);
-        }
+        let way = self.way(bytes.as_ptr().addr(), bytes.len());
+        // Made first: once the copy has begun, nothing but the GPU can fail.
         let done = self.event()?;
-        // SAFETY: event and stream are alive and of one context.
-        let recorded = unsafe { cu::event::record(done.0 as sys::CUevent, self.beside) };
-        let waited = said("cuEventRecord", recorded).and_then(|()| match locked {
+        let copied = wait(self.beside, after).and_then(|()| match &way {
+            Way::Locked(pieces) => self.upload_locked(to, bytes, pieces, self.beside),
+            Way::Plain | Way::Staged => self.upload_staged(to, bytes, self.beside),
+        });
+        let recorded = copied.and_then(|()| {
+            // SAFETY: event and stream are alive and of one context.
+            said("cuEventRecord", unsafe { cu::event::record(done.0 as sys::CUevent, self.beside) })
+        });
+        let waited = recorded.and_then(|()| match way {
             // The bus reads the bytes themselves.
             // SAFETY: the event is alive.
-            Some(_) => said("cuEventSynchronize", unsafe { cu::event::synchronize(done.0 as sys::CUevent) }),
-            None => Ok(()),
+            Way::Locked(_) => said("cuEventSynchronize", unsafe { cu::event::synchronize(done.0 as sys::CUevent) }),
+            Way::Plain | Way::Staged => Ok(()),
         });
-        waited.map(|()| done).inspect_err(|_| self.forget_event(done))
+        waited.map(|()| done).inspect_err(|_| {
+            // Neither the GPU's memory nor the host's must be freed while a part of the copy is under way.
+            // SAFETY: the stream is alive.
+            let _ = unsafe { cu::stream::synchronize(self.beside) };
+            self.forget_event(done);
+        })
     }
 
     unsafe fn lock(&self, bytes: &[u8]) -> Answer {
@@ -483,15 +485,15 @@ impl Driver for Nvidia {
 
     fn download(&self, from: Address, bytes: &mut [u8]) -> Answer {
         self.enter()?;
-        if bytes.len() < STAGED {
-            // SAFETY: the owner allocated at least this many bytes, and the next call waits for the copy.
-            let copied = unsafe { cu::memcpy_dtoh_async(bytes, from.0, self.stream) };
-            said("cuMemcpyDtoHAsync", copied)?;
-            return self.synchronize();
-        }
-        match self.locked_in(bytes.as_ptr().addr(), bytes.len()) {
-            Some(pieces) => self.download_locked(from, bytes, &pieces),
-            None => self.download_staged(from, bytes),
+        match self.way(bytes.as_ptr().addr(), bytes.len()) {
+            Way::Locked(pieces) => self.download_locked(from, bytes, &pieces),
+            Way::Plain if bytes.len() < STAGED => {
+                // SAFETY: the owner allocated at least this many bytes, and the next call waits for the copy.
+                let copied = unsafe { cu::memcpy_dtoh_async(bytes, from.0, self.stream) };
+                said("cuMemcpyDtoHAsync", copied)?;
+                self.synchronize()
+            }
+            Way::Plain | Way::Staged => self.download_staged(from, bytes),
         }
     }
 
