@@ -20,8 +20,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
-use self::block::{STAGED, Staging};
-use self::staging::Way;
+use self::block::{STAGED, Staging, Way};
 use self::symbols::Library;
 use super::super::text::abi::MOST_AXES;
 use super::{
