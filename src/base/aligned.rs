@@ -149,8 +149,13 @@ unsafe impl Sync for AlignedBytes {}
 impl AlignedBytes {
     /// Keeps a guard of a large buffer's memory until the buffer is dropped.
     pub fn hold(&self, guard: Guard) {
-        debug_assert!(self.len >= LARGE, "others are not looked for");
+        debug_assert!(self.len >= LARGE && self.is_own(), "others are not looked for");
         held().entry(self.start.as_ptr().addr()).or_default().push(guard);
+    }
+
+    /// Whether the memory has no other owner. One that is lent may be lent twice, so guards of it have no time of their own.
+    pub fn is_own(&self) -> bool {
+        self.lender.is_none()
     }
 
     /// Returns the number of guards.
@@ -242,7 +247,7 @@ struct Aligned;
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
-        if self.len >= LARGE {
+        if self.len >= LARGE && self.is_own() {
             let guards = held().remove(&self.start.as_ptr().addr());
             drop(guards);
         }

@@ -240,6 +240,11 @@ impl Storage {
         }
     }
 
+    /// Whether the host has the bytes in memory that nobody else owns.
+    pub fn is_own(&self) -> bool {
+        self.host.get().is_some_and(AlignedBytes::is_own)
+    }
+
     /// Returns the number of guards.
     pub fn holds(&self) -> usize {
         self.host.get().map_or(0, AlignedBytes::holds)

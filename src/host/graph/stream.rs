@@ -136,11 +136,11 @@ const SLICE: usize = 256 << 20;
 const PAGE: usize = 4096;
 
 /// Begins to lock the pages of an array that is large and read in parts one behind the other: what is read again is then copied without the
-/// processor. Begins at its end, which is read last. `None` if there is nothing left to do.
+/// processor. Begins at its end, which is read last. `None` if there is nothing left to do, or the memory is lent.
 fn lock(site: &Site, array: &Array) -> Option<Arc<Locking>> {
     let slices = array.byte_len().div_ceil(SLICE);
     let storage = array.data().computed()?;
-    if slices < 2 || storage.holds() >= slices {
+    if slices < 2 || !storage.is_own() || storage.holds() >= slices {
         return None;
     }
     let (device, source, wanted) = (site.device().clone(), array.clone(), Arc::new(AtomicBool::new(false)));
