@@ -378,15 +378,16 @@ impl<'a> Teller<'a> {
         let value = words::element_text(array, flat).map_or(String::new(), |value| format!(" = {value}"));
         let element = format!("{name}[{}]{value}", listed(index));
         match self.session.program.globals.iter().find(is_own) {
+            // What is not kept may be what made it.
+            _ if self.interpreter.trail.is_full => {
+                format!("{element}, by the script: not all expressions could be kept, for lack of memory")
+            }
             Some((_, global)) => {
                 let place = self.place(global.span);
                 format!(
                     "{element}, which no launch or expression left so: the script made or changed `{}`, of {place}",
                     global.name
                 )
-            }
-            None if self.interpreter.trail.is_full => {
-                format!("{element}, by the script: not all expressions could be kept, for lack of memory")
             }
             None => format!("{element}, which no launch or expression left so, but the script in another way"),
         }
