@@ -11,12 +11,13 @@ their signatures. Errors are exceptions that carry the message of the compiler o
 
 from __future__ import annotations
 
+import atexit
 import os
 import types
 from typing import Any
 
 from ._callable import Callable
-from ._clk import Array, Program as _Program, __version__, devices
+from ._clk import Array, Program as _Program, __version__, devices, leave as _leave
 from ._errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -30,6 +31,9 @@ from ._errors import (
     Span,
     Warning,
 )
+
+# Rank 0 has to outlive the others, which need it.
+atexit.register(_leave)
 
 #: What array parameters take: arrays of NumPy, torch, JAX, CuPy, and of whatever else has DLPack or buffers.
 ArrayLike = Any

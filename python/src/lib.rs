@@ -18,6 +18,8 @@ mod stack;
 mod tensor;
 
 use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clk_lang::app::embed;
 use pyo3::prelude::*;
@@ -35,6 +37,7 @@ fn _clk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<program::Program>()?;
     module.add_class::<notebook::Notebook>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(leave, module)?)?;
     module.add_function(wrap_pyfunction!(command_line, module)?)
 }
 
@@ -42,6 +45,18 @@ fn _clk(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn devices() -> Vec<(String, String)> {
     embed::devices()
+}
+
+/// Says to the other ranks, if there are any, that this one is over.
+#[pyfunction]
+fn leave(py: Python<'_>) -> PyResult<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let watch = signals::Watch::begin(stop.clone());
+    py.detach(|| {
+        watch.aim();
+        embed::leave(&stop);
+    });
+    watch.settled(py)
 }
 
 /// Runs the command line of `clk`; returns its exit code. `relaunch` starts this program again.

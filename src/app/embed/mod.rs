@@ -14,6 +14,8 @@ pub(super) mod report;
 mod stubs;
 
 use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub use argument::{Argument, numpy_name};
 pub use describe::{Callable, Kind, Parameter};
@@ -24,12 +26,19 @@ pub use stubs::text as stubs;
 
 pub use super::repl::notebook::{Candidate, Event, Notebook};
 
-use crate::app::memory;
+use crate::app::{memory, ranks};
 use crate::base::room;
+use crate::host::unwind;
 
 /// Prepares this process; called once.
 pub fn prepare() {
     room::ask(memory::available);
+}
+
+/// Ends the part of this process among the ranks that programs exchange values with, if it has one: at the end of the process. Rank 0 waits
+/// for the others until `stop` is set.
+pub fn leave(stop: &Arc<AtomicBool>) {
+    let _ = unwind::caught(stop.clone(), ranks::part);
 }
 
 /// Runs the command line; returns the exit code. `relaunch` is what starts this program again, for processes that run kernels.

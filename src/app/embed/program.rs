@@ -18,7 +18,7 @@ use crate::app::launch::form::{Form, Forms, Given, Item, Key};
 use crate::app::launch::refusal::Refusal;
 use crate::app::script::{Limits, Places};
 use crate::app::world::Captured;
-use crate::app::{crash, disk};
+use crate::app::{crash, disk, ranks};
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{Access, Binding, GlobalId, Type};
 use crate::compile::Session;
@@ -186,6 +186,15 @@ impl Program {
         Ok(interpreter)
     }
 
+    /// Returns a new interpreter, which exchanges values with the other ranks if there are any.
+    fn ranked(&self, how: &How) -> Result<Interpreter, Failure> {
+        let mut interpreter = self.interpreter(how)?;
+        let group = ranks::embedded(&self.session.sources, &self.stop);
+        let group = group.map_err(|why| vec![Report::of(Problem::new("E0554", why))])?;
+        interpreter.group = group.map(|member| member as _);
+        Ok(interpreter)
+    }
+
     /// Returns what the last run or call has printed.
     pub fn take_printed(&mut self) -> String {
         mem::take(&mut self.printed)
@@ -193,7 +202,7 @@ impl Program {
 
     /// Runs the statements of the script; returns warnings.
     pub fn run(&mut self, how: &How, args: Vec<String>, stack_end: usize) -> Result<Vec<Report>, Failure> {
-        let mut interpreter = self.interpreter(how)?;
+        let mut interpreter = self.ranked(how)?;
         interpreter.globals.clear();
         interpreter.options.args = args;
         interpreter.stack_end = stack_end;
@@ -216,7 +225,7 @@ impl Program {
         let at = match self.runs.iter().position(|(own, _)| own == how) {
             Some(at) => at,
             None => {
-                self.runs.push((how.clone(), self.interpreter(how)?));
+                self.runs.push((how.clone(), self.ranked(how)?));
                 self.runs.len() - 1
             }
         };

@@ -17,7 +17,8 @@ mod link;
 mod start;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use environment::is_launched;
@@ -59,12 +60,45 @@ pub(crate) fn enter(session: &Session, context: &Context) -> Result<Option<Arc<M
         return Ok(None);
     }
     let Some(place) = place()? else { return Ok(None) };
+    let program = link::Program { hash: hash(&session.sources), patience: patience()? };
+    link::join(&place, &program, start::listener(), context.interrupt.flag()).map(Some)
+}
+
+/// Returns how long ranks wait for each other at the start.
+fn patience() -> Result<Duration, String> {
     let seconds = match std::env::var(WAIT).ok().filter(|text| !text.is_empty()) {
         Some(text) => text.parse().map_err(|_| format!("{WAIT} is `{text}`, and no number of seconds"))?,
         None => USUAL_WAIT,
     };
-    let program = link::Program { hash: hash(&session.sources), patience: Duration::from_secs(seconds) };
-    link::join(&place, &program, start::listener(), context.interrupt.flag()).map(Some)
+    Ok(Duration::from_secs(seconds))
+}
+
+/// The rank that this process is for programs that another language runs.
+static EMBEDDED: Mutex<Option<Arc<Member>>> = Mutex::new(None);
+
+/// Joins the other ranks for a program that another language runs, if it has to do with them. All such programs of a process are one rank,
+/// as which the first of them joins, whose text has to be the same on all. Calls are compared, whichever program makes them.
+pub(crate) fn embedded(sources: &Sources, stop: &Arc<AtomicBool>) -> Result<Option<Arc<Member>>, String> {
+    if !concerns(sources) {
+        return Ok(None);
+    }
+    let Some(place) = place()? else { return Ok(None) };
+    let mut joined = EMBEDDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if joined.is_none() {
+        let program = link::Program { hash: hash(sources), patience: patience()? };
+        *joined = Some(link::join(&place, &program, None, stop.clone())?);
+    }
+    Ok(joined.clone())
+}
+
+/// Ends the part of a process that runs such programs, at its end: rank 0 waits for the others.
+pub(crate) fn part() {
+    let joined = EMBEDDED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(member) = joined {
+        // How the others end is theirs to say.
+        let _ = member.finish();
+        member.leave();
+    }
 }
 
 /// Returns all sources.
