@@ -57,6 +57,22 @@ fn mistakes_are_reported_where_and_as_expected() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
+#[test]
+fn axes_that_are_missing_are_brought_back_by_reshape() {
+    for (text, help) in [
+        ("let s = zeros(5, 3) - max(zeros(5, 3), axis = 1)", "`reshape(…, 5, 1)` gives [5] an axis that is repeated"),
+        ("let s = zeros(2) * zeros(2, 3, 4)", "`reshape(…, 2, 1, 1)` gives [2] an axis"),
+        ("let s = sum(zeros(5, 3), axis = 1, keepdims = true)", "`reshape(sum(x, axis = 1), -1, 1)`"),
+    ] {
+        let (_, found) = checked(text);
+        let all: Vec<&String> = found.iter().flat_map(|d| &d.help).collect();
+        assert!(all.iter().any(|own| own.contains(help)), "{text}: {all:?}");
+    }
+    // Where no axis is missing, none is offered.
+    let (_, found) = checked("let s = zeros(3) + zeros(4, 5)");
+    assert!(found.iter().flat_map(|d| &d.help).all(|own| !own.contains("reshape")), "{found:?}");
+}
+
 /// Applies every fix and checks that the program is valid afterwards.
 fn mended(text: &str) -> String {
     let (_, found) = checked(text);

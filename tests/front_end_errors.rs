@@ -109,6 +109,9 @@ fn slices_of_python() {
     one("print(x[-3:])", "E0138", "[-3:]", "print(x[len(x) - 3..])");
     one("print(x[0, :-1])", "E0138", "[0, :-1]", "print(x[0, ..shape(x, 1) - 1])");
     one("print(x[::-1])", "E0138", "[::-1]", "");
+    one("print(x[:, None])", "E0138", "[:, None]", "print(reshape(x, -1, 1))");
+    one("print(x[None, :])", "E0138", "[None, :]", "print(reshape(x, 1, -1))");
+    one("print(x[:, None, :])", "E0138", "[:, None, :]", "");
     one("print(p.x[-1:])", "E0138", "[-1:]", "");
 }
 

@@ -177,6 +177,9 @@ impl Cx<'_> {
         let mut d = Diagnostic::error("E0206", format!("`{callee}` has no argument called `{}`", name.text))
             .at(name.span, "unknown argument");
         match suggest::nearest(&name.text, names.iter().copied()) {
+            _ if matches!(&*name.text, "keepdims" | "keepdim" | "keep_dims" | "keep") && names.contains(&"axis") => {
+                d = d.help(format!("`reshape` brings an axis back: `reshape({callee}(x, axis = 1), -1, 1)`"));
+            }
             Some(near) => {
                 d = d.help(format!("did you mean `{near}`?"));
                 d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);

@@ -353,12 +353,17 @@ impl Cx<'_> {
             dims.push(match (axis(a, i), axis(b, i)) {
                 (Dim::Known(1), d) | (d, Dim::Known(1)) => d,
                 (Dim::Known(m), Dim::Known(n)) if m != n => {
+                    let stretched = stretched(a, b).or_else(|| stretched(b, a));
                     let (a, b) = (self.dims_text(a), self.dims_text(b));
-                    let d = Diagnostic::error("E0305", format!("`{what}` can't combine the shapes {a} and {b}"))
+                    let mut d = Diagnostic::error("E0305", format!("`{what}` can't combine the shapes {a} and {b}"))
                         .at(at, format!("{m} against {n}"))
                         .because(a_span, format!("this has shape {a}"))
                         .because(b_span, format!("this has shape {b}"))
                         .note("Shapes are compared from the last axis; two extents have to be the same, or one of them 1.");
+                    if let Some((short, extents)) = stretched {
+                        let short = self.dims_text(&short);
+                        d = d.help(format!("one number for each row? `reshape(…, {extents})` gives {short} an axis that is repeated"));
+                    }
                     self.report(d);
                     return None;
                 }
@@ -473,4 +478,13 @@ fn in_parentheses(d: Diagnostic, left: Span, (op_span, word): (Span, &str), righ
     let edits = [(before(left), "("), (left.after(), ")"), (op_span, word), (before(right), "("), (right.after(), ")")];
     let edits = edits.into_iter().map(|(span, text)| (span, text.to_owned())).collect();
     d.fix_all(format!("write `{word}`"), edits, Applicability::MaybeIncorrect)
+}
+
+/// Returns the shorter shape, if the longer one begins with it, and the extents with which it fits.
+fn stretched(short: &[Dim], long: &[Dim]) -> Option<(Vec<Dim>, String)> {
+    let begins = short.len() < long.len() && !short.is_empty() && long.starts_with(short);
+    let known = |dim: &Dim| if let Dim::Known(n) = dim { Some(n.to_string()) } else { None };
+    let mut extents = short.iter().map(known).collect::<Option<Vec<String>>>().filter(|_| begins)?;
+    extents.resize(long.len(), "1".into());
+    Some((short.to_vec(), extents.join(", ")))
 }

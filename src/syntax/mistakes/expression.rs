@@ -157,6 +157,25 @@ fn slice(here: &Here<'_>) -> Option<Diagnostic> {
     let error = Diagnostic::error("E0138", "a slice is written with `..`")
         .at(span, "`a..b` goes from a to b - 1, `..` takes a whole axis, `a..b step s` every s-th element");
     let plain = here.kind(open - 1) == Tok::Name && (open < 2 || here.kind(open - 2) != Tok::Dot);
+    let parts = split(here, open + 1, close, |kind| kind == Tok::Comma);
+    let is_new = |(first, end): (usize, usize)| matches!(here.words(first, end), "None" | "newaxis" | "np.newaxis");
+    if parts.iter().copied().any(is_new) {
+        let error = error.help(
+            "`reshape` adds an axis: `reshape(x, -1, 1)` stands for `x[:, None]`, `reshape(x, 1, -1)` for `x[None, :]`",
+        );
+        let extents = match parts[..] {
+            [row, column] if here.words(row.0, row.1) == ":" && is_new(column) => "-1, 1",
+            [row, column] if is_new(row) && here.words(column.0, column.1) == ":" => "1, -1",
+            _ => return Some(error),
+        };
+        return Some(match plain {
+            true => {
+                let text = format!("reshape({}, {extents})", here.word(open - 1));
+                sure(error, format!("write `{text}`"), here.spans(open - 1, close), text)
+            }
+            false => error,
+        });
+    }
     match sliced(here, open, close, plain.then(|| here.word(open - 1))) {
         Some(text) => Some(sure(error, format!("write `{text}`"), span, text)),
         None => Some(error.help("an index counts from 0; `flip(x)` turns an array around")),
