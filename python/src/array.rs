@@ -16,10 +16,11 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::dlpack::{self, Given, row_major};
 use crate::errors;
+use crate::exchange::Table;
 use crate::foreign::{self, Form, Library};
 use crate::gpu;
 
@@ -214,10 +215,7 @@ impl ClkArray {
                 own.array.element()
             )));
         };
-        own.shared.store(true, Ordering::Relaxed);
-        let (device, shape) = (own.device(), own.extents());
-        let given = Given { device, data: own.data, scalar, shape, owner: owner.clone().into_any().unbind() };
-        dlpack::give(py, given, max_version.is_some_and(|(major, _)| major >= 1))
+        dlpack::give(py, given(&owner, scalar), max_version.is_some_and(|(major, _)| major >= 1))
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -368,20 +366,41 @@ pub fn to_numpy<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>
     ndarray.bind(py).call1((shape, dtype, array))
 }
 
+/// Returns an array to be given away.
+fn given(own: &Bound<'_, ClkArray>, scalar: Scalar) -> Given {
+    let array = own.get();
+    array.shared.store(true, Ordering::Relaxed);
+    let (device, shape) = (array.device(), array.extents());
+    Given { device, data: array.data, scalar, shape, owner: own.clone().into_any().unbind() }
+}
+
+/// Returns torch's functions that exchange tensors, if it has some.
+fn torch(py: Python<'_>) -> PyResult<Option<&'static Table>> {
+    static KNOWN: PyOnceLock<Option<&'static Table>> = PyOnceLock::new();
+    let find = || {
+        let ty = py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>()?;
+        Ok::<_, PyErr>(foreign::kind_of(&ty)?.table)
+    };
+    KNOWN.get_or_try_init(py, find).copied()
+}
+
 /// Returns an array as one of a library.
 pub fn in_form<'py>(py: Python<'py>, array: Array, form: Form) -> PyResult<Bound<'py, PyAny>> {
     let own = if form.far { ClkArray::staying(array)? } else { ClkArray::new(array)? };
     // What DLPack has no type for stays with NumPy.
-    let (is_plain, is_far) = (own.scalar.is_some(), own.far.is_some());
+    let (scalar, is_plain, is_far) = (own.scalar, own.scalar.is_some(), own.far.is_some());
     let own = Bound::new(py, own)?;
     let taken = |module: &str| py.import(module)?.call_method1(intern!(py, "from_dlpack"), (&own,));
     match form.library {
         Library::NumPy if !is_far && foreign::ndarray(py).is_some() => to_numpy(&own),
         // The capsule itself: there is no stream to agree on, and torch asks for one in Python, which takes longer than a small kernel.
-        Library::Torch if is_plain => {
-            let capsule = ClkArray::__dlpack__(&own, None, None, None, None)?;
-            py.import("torch.utils.dlpack")?.call_method1(intern!(py, "from_dlpack"), (capsule,))
-        }
+        Library::Torch if let Some(scalar) = scalar => match torch(py)? {
+            Some(table) => table.array(py, given(&own, scalar)),
+            None => {
+                let capsule = ClkArray::__dlpack__(&own, None, None, None, None)?;
+                py.import("torch.utils.dlpack")?.call_method1(intern!(py, "from_dlpack"), (capsule,))
+            }
+        },
         Library::Jax if is_plain => taken("jax.numpy"),
         Library::CuPy if is_plain && is_far => taken("cupy"),
         Library::CuPy if is_plain => py.import("cupy")?.call_method1(intern!(py, "asarray"), (to_numpy(&own)?,)),

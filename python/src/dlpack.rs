@@ -19,7 +19,7 @@ pub const CUDA: i32 = 2;
 pub const CUDA_MANAGED: i32 = 13;
 
 /// The version of the structures here.
-const MAJOR: u32 = 1;
+pub const MAJOR: u32 = 1;
 const MINOR: u32 = 1;
 
 /// Bit of [`ManagedVersioned::flags`].
@@ -60,7 +60,7 @@ struct Managed {
 }
 
 #[repr(C)]
-struct ManagedVersioned {
+pub struct ManagedVersioned {
     major: u32,
     minor: u32,
     context: *mut c_void,
@@ -130,21 +130,26 @@ pub fn take(capsule: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     };
     let Some(pointer) = pointer else { return Err(PyErr::fetch(capsule.py())) };
     if versioned {
-        let taken = Taken::Versioned(pointer);
-        // SAFETY: a capsule of this name has this structure, of which these fields come first in every version.
-        let managed = unsafe { pointer.cast::<ManagedVersioned>().as_ref() };
-        if managed.major != MAJOR {
-            let text =
-                format!("DLPack {}.{} is not understood, which is not version {MAJOR}", managed.major, managed.minor);
-            return Err(PyBufferError::new_err(text));
-        }
-        read(&managed.tensor, managed.flags & READ_ONLY != 0, taken)
+        take_managed(pointer.cast())
     } else {
         let taken = Taken::Plain(pointer);
         // SAFETY: a capsule of this name has this structure.
         let managed = unsafe { pointer.cast::<Managed>().as_ref() };
         read(&managed.tensor, false, taken)
     }
+}
+
+/// Takes the memory of a structure that now belongs to the caller.
+pub fn take_managed(pointer: NonNull<ManagedVersioned>) -> PyResult<Tensor> {
+    let taken = Taken::Versioned(pointer.cast());
+    // SAFETY: the structure is alive until `taken` is dropped; these fields come first in every version.
+    let managed = unsafe { pointer.as_ref() };
+    if managed.major != MAJOR {
+        let text =
+            format!("DLPack {}.{} is not understood, which is not version {MAJOR}", managed.major, managed.minor);
+        return Err(PyBufferError::new_err(text));
+    }
+    read(&managed.tensor, managed.flags & READ_ONLY != 0, taken)
 }
 
 fn read(raw: &RawTensor, readonly: bool, taken: Taken) -> PyResult<Tensor> {
@@ -226,8 +231,8 @@ pub struct Given {
     pub owner: Py<PyAny>,
 }
 
-/// Makes a capsule, of the versioned form if the consumer takes that.
-pub fn give(py: Python<'_>, given: Given, versioned: bool) -> PyResult<Py<PyAny>> {
+/// Returns the tensor of a structure, and the context that keeps what it points to.
+fn described(given: Given) -> (RawTensor, *mut c_void) {
     let strides = row_major(&given.shape, 1).into_iter().map(|stride| stride as i64).collect();
     let shape = given.shape.iter().map(|&extent| extent as i64).collect();
     let mut kept = Box::new(Kept { _owner: given.owner, shape, strides });
@@ -241,12 +246,22 @@ pub fn give(py: Python<'_>, given: Given, versioned: bool) -> PyResult<Py<PyAny>
         strides: kept.strides.as_mut_ptr(),
         byte_offset: 0,
     };
-    let context = Box::into_raw(kept).cast::<c_void>();
+    (tensor, Box::into_raw(kept).cast())
+}
+
+/// Makes a structure of the versioned form, which its deleter frees.
+pub fn managed(given: Given) -> *mut ManagedVersioned {
+    let (tensor, context) = described(given);
+    let deleter = Some(delete_versioned as unsafe extern "C" fn(_));
+    Box::into_raw(Box::new(ManagedVersioned { major: MAJOR, minor: MINOR, context, deleter, flags: 0, tensor }))
+}
+
+/// Makes a capsule, of the versioned form if the consumer takes that.
+pub fn give(py: Python<'_>, given: Given, versioned: bool) -> PyResult<Py<PyAny>> {
     let (pointer, name, destructor): (*mut c_void, &CStr, ffi::PyCapsule_Destructor) = if versioned {
-        let deleter = Some(delete_versioned as unsafe extern "C" fn(_));
-        let managed = ManagedVersioned { major: MAJOR, minor: MINOR, context, deleter, flags: 0, tensor };
-        (Box::into_raw(Box::new(managed)).cast(), VERSIONED, unused_versioned)
+        (managed(given).cast(), VERSIONED, unused_versioned)
     } else {
+        let (tensor, context) = described(given);
         let deleter = Some(delete as unsafe extern "C" fn(_));
         (Box::into_raw(Box::new(Managed { tensor, context, deleter })).cast(), PLAIN, unused)
     };
@@ -259,13 +274,13 @@ pub fn give(py: Python<'_>, given: Given, versioned: bool) -> PyResult<Py<PyAny>
 fn release(context: *mut c_void) {
     // Without an interpreter, at its end, nothing is left to give back to.
     let _ = Python::try_attach(|_| {
-        // SAFETY: the context is the box that `give` has made, given back once.
+        // SAFETY: the context is the box that `described` has made, given back once.
         drop(unsafe { Box::from_raw(context.cast::<Kept>()) });
     });
 }
 
 unsafe extern "C" fn delete(managed: *mut Managed) {
-    // SAFETY: a deleter is called once, with the box that `give` has made.
+    // SAFETY: a deleter is called once, with the box that `managed` or `give` has made.
     release(unsafe { Box::from_raw(managed) }.context);
 }
 

@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clk_lang::app::embed::{Argument, Lending};
 use clk_lang::device::lent::Lent;
@@ -21,8 +21,8 @@ use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::dlpack;
 use crate::errors;
+use crate::exchange::{self, Table};
 use crate::gpu::{self, Wanted};
-use crate::tensor;
 
 /// Addresses that arrays may have, on the simulator and on GPUs.
 const ALIGN: usize = 16;
@@ -88,6 +88,8 @@ pub enum Place {
     Gpu {
         number: u32,
         after: Option<usize>,
+        /// Whether its library goes on on that stream.
+        in_order: bool,
     },
 }
 
@@ -132,6 +134,11 @@ pub fn read(
     wanted: &Wanted<'_>,
 ) -> PyResult<Foreign> {
     let py = object.py();
+    if let Kind { library, table: Some(table) } = kind_of(&object.get_type())?
+        && let Some(found) = of_table(object, library, table, wanted)?
+    {
+        return Ok(found);
+    }
     let is_numpy = ndarray(py).is_some_and(|ty| object.is_instance(ty.bind(py)).unwrap_or(false));
     if is_numpy {
         return of_numpy(object, record);
@@ -277,8 +284,31 @@ fn scalar_of(format: &[u8], size: usize) -> Option<Scalar> {
     }
 }
 
-fn library_of(object: &Bound<'_, PyAny>) -> PyResult<Library> {
-    let module: String = object.get_type().getattr(intern!(object.py(), "__module__"))?.extract()?;
+/// What is known of a type of arrays.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub library: Library,
+    pub table: Option<&'static Table>,
+}
+
+/// Returns what is known of a type, which is asked once.
+pub fn kind_of(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
+    static KNOWN: Mutex<Vec<(Py<PyType>, Kind)>> = Mutex::new(Vec::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, kind)) = known().iter().find(|(own, _)| own.is(ty)) {
+        return Ok(*kind);
+    }
+    let kind = Kind { library: library_of(ty)?, table: exchange::of(ty) };
+    let mut known = known();
+    // Types that a program makes again and again are asked each time.
+    if known.len() < 64 {
+        known.push((ty.clone().unbind(), kind));
+    }
+    Ok(kind)
+}
+
+fn library_of(ty: &Bound<'_, PyType>) -> PyResult<Library> {
+    let module: String = ty.getattr(intern!(ty.py(), "__module__"))?.extract()?;
     Ok(match module.split('.').next().unwrap_or("") {
         "numpy" => Library::NumPy,
         "torch" => Library::Torch,
@@ -288,37 +318,37 @@ fn library_of(object: &Bound<'_, PyAny>) -> PyResult<Library> {
     })
 }
 
-fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign> {
+/// Reads an array by the functions of its library; `None` if that refuses, which it explains if it is asked for a capsule.
+fn of_table(
+    object: &Bound<'_, PyAny>,
+    library: Library,
+    table: &Table,
+    wanted: &Wanted<'_>,
+) -> PyResult<Option<Foreign>> {
     let py = object.py();
-    let library = library_of(object)?;
     if library == Library::Torch {
         of_torch(object)?;
-        if let Some(tensor) = tensor::read(object, wanted)? {
-            return Ok(tensor);
-        }
     }
-    let device: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
-    let place = place_of(py, device)?;
-    let (place, tensor) = match place {
-        Place::Host => (place, dlpack::take(&capsule(object, None)?)?),
+    let Ok(tensor) = table.read(object) else { return Ok(None) };
+    let place = match place_of(py, tensor.device)? {
         Place::Gpu { number, .. } => {
             wanted.takes(py, number)?;
-            // What torch is told to make wait is another GPU's stream, if that is its current one.
-            let (after, stream) = match library {
-                Library::Torch => (wanted.stream_of_torch(py, number)?, -1),
-                _ => gpu::meeting(py, number).map(|stream| (stream, stream as i64))?,
-            };
-            let take = || dlpack::take(&capsule(object, Some(stream))?);
-            let tensor = if library == Library::Torch { gpu::on_torch_gpu(py, number, take) } else { take() };
-            (Place::Gpu { number, after: Some(after) }, tensor?)
+            let stream = wanted.stream(py, library, number, || table.stream(py, number))?;
+            Place::Gpu { number, after: Some(stream), in_order: true }
         }
+        Place::Host => Place::Host,
     };
-    if place_of(py, tensor.device)? != place_of(py, device)? {
-        let title = "`__dlpack_device__` says another device than the capsule of `__dlpack__`".to_string();
-        return Err(errors::refused(py, "E0809", title, &[], &[]));
-    }
+    of_tensor(py, tensor, library, place, false).map(Some)
+}
+
+fn of_tensor(
+    py: Python<'_>,
+    tensor: dlpack::Tensor,
+    library: Library,
+    place: Place,
+    is_silent: bool,
+) -> PyResult<Foreign> {
     let scalar = tensor.scalar.map_err(|name| no_type(py, &name))?;
-    let is_silent = !tensor.versioned && library == Library::Own && !gpu::says_writable(object);
     Ok(Foreign {
         library,
         element: Element::Scalar(scalar),
@@ -333,11 +363,44 @@ fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign
     })
 }
 
+fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign> {
+    let py = object.py();
+    let library = kind_of(&object.get_type())?.library;
+    if library == Library::Torch {
+        of_torch(object)?;
+    }
+    let device: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+    let place = place_of(py, device)?;
+    let (place, tensor) = match place {
+        Place::Host => (place, dlpack::take(&capsule(object, None)?)?),
+        Place::Gpu { number, .. } => {
+            wanted.takes(py, number)?;
+            let in_order = gpu::is_in_order(library);
+            // What torch is told to make wait is another GPU's stream, if that is its current one.
+            let (after, stream) = match in_order {
+                true => (wanted.stream(py, library, number, || gpu::stream_of(py, library, number))?, -1),
+                false => gpu::meeting(py, number).map(|stream| (stream, stream as i64))?,
+            };
+            let take = || dlpack::take(&capsule(object, Some(stream))?);
+            let tensor = if library == Library::Torch { gpu::on_torch_gpu(py, number, take) } else { take() };
+            (Place::Gpu { number, after: Some(after), in_order }, tensor?)
+        }
+    };
+    if place_of(py, tensor.device)? != place_of(py, device)? {
+        let title = "`__dlpack_device__` says another device than the capsule of `__dlpack__`".to_string();
+        return Err(errors::refused(py, "E0809", title, &[], &[]));
+    }
+    let is_silent = !tensor.versioned && library == Library::Own && !gpu::says_writable(object);
+    of_tensor(py, tensor, library, place, is_silent)
+}
+
 /// Returns the memory that a device of DLPack stands for.
 fn place_of(py: Python<'_>, device: (i32, i32)) -> PyResult<Place> {
     match device {
         (dlpack::CPU | dlpack::CUDA_HOST, _) => Ok(Place::Host),
-        (dlpack::CUDA | dlpack::CUDA_MANAGED, number @ 0..) => Ok(Place::Gpu { number: number as u32, after: None }),
+        (dlpack::CUDA | dlpack::CUDA_MANAGED, number @ 0..) => {
+            Ok(Place::Gpu { number: number as u32, after: None, in_order: false })
+        },
         (kind, number) => {
             let title = "this array is neither in the memory of the host nor of an NVIDIA GPU".to_string();
             let help = "copy it to the host first: `x.cpu()`";
@@ -394,7 +457,7 @@ impl Foreign {
         readonly: bool,
         place: Place,
     ) -> PyResult<Foreign> {
-        Ok(Foreign::kept(object, library_of(object)?, data, element, (shape, strides), readonly, place))
+        Ok(Foreign::kept(object, kind_of(&object.get_type())?.library, data, element, (shape, strides), readonly, place))
     }
 
     /// Returns an array of a library whose memory an object keeps.
@@ -469,13 +532,13 @@ impl Foreign {
 
     /// Returns an array of a GPU as an argument, in place if it is so aligned and not `copied`; `None` for one of the host.
     pub fn lending(&mut self, copied: bool) -> Option<Argument> {
-        let Place::Gpu { number, after } = self.place else { return None };
+        let Place::Gpu { number, after, in_order } = self.place else { return None };
         let address = self.data.addr() as u64;
         let keeper = Arc::new(self.keeper.take());
-        let lent = Lent { gpu: number, address, bytes: self.bytes(), after, keeper };
+        let lent = Lent { gpu: number, address, bytes: self.bytes(), after, in_order, keeper };
         let is_copied = copied || !self.data.addr().is_multiple_of(ALIGN);
-        // SAFETY: the keeper keeps the memory, of this shape and without gaps (`gpu::fitting`), and the call waits for all its work. What
-        // other threads and streams do with it meanwhile is theirs, as with every function of the library.
+        // SAFETY: the keeper keeps the memory, of this shape and without gaps (`gpu::fitting`), and the call waits for all its work, or has
+        // the stream do so to which the library's allocator leaves it. What other threads and streams do with it meanwhile is theirs, as with every function of the library.
         Some(Argument::Lent(unsafe { Lending::new(self.element.clone(), self.shape.clone(), lent, is_copied) }))
     }
 

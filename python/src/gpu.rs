@@ -3,10 +3,11 @@
 //! Input: the device of a call and objects of other libraries. Output: on which GPU an array is and what its work waits for, or a refusal.
 //!
 //! - A call runs on the GPU of its arrays, unless it names a device: then that has to be this one.
-//! - The work that fills an array comes first. With DLPack its producer is given a stream of Clk's to make wait; torch says which stream it
-//!   works on, which an event then marks; `__cuda_array_interface__` names the stream: none (nothing to wait for), 1 (the default one), 2 (that
-//!   of the thread), or a handle.
-//! - After a call nothing waits: it has waited itself, as what kernels report is read when they are over.
+//! - The work that fills an array comes first. Torch and CuPy say which stream they work on, which an event then marks; with DLPack other
+//!   producers are given a stream of Clk's to make wait; `__cuda_array_interface__` names the stream: none (nothing to wait for), 1 (the
+//!   default one), 2 (that of the thread), or a handle.
+//! - What comes after a call waits for its kernels. If all arrays are of torch and CuPy, their streams do, and the call returns before; else,
+//!   and where a kernel may report a fault, the call itself waits.
 //! - Memory at other addresses than multiples of 16, and what the call writes elsewhere, is copied on the GPU. Elements with gaps, or in
 //!   another order, are brought in order by their own library (torch, CuPy), and are refused from others.
 
@@ -17,7 +18,6 @@ use clk_lang::host::array::Element;
 use clk_lang::lang::scalar::Scalar;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
 use crate::array::ClkArray;
@@ -25,9 +25,9 @@ use crate::dlpack::row_major;
 use crate::errors;
 use crate::foreign::{self, Foreign, Library, Place};
 
-/// The stream on which torch works on a GPU, asked for once a call.
+/// The stream on which a library works on a GPU, asked for once a call.
 #[derive(Default)]
-pub struct Streams(Cell<Option<(u32, usize)>>);
+pub struct Streams(Cell<Option<(Library, u32, usize)>>);
 
 /// Where arrays are wanted.
 pub enum Wanted<'a> {
@@ -38,19 +38,31 @@ pub enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Returns the stream on which torch works on a GPU now.
-    pub fn stream_of_torch(&self, py: Python<'_>, gpu: u32) -> PyResult<usize> {
+    /// Returns the stream on which a library works on a GPU now, which `ask` finds out.
+    pub fn stream(
+        &self,
+        py: Python<'_>,
+        library: Library,
+        gpu: u32,
+        ask: impl FnOnce() -> PyResult<usize>,
+    ) -> PyResult<usize> {
         let known = match self {
             Wanted::Host => None,
             Wanted::Call(_, streams) => Some(streams),
         };
-        if let Some((own, stream)) = known.and_then(|streams| streams.0.get())
-            && own == gpu
+        if let Some((own, on, stream)) = known.and_then(|streams| streams.0.get())
+            && (own, on) == (library, gpu)
         {
             return Ok(stream);
         }
-        let stream = stream_of_torch(py, gpu)?;
-        known.into_iter().for_each(|streams| streams.0.set(Some((gpu, stream))));
+        let stream = ask()?;
+        if embed::is_recorded(stream) {
+            let title = "a call of Clk cannot be recorded in a CUDA graph, which is done with this stream now".to_string();
+            let help = "call it before or after, such as outside of `torch.cuda.graph`";
+            let note = "it may wait for its kernels, to report their faults";
+            return Err(errors::refused(py, "E0809", title, &[help], &[note]));
+        }
+        known.into_iter().for_each(|streams| streams.0.set(Some((library, gpu, stream))));
         Ok(stream)
     }
 
@@ -109,26 +121,19 @@ pub fn meeting(py: Python<'_>, gpu: u32) -> PyResult<usize> {
     })
 }
 
-fn stream_of_torch(py: Python<'_>, gpu: u32) -> PyResult<usize> {
-    let cuda = py.import(intern!(py, "torch"))?.getattr(intern!(py, "cuda"))?;
-    if cuda.call_method0(intern!(py, "is_current_stream_capturing"))?.extract()? {
-        let title = "a call of Clk cannot be recorded in a CUDA graph, which torch does now".to_string();
-        let help = "call it outside of `torch.cuda.graph`";
-        return Err(errors::refused(
-            py,
-            "E0809",
-            title,
-            &[help],
-            &["it waits for its kernels, to report their faults"],
-        ));
-    }
-    // What torch's own generated code calls: it makes no object.
-    static RAW: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
-    let find = || py.import("torch._C").and_then(|module| module.getattr("_cuda_getCurrentRawStream")).ok();
-    if let Some(raw) = RAW.get_or_init(py, || find().map(Bound::unbind)) {
-        return raw.bind(py).call1((gpu,))?.extract();
-    }
-    cuda.call_method1(intern!(py, "current_stream"), (gpu,))?.getattr(intern!(py, "cuda_stream"))?.extract()
+/// Whether a library works on a stream that it calls the current one, to which its allocator leaves the memory of arrays, too.
+pub fn is_in_order(library: Library) -> bool {
+    matches!(library, Library::Torch | Library::CuPy)
+}
+
+/// Asks torch or CuPy which stream of a GPU is its current one.
+pub fn stream_of(py: Python<'_>, library: Library, gpu: u32) -> PyResult<usize> {
+    let (module, function, handle) = match library {
+        Library::CuPy => ("cupy", intern!(py, "get_current_stream"), intern!(py, "ptr")),
+        _ => ("torch", intern!(py, "current_stream"), intern!(py, "cuda_stream")),
+    };
+    let cuda = py.import(module)?.getattr(intern!(py, "cuda"))?;
+    cuda.call_method1(function, (gpu,))?.getattr(handle)?.extract()
 }
 
 /// Makes a GPU torch's current one as long as `work` takes.
@@ -254,7 +259,7 @@ pub fn of_interface(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<
         })?,
     };
     wanted.takes(py, gpu)?;
-    let place = Place::Gpu { number: gpu, after: described.after };
+    let place = Place::Gpu { number: gpu, after: described.after, in_order: false };
     let Described { address, scalar, shape, strides, readonly, .. } = described;
     let at = std::ptr::without_provenance_mut(address as usize);
     Foreign::of_object(object, at, Element::Scalar(scalar), (shape, strides), readonly, place)

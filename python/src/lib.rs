@@ -1,6 +1,6 @@
 //! The extension module `clk._clk`: Clk's programs, sessions and command line for Python.
 //!
-//! [`program`] has programs and their callables, [`foreign`], [`gpu`] and [`dlpack`] the arrays of other libraries, [`mod@array`] results,
+//! [`program`] has programs and their callables, [`foreign`], [`exchange`], [`gpu`] and [`dlpack`] the arrays of other libraries, [`mod@array`] results,
 //! [`convert`] all other values, [`errors`] exceptions, [`signals`] Ctrl-C, [`notebook`] sessions.
 
 #![allow(rustdoc::private_intra_doc_links)]
@@ -9,13 +9,13 @@ mod array;
 mod convert;
 mod dlpack;
 mod errors;
+mod exchange;
 mod foreign;
 mod gpu;
 mod notebook;
 mod program;
 mod signals;
 mod stack;
-mod tensor;
 
 use std::ffi::OsString;
 use std::sync::Arc;

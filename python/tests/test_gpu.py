@@ -248,10 +248,56 @@ def test_work_of_streams_comes_before_and_after():
             x.fill_(round + 10)
             z = m.double(x)
             m.double(x, out=y)
-        # Used at once on others, which do not wait for anything.
-        with torch.cuda.stream(torch.cuda.Stream()):
+        # Used on others, which wait as for every other work of torch.
+        other = torch.cuda.Stream()
+        other.wait_stream(side)
+        with torch.cuda.stream(other):
             assert z.eq(2 * round + 20).all() and y.eq(2 * round + 20).all()
         torch.cuda.synchronize()
+
+
+def test_calls_wait_only_where_they_have_to():
+    m = program()
+    x, out = torch.ones(64, device="cuda"), torch.empty(64, device="cuda")
+    bins = torch.zeros(8, dtype=torch.int32, device="cuda")
+    ints, there = torch.arange(64, dtype=torch.int32, device="cuda"), torch.ones(64)
+    calls = {
+        "results": (lambda: m.double(x), False),
+        "in place": (lambda: m.double(x, out=out), False),
+        "copied": (lambda: m.reversed(x, out=x), False),
+        "a part": (lambda: m.double(x[1:], out=out[:63]), False),
+        "a function": (lambda: m.twice(out), False),
+        "may fault": (lambda: m.bin(ints, bins), True),
+        "a number": (lambda: m.energy(x, 0.5), True),
+        "an array of the host": (lambda: m.saxpy(2.0, x, there), True),
+        "another library": (lambda: m.double(ByInterface(x)), True),
+    }
+    for call, _ in calls.values():
+        call()
+    for name, (call, waits) in calls.items():
+        torch.cuda.synchronize()
+        busy(300)
+        call()
+        assert torch.cuda.current_stream().query() == waits, name
+    # Temporary arrays, whose memory is taken again at once.
+    for side in [torch.cuda.default_stream(), torch.cuda.Stream()]:
+        with torch.cuda.stream(side):
+            found = []
+            for n in range(300):
+                if n % 100 == 0:
+                    busy(30)
+                y = m.double(torch.full((5000,), float(n), device="cuda"))
+                z = m.double(torch.full((5000,), -1.0, device="cuda"))
+                m.add_to(y, 1.0)
+                found.append((y + z).sum())
+                del y, z
+            assert [sum.item() for sum in found] == [5000.0 * (2 * n - 1) for n in range(300)]
+    # A fault after work that nobody has waited for is the call's own.
+    busy()
+    y = m.double(x)
+    with refused(clk.Fault, "E0601"):
+        m.outside(y)
+    assert y.eq(2).all()
 
 
 def test_streams_of_other_libraries():
@@ -303,6 +349,7 @@ def test_results_may_be_freed_while_they_are_used():
     kept = []
     for round in range(20):
         y = m.double(x)
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             busy(5)
             kept.append(y + round)

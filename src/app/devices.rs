@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn the_simulator_has_no_memory_of_gpus() {
         let simulator = Machine::new(Usage::default()).open(Wanted::Sim(None)).expect("there");
-        let lent = Lent { gpu: 2, address: 0x1000, bytes: 4, after: None, keeper: Arc::new(()) };
+        let lent = Lent { gpu: 2, address: 0x1000, bytes: 4, after: None, in_order: false, keeper: Arc::new(()) };
         // SAFETY: nothing is done with it.
         let refused = unsafe { simulator.lend(&lent, false) }.err().expect("a refusal");
         assert!(refused.to_string().contains("gpu:2"), "{refused}");

@@ -10,7 +10,8 @@
 //!   keeps an array that shares it for as long.
 //! - A script may give an array that is written other memory: by an assignment, or a write on the host.
 //!   [`Device::give_back`](super::Device::give_back) copies then what the array holds to where it belongs, and does nothing otherwise.
-//! - The lender may use it again when the device has done all that it had to do ([`Device::finish`](super::Device::finish)), and not before.
+//! - The lender may use it again when the device has done all that it had to do ([`Device::finish`](super::Device::finish)), and not before:
+//!   unless all that he does is on the stream that was waited for, which may then wait itself ([`Device::pass_on`](super::Device::pass_on)).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -27,5 +28,7 @@ pub struct Lent {
     pub bytes: usize,
     /// The stream, as CUDA knows it, whose work so far comes before any use; `None` if there is nothing to wait for.
     pub after: Option<usize>,
+    /// Whether the lender's work from now on is on that stream, too, also what frees the memory.
+    pub in_order: bool,
     pub keeper: Keeper,
 }

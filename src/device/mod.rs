@@ -158,7 +158,7 @@ pub trait Device: Send + Sync {
     /// # Safety
     /// The bytes are in the memory of that GPU, at an address that is a multiple of 16 unless they are `copied`, until the keeper is
     /// dropped; the stream is alive. Nobody else uses them, or writes them if the array is only read, until [`Device::finish`] has
-    /// returned after their last use.
+    /// returned after their last use, or on that stream [`Device::pass_on`].
     unsafe fn lend(&self, lent: &Lent, _copied: bool) -> Result<Arc<dyn Remote>, DeviceError> {
         Err(DeviceError::Unavailable { device: self.name(), why: format!("it has not the memory of gpu:{}", lent.gpu) })
     }
@@ -216,6 +216,12 @@ pub trait Device: Send + Sync {
     /// Waits for all pending operations.
     fn finish(&self) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    /// Has what is done on these streams of others from now on come behind all pending operations. Waits for those where they may report
+    /// something, as [`Device::finish`] does.
+    fn pass_on(&self, _streams: &[usize]) -> Result<(), DeviceError> {
+        self.finish()
     }
 
     /// Waits for launches that may still report a fault, and reports the first one's ([`DeviceError::Earlier`]); for devices with

@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use smallvec::SmallVec;
+
 use crate::device::Device;
 use crate::device::cuda::driver::nvidia;
 use crate::device::lent::Lent;
@@ -88,6 +90,20 @@ impl Borrowed {
             }
         }
         Ok(())
+    }
+
+    /// Has the owners' use of the memory come behind what the device does with it, at once if they do theirs on streams that can wait.
+    pub fn hand_over(&self, device: &dyn Device) -> Outcome<()> {
+        let mut streams: SmallVec<[usize; 2]> = SmallVec::new();
+        for (_, lent) in &self.lent {
+            match lent.after.filter(|_| lent.in_order) {
+                Some(stream) if streams.contains(&stream) => {}
+                Some(stream) => streams.push(stream),
+                None if lent.bytes == 0 => {}
+                None => return Ok(device.finish()?),
+            }
+        }
+        Ok(device.pass_on(&streams)?)
     }
 
     /// Ends the loan: of the arrays that were written only their shapes are left.
@@ -198,6 +214,11 @@ static WAITING: Mutex<Vec<Far>> = Mutex::new(Vec::new());
 /// Returns the stream of a GPU that those who lend its memory have wait for their work.
 pub fn meeting(gpu: u32) -> Result<usize, String> {
     nvidia::meeting(gpu)
+}
+
+/// Returns whether a stream's work is being recorded in a graph.
+pub fn is_recorded(stream: usize) -> bool {
+    nvidia::is_recorded(stream)
 }
 
 /// Returns the number of the GPU whose memory has this address.

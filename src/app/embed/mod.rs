@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use argument::{Argument, numpy_name};
 pub use describe::{Callable, Kind, Parameter};
-pub use lending::{Far, Lending, meeting, owner};
+pub use lending::{Far, Lending, is_recorded, meeting, owner};
 pub use program::{Call, How, Program, Returned};
 pub use report::{Place, Report};
 pub use stubs::text as stubs;

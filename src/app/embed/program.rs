@@ -235,6 +235,8 @@ impl Program {
         let device = interpreter.options.device.clone();
         let _visit = device.is_remote().then(Visit::begin);
         let mut borrowed = Borrowed::default();
+        // Memory of the host may still be copied from.
+        let borrows_here = arguments.iter().flatten().any(|argument| matches!(argument, Argument::Array(_)));
         for (at, argument) in arguments.iter_mut().enumerate() {
             if let Some(Argument::Lent(lending)) = argument {
                 let is_written = of.params.get(at).is_some_and(|param| param.access != Access::In);
@@ -274,7 +276,9 @@ impl Program {
                         .map_err(|problem| Box::new(problem.anywhere()))
                 })
             });
-            let ended = device.finish().map_err(Problem::from).and(borrowed.end(&mut written));
+            let passes_on = given.is_ok() && !borrows_here;
+            let handed = if passes_on { borrowed.hand_over(&*device) } else { device.finish().map_err(Problem::from) };
+            let ended = handed.and(borrowed.end(&mut written));
             given.and_then(|value| ended.map(|()| value).map_err(|problem| vec![problem.anywhere()]))
         };
         let warnings = Report::all(&interpreter.take_warnings(), &session.sources);

@@ -25,7 +25,13 @@ pub(crate) struct Buffer {
     /// When a launch needed it last, counted in such uses.
     used: AtomicU64,
     /// What keeps it, if it is lent.
-    lender: Option<Keeper>,
+    lender: Option<Lender>,
+}
+
+/// What keeps lent memory, and whether what frees it comes behind the work here by itself.
+struct Lender {
+    keeper: Keeper,
+    in_order: bool,
 }
 
 enum Place {
@@ -38,9 +44,9 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // It is free when the copy is over.
         let _ = self.arrive();
-        if let Some(lender) = &self.lender {
+        if let Some(Lender { keeper, in_order }) = &self.lender {
             // Nobody else sees to it that nothing uses the memory any more.
-            if Arc::strong_count(lender) == 1 {
+            if !in_order && Arc::strong_count(keeper) == 1 {
                 let _ = self.context.flush();
                 let _ = self.context.call(|driver| driver.synchronize());
             }
@@ -155,7 +161,7 @@ impl Buffer {
             bytes: lent.bytes as u64,
             coming: Mutex::default(),
             used: AtomicU64::new(0),
-            lender: Some(lent.keeper.clone()),
+            lender: Some(Lender { keeper: lent.keeper.clone(), in_order: lent.in_order }),
         })
     }
 

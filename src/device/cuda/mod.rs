@@ -204,6 +204,10 @@ impl Device for Gpu {
         self.context.finish()
     }
 
+    fn pass_on(&self, streams: &[usize]) -> Result<(), DeviceError> {
+        self.context.pass_on(streams)
+    }
+
     fn begin_batch(&self) {
         self.context.begin_batch();
     }

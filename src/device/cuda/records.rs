@@ -200,6 +200,15 @@ impl Context {
         self.known(driver, &mut records, stopped)
     }
 
+    /// Has streams of others wait for all pending operations; waits for those itself if one may report a fault.
+    pub fn pass_on(&self, streams: &[usize]) -> Result<(), DeviceError> {
+        self.flush()?;
+        if !self.records().is_quiet() || self.is_isolated() {
+            return self.finish();
+        }
+        self.call(|driver| driver.go_before(streams))
+    }
+
     /// Copies from the GPU, unless one of the launches before the copy has failed.
     pub fn copy_here(&self, from: Address, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.flush()?;

@@ -289,6 +289,9 @@ impl Driver for Fake {
     fn come_behind(&self, stream: usize) -> Answer {
         self.with("come_behind", |state| lent::meet(state, stream))
     }
+    fn go_before(&self, streams: &[usize]) -> Answer {
+        self.with("go_before", |state| lent::part(state, streams))
+    }
     fn has_beside(&self) -> bool {
         true
     }

@@ -302,6 +302,11 @@ pub trait Driver: Send + Sync {
         Err(Refusal { call: "cuStreamWaitEvent".into(), code: 801, name: "CUDA_ERROR_NOT_SUPPORTED".into() })
     }
 
+    /// Has all later operations of other streams of this process wait for what this one has to do.
+    fn go_before(&self, _streams: &[usize]) -> Answer {
+        self.synchronize()
+    }
+
     /// Waits for all operations of all streams of this process, also of those that others have made.
     fn quiet(&self) -> Answer {
         self.synchronize()

@@ -7,7 +7,7 @@ mod shared;
 mod staging;
 mod symbols;
 
-pub use guest::{Visit, meeting, owner};
+pub use guest::{Visit, is_recorded, meeting, owner};
 #[cfg(target_os = "linux")]
 pub use shared::Numbered;
 
@@ -19,6 +19,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
+use smallvec::SmallVec;
 
 use self::block::{STAGED, Staging, Way};
 use self::symbols::Library;
@@ -165,6 +166,8 @@ pub(crate) struct Nvidia {
     locked: Mutex<BTreeMap<usize, usize>>,
     flag: OnceLock<Answer<Flag>>,
     poking: Mutex<()>,
+    /// An event by which streams wait for each other, once one has; locked from its record to the last wait.
+    meeting: Mutex<Option<Event>>,
     /// GPUs with which mutual access to memory pools was set up.
     peers: Mutex<Vec<u32>>,
 }
@@ -347,6 +350,7 @@ impl Nvidia {
             locked: Mutex::default(),
             flag: OnceLock::new(),
             poking: Mutex::default(),
+            meeting: Mutex::default(),
             peers: Mutex::default(),
         })
     }
@@ -384,6 +388,21 @@ impl Nvidia {
     }
 
     /// Makes the context current on this thread, if it is not: other libraries of the process may have chosen theirs.
+    /// Has all later operations of streams wait for what another one has to do now.
+    fn line_up(&self, first: sys::CUstream, others: &[sys::CUstream]) -> Answer {
+        let mut event = self.meeting.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = match *event {
+            Some(event) => event,
+            None => {
+                let made = said("cuEventCreate", cu::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING))?;
+                *event.insert(Event(made as usize))
+            }
+        };
+        // SAFETY: event and stream are alive; who waits for the event waits for what it was recorded for then.
+        said("cuEventRecord", unsafe { cu::event::record(event.0 as sys::CUevent, first) })?;
+        others.iter().try_for_each(|&other| wait(other, event))
+    }
+
     fn enter(&self) -> Answer {
         if matches!(cu::ctx::get_current(), Ok(Some(current)) if current == self.context) {
             return Ok(());
@@ -746,12 +765,13 @@ impl Driver for Nvidia {
         if unsafe { sys::cuStreamQuery(stream) } == CUresult::CUDA_SUCCESS {
             return Ok(());
         }
-        let event = said("cuEventCreate", cu::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING))?;
-        // SAFETY: as above, and the event is alive.
-        let recorded = said("cuEventRecord", unsafe { cu::event::record(event, stream) });
-        let waits = recorded.and_then(|()| wait(self.stream, Event(event as usize)));
-        self.forget_event(Event(event as usize));
-        waits
+        self.line_up(stream, &[self.stream])
+    }
+
+    fn go_before(&self, streams: &[usize]) -> Answer {
+        self.enter()?;
+        let streams: SmallVec<[sys::CUstream; 2]> = streams.iter().map(|&stream| stream as sys::CUstream).collect();
+        self.line_up(self.stream, &streams)
     }
 
     fn quiet(&self) -> Answer {

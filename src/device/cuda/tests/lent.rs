@@ -14,6 +14,12 @@ pub(super) fn meet(_state: &mut State, stream: usize) -> Answer {
     Ok(())
 }
 
+/// Notes that streams wait for the device.
+pub(super) fn part(_state: &mut State, streams: &[usize]) -> Answer {
+    assert_eq!(streams, [STREAM], "the lender's");
+    Ok(())
+}
+
 /// Counts how often the driver had been waited for when it was dropped.
 struct Owner {
     fake: Arc<Fake>,
@@ -31,7 +37,7 @@ fn library(fake: &Arc<Fake>, address: u64, values: &[f32]) -> (Lent, Arc<AtomicU
     let bytes = bytemuck::cast_slice(values).to_vec();
     let ended = Arc::new(AtomicUsize::new(0));
     let keeper: Keeper = Arc::new(Owner { fake: fake.clone(), ended: ended.clone() });
-    let lent = Lent { gpu: 0, address, bytes: bytes.len(), after: Some(STREAM), keeper };
+    let lent = Lent { gpu: 0, address, bytes: bytes.len(), after: Some(STREAM), in_order: false, keeper };
     fake.state.lock().unwrap().memory.insert(address, bytes);
     (lent, ended)
 }
@@ -138,6 +144,37 @@ fn the_lender_gets_it_back_when_all_work_is_over() {
     assert_eq!(ended.load(Ordering::Relaxed), 0, "the array is still there");
     drop(array);
     assert_eq!(ended.load(Ordering::Relaxed), before + 2, "the device was waited for first");
+}
+
+#[test]
+fn a_stream_of_the_lender_waits_instead_of_the_host() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, false), 1 << 20, copy);
+    let (x, ended) = library(&fake, 0x1000, &[1.0, 2.0]);
+    let x = Lent { in_order: true, ..x };
+    let array = borrowed(&gpu, &x, false);
+    run(&kernel, &array, &mut Storage::zeros(8)).unwrap();
+    let before = fake.count("synchronize");
+    gpu.pass_on(&[STREAM]).unwrap();
+    assert_eq!((fake.count("go_before"), fake.count("synchronize")), (1, before), "nobody waits here");
+    drop((x, array));
+    assert_eq!(ended.load(Ordering::Relaxed), before + 1, "nor where the memory is freed");
+}
+
+#[test]
+fn launches_that_may_report_a_fault_are_waited_for() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
+    let (x, _) = library(&fake, 0x1000, &[1.0, 2.0]);
+    let array = borrowed(&gpu, &x, false);
+    shift(&kernel, 0, &array, &mut Storage::zeros(8), 1, false).unwrap();
+    let before = fake.count("synchronize");
+    gpu.pass_on(&[STREAM]).unwrap();
+    assert_eq!((fake.count("go_before"), fake.count("synchronize")), (0, before + 1));
+    shift(&kernel, 2, &array, &mut Storage::zeros(8), 2, false).unwrap();
+    assert!(matches!(gpu.pass_on(&[STREAM]), Err(DeviceError::Earlier(_))));
+    let before = fake.count("synchronize");
+    // They are known then.
+    gpu.pass_on(&[STREAM]).unwrap();
+    assert_eq!((fake.count("go_before"), fake.count("synchronize")), (1, before));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::result as cu;
-use cudarc::driver::sys::{self, CUpointer_attribute_enum as Attribute};
+use cudarc::driver::sys::{self, CUpointer_attribute_enum as Attribute, CUresult};
 
 use super::symbols::Library;
 use super::{Absent, said, start};
@@ -67,6 +67,20 @@ fn made(gpu: u32) -> Answer<usize> {
     said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(context) })?;
     let stream = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
     Ok(stream as usize)
+}
+
+/// Returns whether a stream's work is being recorded in a graph: then it must not even be asked what it has to do.
+pub fn is_recorded(stream: usize) -> bool {
+    if !is_present() {
+        return false;
+    }
+    let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the stream is alive by the word of who works on it.
+    match unsafe { sys::cuStreamIsCapturing(stream as sys::CUstream, &raw mut status) } {
+        CUresult::CUDA_SUCCESS => status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE,
+        // The default stream, while another one that waits for it is recorded.
+        answer => answer == CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+    }
 }
 
 /// Returns the number of the GPU whose memory has this address; `None` if it is no GPU's.

@@ -14,7 +14,7 @@ use cudarc::driver::sys::{self, CUevent, CUresult};
 const FIRST: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName"];
 
 /// Everything else.
-const OTHERS: [&str; 60] = [
+const OTHERS: [&str; 61] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
@@ -70,6 +70,7 @@ const OTHERS: [&str; 60] = [
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuPointerGetAttribute",
     "cuStreamCreate",
+    "cuStreamIsCapturing",
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
