@@ -326,10 +326,10 @@ fn of_table(
     wanted: &Wanted<'_>,
 ) -> PyResult<Option<Foreign>> {
     let py = object.py();
-    if library == Library::Torch {
-        of_torch(object)?;
-    }
     let Ok(tensor) = table.read(object) else { return Ok(None) };
+    if library == Library::Torch {
+        of_torch(object, tensor.scalar.is_err())?;
+    }
     let place = match place_of(py, tensor.device)? {
         Place::Gpu { number, .. } => {
             wanted.takes(py, number)?;
@@ -367,7 +367,7 @@ fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign
     let py = object.py();
     let library = kind_of(&object.get_type())?.library;
     if library == Library::Torch {
-        of_torch(object)?;
+        of_torch(object, true)?;
     }
     let device: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
     let place = place_of(py, device)?;
@@ -428,8 +428,8 @@ fn capsule<'py>(object: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bou
     }
 }
 
-/// Refuses tensors whose elements are not what their memory says.
-fn of_torch(object: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Refuses tensors whose elements are not what their memory says. Only complex ones can be conjugated.
+fn of_torch(object: &Bound<'_, PyAny>, may_be_complex: bool) -> PyResult<()> {
     let py = object.py();
     let is = |name: &Bound<'_, PyString>| {
         object.call_method0(name).and_then(|answer| answer.extract::<bool>()).unwrap_or(false)
@@ -440,7 +440,7 @@ fn of_torch(object: &Bound<'_, PyAny>) -> PyResult<()> {
         let title = "this tensor requires its gradient, which would be lost here".to_string();
         return Err(errors::refused(py, "E0809", title, &help, &[]));
     }
-    if is(intern!(py, "is_conj")) || is(intern!(py, "is_neg")) {
+    if may_be_complex && is(intern!(py, "is_conj")) || is(intern!(py, "is_neg")) {
         let help = ["`x.resolve_conj()`, `x.resolve_neg()` make one with its own memory"];
         return Err(errors::refused(py, "E0809", "this tensor is a lazy view of another one".into(), &help, &[]));
     }
