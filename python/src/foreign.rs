@@ -400,7 +400,7 @@ fn place_of(py: Python<'_>, device: (i32, i32)) -> PyResult<Place> {
         (dlpack::CPU | dlpack::CUDA_HOST, _) => Ok(Place::Host),
         (dlpack::CUDA | dlpack::CUDA_MANAGED, number @ 0..) => {
             Ok(Place::Gpu { number: number as u32, after: None, in_order: false })
-        },
+        }
         (kind, number) => {
             let title = "this array is neither in the memory of the host nor of an NVIDIA GPU".to_string();
             let help = "copy it to the host first: `x.cpu()`";
@@ -457,7 +457,15 @@ impl Foreign {
         readonly: bool,
         place: Place,
     ) -> PyResult<Foreign> {
-        Ok(Foreign::kept(object, kind_of(&object.get_type())?.library, data, element, (shape, strides), readonly, place))
+        Ok(Foreign::kept(
+            object,
+            kind_of(&object.get_type())?.library,
+            data,
+            element,
+            (shape, strides),
+            readonly,
+            place,
+        ))
     }
 
     /// Returns an array of a library whose memory an object keeps.

@@ -57,7 +57,8 @@ impl Wanted<'_> {
         }
         let stream = ask()?;
         if embed::is_recorded(stream) {
-            let title = "a call of Clk cannot be recorded in a CUDA graph, which is done with this stream now".to_string();
+            let title =
+                "a call of Clk cannot be recorded in a CUDA graph, which is done with this stream now".to_string();
             let help = "call it before or after, such as outside of `torch.cuda.graph`";
             let note = "it may wait for its kernels, to report their faults";
             return Err(errors::refused(py, "E0809", title, &[help], &[note]));
