@@ -1,9 +1,13 @@
 //! The text of a profile: for each kernel its bound, its hottest lines, and its source with the counts beside.
 
+pub(crate) mod expressions;
+mod numbers;
+
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use self::numbers::{count, percent, ratio, time};
 use crate::app::console::paint;
 use crate::base::escape;
 use crate::base::render::Style;
@@ -26,43 +30,6 @@ pub(crate) struct Shown<'a> {
 
 /// Lines that are named above the source.
 const HOTTEST: usize = 3;
-
-/// Returns a time with its unit.
-fn time(seconds: f64) -> String {
-    let (value, unit) = match seconds {
-        s if s < 1e-3 => (1e6 * s, "µs"),
-        s if s < 1.0 => (1e3 * s, "ms"),
-        s => (s, "s"),
-    };
-    match value {
-        v if v < 10.0 => format!("{v:.1} {unit}"),
-        v => format!("{v:.0} {unit}"),
-    }
-}
-
-/// Returns a count in four places at most.
-fn count(n: u64) -> String {
-    let scaled = |by: f64, unit: &str| {
-        let value = n as f64 / by;
-        if value < 10.0 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
-    };
-    match n {
-        0 => String::new(),
-        n if n < 10_000 => n.to_string(),
-        n if n < 9_950_000 => scaled(1e3, "k"),
-        n if n < 9_950_000_000 => scaled(1e6, "M"),
-        n if n < 9_950_000_000_000 => scaled(1e9, "G"),
-        _ => scaled(1e12, "T"),
-    }
-}
-
-fn ratio(a: u64, b: u64) -> String {
-    if b == 0 { String::new() } else { format!("{:.1}", a as f64 / b as f64) }
-}
-
-fn percent(part: f64) -> String {
-    format!("{:.0}%", 100.0 * part)
-}
 
 /// Returns how a kernel was launched.
 fn launched(profile: &Profile) -> String {
@@ -278,7 +245,8 @@ impl Shown<'_> {
         let parts: Vec<Value> =
             found.parts.iter().map(|(what, seconds)| json!({"resource": what.name(), "seconds": seconds})).collect();
         json!({
-            "kernel": profile.kernel, "launches": profile.launches, "threads": profile.threads, "warps": profile.warps,
+            "kernel": profile.kernel, "expression": profile.is_expression.then(|| expressions::source(profile.span, self.sources)),
+            "launches": profile.launches, "threads": profile.threads, "warps": profile.warps,
             "sampled": profile.sampled, "extents": launched(profile), "gpu": gpu.name, "seconds": found.seconds, "bound": parts,
             "registers": self.resources.map(|r| r.registers), "spilled": self.resources.map(|r| r.spilled),
             "shared_bytes": profile.shared, "accesses": accesses, "lines": lines, "branches": branches, "arrays": arrays,

@@ -3,11 +3,40 @@
 //! Input: the counts of one launch after the other. Output: sums of launches of one kernel with the same extents. The unit is the warp: 32
 //! threads that are adjacent in the order of the linear thread index ([`warps`](crate::ir::warps)), which execute an instruction together
 //! while at least one of them takes part.
+//!
+//! A kernel that computes an array expression has no source of its own. What it costs belongs to the expression that the thread evaluates
+//! when it launches it ([`standing_at`]).
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use super::extents::Extents;
-use crate::base::source::Span;
+use crate::base::source::{FileId, Span};
+
+thread_local! {
+    /// The expression that is evaluated.
+    static PLACE: Cell<Span> = const { Cell::new(Span { file: FileId(0), start: 0, end: 0 }) };
+}
+
+/// While it lives, what is launched for array expressions belongs to a place; before it, to the one that did so.
+#[must_use]
+pub struct Standing(Span);
+
+/// Says which expression is evaluated from now on.
+pub fn standing_at(span: Span) -> Standing {
+    Standing(PLACE.replace(span))
+}
+
+/// Returns the expression that is evaluated; the default span if nobody has said so.
+pub fn place() -> Span {
+    PLACE.get()
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        PLACE.set(self.0);
+    }
+}
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -198,6 +227,8 @@ pub struct Profile {
     /// Bytes of shared memory of a block.
     pub shared: u64,
     pub trials: Vec<Trial>,
+    /// It computes an array expression, to which all places are set.
+    pub is_expression: bool,
 }
 
 impl Profile {
@@ -206,6 +237,16 @@ impl Profile {
         (self.kernel.as_str(), self.span, self.extents) == (other.kernel.as_str(), other.span, other.extents)
             && self.accesses.len() == other.accesses.len()
             && self.segments.len() == other.segments.len()
+    }
+
+    /// Has all that was counted belong to an expression.
+    pub(crate) fn move_to(&mut self, place: Span) {
+        (self.span, self.is_expression) = (place, true);
+        self.accesses.iter_mut().for_each(|access| access.span = place);
+        for segment in &mut self.segments {
+            segment.work.iter_mut().for_each(|(span, _)| *span = place);
+            segment.branch.iter_mut().for_each(|branch| branch.span = place);
+        }
     }
 
     fn add(&mut self, other: &Profile) {
@@ -233,6 +274,8 @@ impl Profile {
 pub struct Counting {
     /// At most about so many groups of threads of a launch are looked at.
     pub blocks: Option<u64>,
+    /// Array expressions are counted, too: as a GPU would compute them.
+    pub expressions: bool,
     found: Arc<Mutex<Vec<Profile>>>,
 }
 
@@ -240,6 +283,11 @@ impl Counting {
     /// Counts about so many groups of threads of each launch, or all.
     pub fn of(blocks: Option<u64>) -> Counting {
         Counting { blocks, ..Counting::default() }
+    }
+
+    /// Counts array expressions, too.
+    pub fn with_expressions(self, expressions: bool) -> Counting {
+        Counting { expressions, ..self }
     }
 
     /// Returns whether launches of this kind have been counted.

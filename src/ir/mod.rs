@@ -27,7 +27,7 @@ pub struct Prepared {
     /// Its maker vouches that all accesses are in bounds, so that a GPU guards none. The simulator checks them all the same.
     pub in_bounds: bool,
     /// The simulator counts what warps cost: in runs with checks of memory the worst access of each place, in others everything.
-    pub counted: bool,
+    pub counted: Option<Counted>,
     /// It was not changed since it was lowered: it calls functions, and each variable of the source is a local.
     pub named: bool,
     /// What holds of launches of a kernel with a signature.
@@ -37,8 +37,17 @@ pub struct Prepared {
 impl Prepared {
     /// Returns a kernel of which no more is known than its body says.
     pub fn new(module: verify::Verified, checks: Checks) -> Prepared {
-        Prepared { module, checks, in_bounds: false, counted: false, named: false, declared: None }
+        Prepared { module, checks, in_bounds: false, counted: None, named: false, declared: None }
     }
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// A kernel of the program, by its places in the source.
+    Kernel,
+    /// One that computes an array expression of a script: all of it is of the place where that is.
+    Expression,
 }
 
 /// The checks of a run, beyond the faults that always end it.

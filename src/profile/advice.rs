@@ -28,7 +28,7 @@ const FEW: u64 = 32;
 /// Returns the warnings about a kernel.
 pub fn advice(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let profile = subject.profile;
-    if profile.tiled {
+    if profile.tiled || profile.is_expression {
         return vec![];
     }
     if let Some(found) = product(profile) {

@@ -14,11 +14,11 @@ use crate::compile::sizes::Sizes;
 use crate::compile::{self, sizes};
 use crate::device::sim::{Jit, Simulator};
 use crate::device::{Arg, Control, Device, Executable, Extents, Fault, fault_diagnostic};
-use crate::ir::Checks;
 use crate::ir::def::{Access, KernelParam, Layout, Module, Ty};
 use crate::ir::footprint::constant;
 use crate::ir::footprint::space::Promised;
 use crate::ir::ranges::type_range;
+use crate::ir::{Checks, Counted};
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::Instance;
 
@@ -218,7 +218,8 @@ impl<'a> Runner<'a> {
 
     pub(super) fn load(&self, checks: Checks) -> Option<Arc<dyn Executable>> {
         let mut prepared = compile::kernel(self.program, self.instance, checks).ok()?;
-        prepared.counted = checks.memory && self.properties.len() > Property::ALL.len();
+        let counts = checks.memory && self.properties.len() > Property::ALL.len();
+        prepared.counted = counts.then_some(Counted::Kernel);
         // When machine code is ready depends on time, and verdicts do not.
         Some(Simulator::default().compiling(Jit::Off).load(Arc::new(prepared)))
     }

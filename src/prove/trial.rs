@@ -22,7 +22,7 @@ use crate::device::both::{Difference, difference};
 use crate::device::sim::Simulator;
 use crate::device::{Arg, Control, Device, Executable, Fault, FaultKind, fault_diagnostic};
 use crate::ir::def::KernelParam;
-use crate::ir::{Checks, Prepared};
+use crate::ir::{Checks, Counted, Prepared};
 use crate::lower::Instance;
 
 /// What is known of the contracts of kernels that tests launch.
@@ -115,7 +115,7 @@ impl State {
     fn load(&mut self, program: &Program, instance: &Instance, manner: Manner) -> Option<Loaded> {
         let load = || {
             let mut prepared = compile::kernel(program, instance, manner.checks).ok()?;
-            prepared.counted = manner.counted;
+            prepared.counted = manner.counted.then_some(Counted::Kernel);
             let prepared = Arc::new(prepared);
             Some(Loaded { executable: Simulator::default().load(prepared.clone()), prepared })
         };

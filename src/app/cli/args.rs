@@ -249,7 +249,8 @@ fn task(matches: &ArgMatches) -> Task {
         "profile" => {
             let blocks = sub.get_one("blocks").copied();
             let (gpu, bench, test) = (one("for"), one("bench"), one("test"));
-            let wanted = Wanted { kernel: one("kernel"), gpu, blocks, bench, test };
+            let expressions = sub.get_flag("expressions");
+            let wanted = Wanted { kernel: one("kernel"), gpu, blocks, bench, test, expressions };
             Task::Profile { file: path("file"), wanted: Box::new(wanted) }
         }
         "explain" => Task::Explain { code: one("code") },
@@ -599,6 +600,12 @@ fn profile() -> Command {
         .arg(
             name("blocks", "N", "Count about N blocks of each launch, and extrapolate")
                 .value_parser(value_parser!(u64).range(1..)),
+        )
+        .arg(
+            Arg::new("expressions")
+                .long("expressions")
+                .action(ArgAction::SetTrue)
+                .help("Also count array expressions, computed as on a GPU"),
         )
         .arg(name("bench", "NAME", "Also run the `bench` blocks with NAME in their names, once"))
         .arg(name("test", "NAME", "Also run the `test` blocks with NAME in their names"))

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::app::console::Console;
 use crate::app::context::Context;
 use crate::app::generated::Generator;
-use crate::app::profile::Shown;
+use crate::app::profile::{Shown, expressions};
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
 use crate::app::{exit, names, progress};
@@ -32,6 +32,8 @@ pub(crate) struct Wanted {
     /// Also run the `bench` or `test` blocks whose names contain it.
     pub bench: Option<String>,
     pub test: Option<String>,
+    /// Also count array expressions.
+    pub expressions: bool,
 }
 
 pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
@@ -42,12 +44,17 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
     };
     let (ran, session) = (run(&compiled, wanted, context), &compiled.session);
     let generator = Generator::new(context.text.clone(), Some(gpu.limits.architecture));
-    let chosen = |profile: &&Profile| wanted.kernel.as_deref().is_none_or(|name| is_named(&profile.kernel, name));
+    let chosen = |profile: &&Profile| {
+        profile.is_expression || wanted.kernel.as_deref().is_none_or(|name| is_named(&profile.kernel, name))
+    };
     let shown: Vec<&Profile> = ran.profiles.iter().filter(chosen).collect();
     if shown.is_empty() && ran.code == exit::OK {
         return nothing(&ran.profiles, wanted, context);
     }
-    for profile in shown {
+    for profile in &shown {
+        if profile.is_expression && !context.console.json {
+            continue;
+        }
         let resources = resources(&generator, session, profile);
         let text = Shown { profile, resources, gpu, sources: &session.sources };
         match context.console.json {
@@ -61,16 +68,24 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
             context.console.report(&warning, &session.sources);
         }
     }
+    if !context.console.json
+        && let Some(text) = expressions::table(shown.into_iter(), gpu, &session.sources, context.console.style)
+    {
+        context.console.print(&text);
+    }
     ran.code
 }
 
 /// Shows the profiles of an entry of a session.
 pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut Console) {
-    for profile in profiles {
+    for profile in profiles.iter().filter(|profile| !profile.is_expression) {
         let shown = Shown { profile, resources: None, gpu: &GPUS[0], sources: &session.sources };
         let text = shown.text(console.style);
         console.print(&text);
         console.report_all(&advised(profile, None, &GPUS[0], session), &session.sources);
+    }
+    if let Some(text) = expressions::table(profiles.iter(), &GPUS[0], &session.sources, console.style) {
+        console.print(&text);
     }
 }
 
@@ -101,7 +116,7 @@ struct Ran {
 
 /// Runs a program on the simulator and counts its launches.
 fn run(compiled: &Compiled, wanted: &Wanted, context: &mut Context) -> Ran {
-    let counting = Counting::of(wanted.blocks);
+    let counting = Counting::of(wanted.blocks).with_expressions(wanted.expressions);
     context.limits.check = Some(false);
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     interpreter.count(Some(counting.clone()));
@@ -151,8 +166,12 @@ fn all(
 /// Says that there is nothing to show.
 fn nothing(profiles: &[Profile], wanted: &Wanted, context: &mut Context) -> u8 {
     let Some(name) = &wanted.kernel else {
-        let help = "launch one in the script, or name a block: `--bench NAME`, `--test NAME`";
-        context.console.error_line(&format!("error: the program launched no kernel\n  Help: {help}"));
+        let (what, help) = match wanted.expressions {
+            true => (", and had no array computed", ""),
+            false => ("", ", or count array expressions: `--expressions`"),
+        };
+        let blocks = "launch one in the script, or name a block: `--bench NAME`, `--test NAME`";
+        context.console.error_line(&format!("error: the program launched no kernel{what}\n  Help: {blocks}{help}"));
         return exit::FAILURE;
     };
     let help = names::did_you_mean(name, profiles.iter().map(|profile| profile.kernel.as_str()));

@@ -29,7 +29,7 @@ use self::tier::Launching;
 use self::version::{Lean, Version};
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
 use crate::base::source::Sources;
-use crate::ir::Prepared;
+use crate::ir::{Counted, Prepared};
 use crate::lang::scalar::Value;
 
 mod atomics;
@@ -329,6 +329,15 @@ impl Program {
             return self.run(&self.full, extents, args, control, plain(control)).result;
         };
         let kernel = &self.kernel.module.kernel;
+        if self.kernel.counted == Some(Counted::Expression) {
+            let Ran { result, profile, .. } = self.run(&self.full, extents, args, control, plain(control));
+            if let (Ok(_), Some(mut profile)) = (&result, profile) {
+                profile.tiled = kernel.product.is_some();
+                profile.move_to(crate::device::profile::place());
+                counting.add(profile);
+            }
+            return result;
+        }
         let new = !counting.knows(&kernel.name, kernel.span, *extents);
         let size: usize = args.iter_mut().map(|arg| written(arg).map_or(0, |bytes| bytes.len())).sum();
         let before = (new && size <= KEPT_FOR_CHANGES).then(|| copies(args));

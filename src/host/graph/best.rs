@@ -64,7 +64,7 @@ fn launch(plan: &Plan, round: &Best, (len, results): (usize, usize), site: &Site
         });
     }
     key.extend([254, round.axis as u8, round.index as u8, round.scalar as u8, round.largest.into()]);
-    let executable = site.kernels().get(site.name(), key, || run::load(site, emit::best(plan, round), plan.guards))?;
+    let executable = site.kernel(key, || run::load(site, emit::best(plan, round), plan.guards))?;
     let mut axes = plan.axes.clone();
     axes[round.axis] = results;
     let count = axes.iter().product::<usize>();

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use crate::device::profile::standing_at;
 use crate::device::storage::Storage;
 use crate::host::array::{AlignedBytes, Element, Work, no_memory};
 use crate::host::graph::donate;
@@ -27,6 +28,7 @@ fn is_there(operand: &Operand, depth: usize) -> bool {
 
 impl Work for Node {
     fn run(&self, len: usize) -> Outcome<Storage> {
+        let _place = self.site.counts().then(|| standing_at(self.span));
         // A few scalars are fetched in less time than a kernel takes, even if one for them is known: unless a kernel needs them, which
         // then need not wait for what the device has to do before.
         let stays = is_for_device() && self.operands().iter().any(|operand| is_there(operand, DEPTH));

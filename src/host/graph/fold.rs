@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
+use crate::device::profile::{place, standing_at};
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
 use crate::host::array::{Array, Data, Element, Work};
@@ -79,6 +80,7 @@ fn defer(fold: &Fold, array: &Array, shape: &[usize], rows: Rows) -> Outcome<Arr
         pinned: below.pinned,
         site: Site::current(),
         seen: AtomicBool::new(false),
+        span: place(),
     };
     let result = Array::deferred(Element::Scalar(fold.result), &[rows.outer, 1, 1], Arc::new(folded))?;
     Held::keep(&result, std::iter::once(array))?;
@@ -126,6 +128,7 @@ fn wait_for(result: &Array, bytes: usize) {
 
 impl Work for Folded {
     fn run(&self, _: usize) -> Outcome<Storage> {
+        let _place = self.site.counts().then(|| standing_at(self.span));
         if let Some(storage) = rows::of_folded(self)? {
             return Ok(storage);
         }
@@ -183,7 +186,7 @@ fn in_rounds(fold: &Fold, array: &Array, shape: &[usize], groups: &[u8], rows: R
 /// thread for each.
 fn store_few(array: &Array, threads: usize) -> Outcome<()> {
     let is_expression = array.data().work().is_some_and(|work| node_of(&*work).is_some());
-    if is_expression && threads < FEW && Site::current().device().is_remote() {
+    if is_expression && threads < FEW && Site::current().is_gpu() {
         array.storage()?;
     }
     Ok(())
@@ -262,7 +265,7 @@ fn launch(
         Op::Math(function) => [1, function as u8],
         _ => return Err(broken("a reduction by no operator")),
     });
-    let executable = site.kernels().get(site.name(), key, || run::load(site, emit::round(plan, round), plan.guards))?;
+    let executable = site.kernel(key, || run::load(site, emit::round(plan, round), plan.guards))?;
     let mut axes = plan.axes.clone();
     axes[round.axis] = results;
     let mut storage = Storage::unset(axes.iter().product::<usize>() * round.result.size());

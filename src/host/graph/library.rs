@@ -49,7 +49,7 @@ pub(super) fn kernel(site: &Site, name: &'static str, given: &[Given]) -> Outcom
             }
         }
     }
-    site.kernels().get(site.name(), key, || load(site, name, given))
+    site.kernel(key, || load(site, name, given))
 }
 
 /// Launches a kernel for a result of this type and shape, which an error of memory names.
@@ -79,7 +79,7 @@ fn load(site: &Site, name: &str, given: &[Given]) -> Outcome<Arc<dyn Executable>
         let why = errors.first().map_or("", |error| error.title.as_str());
         broken(&format!("`{name}` of the library: {why}"))
     })?;
-    Ok(site.device().load(Arc::new(prepared)))
+    Ok(site.load(prepared))
 }
 
 fn argument(program: &Program, given: Given) -> Outcome<Argument> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
-use crate::host::array::{Array, Element, MAX_EXTENT};
+use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, no_memory};
 use crate::host::graph::library::{self, Given};
 use crate::host::graph::node::{Op, Operand, node_of};
 use crate::host::graph::pick::FEW;
@@ -92,7 +92,7 @@ fn site(mask: &Array, array: &Array) -> Option<Site> {
     let any = is_there(mask) || is_there(array);
     let fits = mask.count() > 0 && mask.count() <= MAX_EXTENT - CHOICE && !array.is_empty();
     // A device is looked for only if it is needed.
-    (any && fits).then(Site::current).filter(|site| site.device().is_remote())
+    (any && fits).then(Site::current).filter(|site| site.is_gpu())
 }
 
 /// Returns the positions, in order, of what a mask marks that selects from this array or writes to it; `None` if that is better done
@@ -162,7 +162,17 @@ fn choose(site: &Site, asked: &Asked, from: Chosen, element: Element) -> Outcome
         return Array::zeros(element, &[0]);
     }
     if total > count / SPARSE {
-        found.cut(total * size);
+        let found = match found.here().and_then(|bytes| bytes.get(..total * size)) {
+            // Here, where it is counted what a GPU does, which copies nothing.
+            Some(bytes) => {
+                let bytes = AlignedBytes::copy_of(bytes).ok_or_else(|| no_memory(&element, &[total]))?;
+                Storage::of_bytes(bytes)
+            }
+            None => {
+                found.cut(total * size);
+                found
+            }
+        };
         return Array::with_storage(element, &[total], found);
     }
     let found = Array::with_storage(element, &[count], found)?;

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::base::source::Span;
 use crate::host::array::{Array, Work};
 use crate::host::graph::site::Site;
 use crate::ir::def::BinOp;
@@ -120,6 +121,8 @@ pub(crate) struct Node {
     pub folds: bool,
     /// Whether a kernel has computed it for its own use.
     pub seen: AtomicBool,
+    /// Where it was entered, if launches are counted.
+    pub span: Span,
 }
 
 impl Node {
@@ -203,6 +206,7 @@ pub(crate) struct Folded {
     pub pinned: usize,
     pub site: Site,
     pub seen: AtomicBool,
+    pub span: Span,
 }
 
 /// Returns the reduction that deferred work is.

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::device::profile::{self, standing_at};
 use crate::device::storage::Storage;
 use crate::host::array::{Array, Item, MAX_EXTENT, Work, byte_count};
 use crate::host::graph::fold::fold;
@@ -61,6 +62,7 @@ pub(crate) fn pick(array: &Array, axes: Vec<Along>, lists: Vec<List>, shape: &[u
         inputs,
         pinned,
         seen: AtomicBool::new(false),
+        span: profile::place(),
     };
     let work: Arc<dyn Work> = Arc::new(work);
     source.data().read_by(&work);
@@ -181,6 +183,7 @@ fn by_fold(at: &Array, scalar: Scalar, len: usize) -> Outcome<bool> {
 
 /// Computes the elements of a selection from these parts.
 fn computed(picked: &Picked, parts: &Parts, len: usize) -> Outcome<Storage> {
+    let _place = picked.site.counts().then(|| standing_at(picked.span));
     let (plan, element) = Plan::of_picked(picked, parts)?;
     compute(&plan, element, (picked.scalar, &picked.shape), &picked.site, len, false)
 }

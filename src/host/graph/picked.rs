@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::base::source::Span;
 use crate::device::storage::Storage;
 use crate::host::array::{Array, Work};
 use crate::host::graph::node::Below;
@@ -43,6 +44,8 @@ pub(crate) struct Picked {
     pub pinned: usize,
     /// Whether a kernel has computed it for its own use.
     pub seen: AtomicBool,
+    /// Where it was entered, if launches are counted.
+    pub span: Span,
 }
 
 /// What is selected from, and the positions.

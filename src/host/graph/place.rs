@@ -17,9 +17,9 @@ pub(super) fn is_far(array: &Array) -> bool {
     array.data().computed().is_some_and(|storage| storage.remote().is_some())
 }
 
-/// Returns whether a GPU has the array, or may compute it.
+/// Returns whether a GPU has the array, or may compute it; all do where it is counted what they cost one.
 pub(super) fn is_there(array: &Array) -> bool {
-    array.data().computed().is_none() || is_far(array)
+    array.data().computed().is_none() || is_far(array) || Site::current().counts()
 }
 
 /// Returns an array as one of scalars, and the extent of its last axis if that is one more: the components of vectors, or the words of

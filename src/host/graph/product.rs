@@ -95,15 +95,17 @@ pub(crate) fn matrices(a: &Array, b: &Array, sizes: Sizes, shape: &[usize]) -> O
         _ => scalar,
     };
     let site = site(a, b, batch * rows * columns * wide.size());
-    let words = site.device().is_remote() && scalar == Scalar::F32 && batch == 1;
+    let words = site.is_gpu() && scalar == Scalar::F32 && batch == 1;
     if words && inner % 4 == 0 && columns % 4 == 0 && rows <= 65_535 * 128 {
         return in_words(&site, a, b, sizes, shape).map(Product::Done);
     }
-    if let Some(found) = on_processor(&site, a, b, sizes, shape)? {
+    if !site.is_gpu()
+        && let Some(found) = on_processor(&site, a, b, sizes, shape)?
+    {
         return Ok(Product::Done(found));
     }
     let types = [Given::Type(scalar), Given::Type(wide), add(wide)];
-    let near = !site.device().is_remote();
+    let near = !site.is_gpu();
     let few =
         near && (inner < TILED || columns < BLOCK * 3 / 4 || batch * (rows / BLOCK) * (columns / BLOCK) < WORKERS);
     // A GPU reads what it multiplies faster in tiles, even if most of each is empty, than once for each product.

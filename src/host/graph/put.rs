@@ -28,7 +28,7 @@ pub(crate) enum Values<'v> {
 /// Returns whether an array is written where it is.
 pub(crate) fn takes(array: &Array) -> bool {
     // A device is looked for only if it is needed.
-    is_there(array) && Site::current().device().is_remote()
+    is_there(array) && Site::current().is_gpu()
 }
 
 /// Writes to an array, at positions along its first axes; each list has one of them for each row that is written. Returns false if it has

@@ -289,7 +289,7 @@ fn launch(plan: RowPlan, result: Scalar, site: &Site) -> Outcome<Storage> {
     let site = run::nearest(site, plan.inputs.iter().map(|input| &input.array), bytes.max(read)).clone();
     let division = if site.keeps_rows() { Division::keeping(&plan) } else { Division::of(&plan) };
     let make = || run::load(&site, row_kernel::kernel(&plan, division, result), false);
-    let executable = site.kernels().get(site.name(), plan.key(division, result), make)?;
+    let executable = site.kernel(plan.key(division, result), make)?;
     let mut storage = Storage::unset(bytes);
     let mut args = Vec::with_capacity(plan.inputs.len() + plan.scalars.len() + 5);
     for input in &plan.inputs {

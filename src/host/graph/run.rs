@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::base::stop;
+use crate::device::profile;
 use crate::device::storage::Storage;
 use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, fault_diagnostic};
 use crate::host::array::broadcast::{Walk, strides};
@@ -80,6 +81,7 @@ pub(crate) fn defer(
         site,
         folds,
         seen: AtomicBool::new(false),
+        span: profile::place(),
     };
     let result = Array::deferred(element, outer, Arc::new(node))?;
     if faults {
@@ -189,6 +191,7 @@ pub(super) fn broken(what: &str) -> Problem {
 
 /// Copies the elements of a view; `alone` says whether nobody else has the array that it looks at.
 fn copy(view: &View, source: &Array, alone: bool, len: usize) -> Outcome<Storage> {
+    let _place = view.site.counts().then(|| profile::standing_at(view.span));
     if let (Some(bytes), true) = (&view.streamed, is_for_device())
         && let Some(storage) = stream::bring(&view.site, source, bytes.clone())?
     {
@@ -196,7 +199,9 @@ fn copy(view: &View, source: &Array, alone: bool, len: usize) -> Outcome<Storage
     }
     let storage = source.data().computed();
     let far = storage.is_some_and(|storage| storage.remote().is_some());
-    if let Some(bytes) = storage.and_then(Storage::here).filter(|_| !(far && view.site.device().is_remote())) {
+    if let Some(bytes) =
+        storage.and_then(Storage::here).filter(|_| !(far && view.site.device().is_remote() || view.site.counts()))
+    {
         let new = AlignedBytes::unset(len);
         let mut copy = new.ok_or_else(|| no_memory(&Element::Scalar(view.scalar), &view.shape))?;
         let workers = view.site.control().workers;
@@ -277,8 +282,7 @@ pub(super) fn controlled(
         Source::Scalar(i) => [252, i as u8],
         Source::Constant(_) => return Err(broken("an expression that is a constant")),
     });
-    let executable =
-        site.kernels().get(site.name(), key, || load(site, emit::kernel(plan, element, scalar), plan.guards))?;
+    let executable = site.kernel(key, || load(site, emit::kernel(plan, element, scalar), plan.guards))?;
     launch(plan, &*executable, into, control)?.map_err(|fault| match fault.kind {
         FaultKind::Device(DeviceError::NoHostMemory { .. }) => no_memory(&Element::Scalar(scalar), shape),
         _ => problem(&fault),
@@ -305,7 +309,7 @@ pub(super) fn load(site: &Site, kernel: Option<Module>, guards: bool) -> Outcome
     let mut prepared = pass::prepare(module).map_err(|why| broken(&why))?;
     // A plan's kernels have their indices from its shapes. Guards would end loops early, which keeps loads from being in flight together.
     prepared.in_bounds = !guards;
-    Ok(site.device().load(Arc::new(prepared)))
+    Ok(site.load(prepared))
 }
 
 /// Returns the inputs of a plan as arguments.

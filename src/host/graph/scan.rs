@@ -64,7 +64,7 @@ pub(super) fn level(site: &Site, array: &Array, rows: Rows, adds: Adds, behind: 
     let extents = Extents::Grid { grid: [blocks as u32, 1, 1], block: [THREADS, 1, 1] };
     let input = || -> Outcome<Arg<'_>> { Ok(Arg::Array { storage: array.storage()?, shape: run::extents(&shape) }) };
     let of_tiles = [outer, tiles, inner];
-    let near = Given::Number((!site.device().is_remote()).into());
+    let near = Given::Number((!site.is_gpu()).into());
     let before = if tiles == 1 {
         Array::unplaced(adds.wide, &of_tiles)?
     } else {

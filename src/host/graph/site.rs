@@ -10,7 +10,7 @@ use crate::device::{Control, Device, Executable};
 use crate::host::array::Array;
 use crate::host::graph::ahead::Stream;
 use crate::host::problem::Outcome;
-use crate::ir::Checks;
+use crate::ir::{Checks, Counted, Prepared};
 
 /// Bytes from which a result is written over an operand that nobody reads any more: such kernels are compiled beside those that are not.
 const WORTH_DONATING: usize = 1 << 20;
@@ -21,7 +21,7 @@ pub(crate) struct Kernels(Mutex<FxHashMap<(String, Vec<u8>), Arc<dyn Executable>
 
 impl Kernels {
     /// Returns the kernel of this structure for a device, made if it is not known.
-    pub fn get<E>(
+    fn get<E>(
         &self,
         device: &str,
         key: Vec<u8>,
@@ -123,10 +123,6 @@ impl Site {
         &self.0.stream
     }
 
-    pub fn kernels(&self) -> &Kernels {
-        &self.0.kernels
-    }
-
     /// Returns the processor if this is a GPU.
     pub fn near(&self) -> Option<&Site> {
         let make = || {
@@ -136,10 +132,36 @@ impl Site {
         self.0.near.get_or_init(make).as_ref()
     }
 
+    /// Whether expressions are computed as on a GPU: on one, and where it is counted what they cost one.
+    pub fn is_gpu(&self) -> bool {
+        self.0.device.is_remote() || self.counts()
+    }
+
+    /// Whether launches for expressions are counted.
+    pub fn counts(&self) -> bool {
+        self.0.control.counting.as_ref().is_some_and(|counting| counting.expressions)
+    }
+
+    /// Returns the kernel of this structure, made if it is not known.
+    pub fn kernel<E>(
+        &self,
+        mut key: Vec<u8>,
+        make: impl FnOnce() -> Result<Arc<dyn Executable>, E>,
+    ) -> Result<Arc<dyn Executable>, E> {
+        key.push(self.counts().into());
+        self.0.kernels.get(self.name(), key, make)
+    }
+
+    /// Loads a kernel.
+    pub fn load(&self, mut prepared: Prepared) -> Arc<dyn Executable> {
+        prepared.counted = self.counts().then_some(Counted::Expression);
+        self.0.device.load(Arc::new(prepared))
+    }
+
     /// Returns whether kernels of rows keep what they read again in shared memory: GPUs do, where caches are small beside the number of
     /// rows that are computed at once.
     pub fn keeps_rows(&self) -> bool {
-        *self.0.keeps_rows.get_or_init(|| self.0.device.is_remote())
+        *self.0.keeps_rows.get_or_init(|| self.is_gpu())
     }
 
     /// Has a simulator compute rows as GPUs do.

@@ -79,7 +79,7 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
     let fits = count > 1 && count <= LARGEST && (rows == 1 || scalar.size() <= 4);
     // A device is looked for only if it is needed.
     let site = if fits && is_there(array) { Site::current() } else { return Ok(None) };
-    if !site.device().is_remote() {
+    if !site.is_gpu() {
         return Ok(None);
     }
     let sort = Sort { site: &site, element: Element::Scalar(scalar), shape: array.shape(), count };
@@ -102,7 +102,7 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
 pub(crate) fn order(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
     let count = array.count();
     let site = if row == count && count > 1 && is_there(array) { Site::current() } else { return Ok(None) };
-    if site.device().is_remote() { order_of(&site, array, scalar, None) } else { Ok(None) }
+    if site.is_gpu() { order_of(&site, array, scalar, None) } else { Ok(None) }
 }
 
 /// As [`order`], of any array, on the GPU of a site; `None` if there are too many elements. Fewer digits are looked at if all elements are

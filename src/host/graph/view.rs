@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::base::source::Span;
+use crate::device::profile::place;
 use crate::device::storage::Storage;
 use crate::host::array::strided::Lattice;
 use crate::host::array::{AlignedBytes, Array, Element, MAX_EXTENT, Work, byte_count, no_memory};
@@ -106,6 +108,8 @@ pub(crate) struct View {
     pub streamed: Option<Range<usize>>,
     /// Whether a kernel has read through it in a way that takes longer than reading a copy.
     pub seen: AtomicBool,
+    /// Where it was entered, if launches are counted.
+    pub span: Span,
 }
 
 enum State {
@@ -221,7 +225,8 @@ fn make(array: &Array, element: Element, axes: Vec<Along>, (shape, whole): (&[us
     };
     let (source, axes, from) = through(array, axes, from)?;
     let state = Mutex::new(State::Pending(source.clone()));
-    let view = View { state, axes, from, shape: whole, scalar, site, streamed, seen: AtomicBool::new(false) };
+    let view =
+        View { state, axes, from, shape: whole, scalar, site, streamed, seen: AtomicBool::new(false), span: place() };
     let work: Arc<dyn Work> = Arc::new(view);
     source.data().read_by(&work);
     let result = Array::deferred(element, shape, work)?;
@@ -233,7 +238,8 @@ fn make(array: &Array, element: Element, axes: Vec<Along>, (shape, whole): (&[us
 fn is_copied_at_once(array: &Array, bytes: usize) -> bool {
     let Some(storage) = array.data().computed().filter(|storage| storage.here().is_some()) else { return false };
     // A GPU that has the array, too, reads the view there.
-    let is_read_there = || storage.remote().is_some() && Site::current().device().is_remote();
+    let site = Site::current();
+    let is_read_there = || site.counts() || storage.remote().is_some() && site.device().is_remote();
     bytes <= SMALL || bytes <= array.byte_len() / MUCH && !is_read_there()
 }
 
@@ -295,7 +301,7 @@ impl View {
         }
         let is_scattered = self.is_scattered();
         let elements: usize = self.shape.iter().product();
-        if is_scattered && elements >= BLOCKED && !self.site.device().is_remote() {
+        if is_scattered && elements >= BLOCKED && !self.site.is_gpu() {
             return false;
         }
         let is_costly = computes || is_scattered;

@@ -21,7 +21,7 @@ const WORTH_A_KERNEL: usize = 1 << 12;
 /// would show. Returns false if it has done nothing, as the bytes are on the host anyway: the caller copies them.
 pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], operand: &Operand) -> Outcome<bool> {
     let Some(scalar) = array.scalar() else { return write_structs(array, axes, shape, operand) };
-    if array.data().computed().is_none() && Site::current().device().is_remote() {
+    if array.data().computed().is_none() && Site::current().is_gpu() {
         // It is written where it is, not on the host.
         array.storage()?;
     }
@@ -40,11 +40,11 @@ pub(crate) fn write_part(array: &mut Array, axes: &[Along], shape: &[usize], ope
     // Zeros that are nowhere yet come to be where what is written is.
     let goes_there = array_of(operand).is_some_and(is_there) && bytes >= WORTH_A_KERNEL;
     let is_far = |storage: &Storage| storage.here().is_none() && (goes_there || storage.remote().is_some());
-    let far = array.data().computed().is_some_and(is_far);
+    let far = site.counts() || array.data().computed().is_some_and(is_far);
     let is_pending = array_of(operand).is_some_and(|value| value.data().computed().is_none())
         && bytes >= WORTH_A_KERNEL
-        && !site.device().is_remote();
-    if bytes == 0 || array.count() * lanes > MAX_EXTENT || !(far && site.device().is_remote() || is_pending) {
+        && !site.is_gpu();
+    if bytes == 0 || array.count() * lanes > MAX_EXTENT || !(far && site.is_gpu() || is_pending) {
         return Ok(false);
     }
     let kept = at.strides.iter().zip(&whole).filter(|(_, len)| **len != 1);

@@ -7,6 +7,7 @@ use crate::base::room;
 use crate::base::source::Span;
 use crate::check::literal::Literal;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
+use crate::device::profile::{Standing, standing_at};
 use crate::host::array::SliceSpec;
 use crate::host::grad;
 use crate::host::ops::{self, Pick, Selector, overflow};
@@ -32,6 +33,7 @@ const WORTH_NAMING: usize = 1 << 20;
 
 impl Machine<'_> {
     pub(crate) fn eval(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
+        let _standing = self.standing_at(expr.span);
         let value = match self.interp.recorded.is_some() && self.interp.tracing == 0 {
             true => self.noted(frame, expr)?,
             false => self.evaluate(frame, expr)?,
@@ -40,6 +42,12 @@ impl Machine<'_> {
             self.promised(frame, expr, &value)?;
         }
         Ok(value)
+    }
+
+    /// Says where it belongs what expressions launch from now on, if that is counted.
+    pub(super) fn standing_at(&self, span: Span) -> Option<Standing> {
+        let counting = self.interp.options.control.counting.as_ref();
+        counting.filter(|counting| counting.expressions).map(|_| standing_at(span))
     }
 
     /// Checks a value against the type that the checker inferred. Done for every expression in tests, but omitted otherwise for

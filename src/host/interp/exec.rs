@@ -38,6 +38,7 @@ impl Machine<'_> {
     pub(super) fn node(&mut self, frame: &mut Frame, code: &Code, node: u32) -> Eval {
         let node = &code.nodes[node as usize];
         let outer = std::mem::replace(&mut self.interp.at, node.at);
+        let _standing = self.standing_at(node.at);
         self.reached(node.at);
         let value = self.node_value(frame, node);
         self.reached(outer);

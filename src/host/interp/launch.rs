@@ -19,7 +19,7 @@ use crate::host::graph::{self, Site};
 use crate::host::problem::Outcome;
 use crate::host::tuned::Mode;
 use crate::host::value::{Record, Value};
-use crate::ir::{Checks, Prepared};
+use crate::ir::{Checks, Counted, Prepared};
 use crate::lower::{self, Argument, Instance, Sums};
 
 use super::bind::{Binder, Dims, Given, Origin, Source};
@@ -459,7 +459,7 @@ impl Machine<'_> {
             false => compile::kernel(self.program, instance, self.checks()),
         };
         let mut prepared = compiled.map_err(|d| self.first_of(d, span))?;
-        prepared.counted = self.interp.options.control.counting.is_some();
+        prepared.counted = self.interp.options.control.counting.as_ref().map(|_| Counted::Kernel);
         let executable = self.load(prepared);
         self.interp.kernels.loaded.insert(instance.clone(), executable.clone());
         Ok(executable)

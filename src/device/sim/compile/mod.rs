@@ -60,7 +60,7 @@ pub(crate) fn compile_for(kernel: &Prepared, isa: Isa, jit: bool, apart: &[Apart
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
-    c.counted = kernel.counted.then(|| warps::tile(module));
+    c.counted = kernel.counted.map(|_| warps::tile(module));
     c.instrument(kernel.checks, apart);
     if kernel.checks.arithmetic {
         c.exact = ranges::analyze(module, ranges::Setting::default()).exact;

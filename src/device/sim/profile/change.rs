@@ -80,7 +80,7 @@ pub(crate) fn changed(kernel: &Prepared, change: &Change) -> Option<Prepared> {
         }
     }
     let module = verify(module).ok()?;
-    Some(Prepared { counted: true, ..Prepared::new(module, kernel.checks) })
+    Some(Prepared { counted: kernel.counted, ..Prepared::new(module, kernel.checks) })
 }
 
 /// Returns the extents with which a changed kernel is launched.

@@ -145,6 +145,7 @@ impl<'a> Tally<'a> {
             fetched: sums.fetched,
             shared: super::shared::room(&code.memories) as u64,
             trials: vec![],
+            is_expression: false,
         }
     }
 }
