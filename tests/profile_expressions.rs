@@ -193,3 +193,24 @@ fn the_table_names_lines_and_says_where_launches_are_all_that_takes_time() {
     let ran = profiled(kernel, &[]);
     assert!(ran.out.contains("f: 1000 threads") && ran.out.contains("sum(x) by `rows`"), "{}", ran.out);
 }
+
+#[test]
+fn kernels_of_gradients_are_counted_by_the_lines_that_they_come_from() {
+    let text = "kernel f(x: [f32; N], out y: [f32; N]) threads(i: N) {\n    y[i] = x[i] * x[N - 1 - i]\n}\nfn g(x: [f32; 1024]) -> f32 { sum(f(x)) }\n\
+                print(sum(grad(g)(random(1024, seed = 1))))\n";
+    let ran = profiled(text, &["--json"]);
+    assert!(ran.code == 0 && ran.err.is_empty(), "{}", ran.err);
+    let all: Vec<Value> = ran.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let named = |name: &str| all.iter().find(|kernel: &&Value| kernel["kernel"] == name);
+    let (own, derived) = (named("f").expect("the kernel"), named("f_vjp").expect("its derivative"));
+    let lines = |kernel: &Value| {
+        kernel["lines"].as_array().expect("lines").iter().map(|l| l["line"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!((lines(own), lines(derived)), (vec![Some(2)], vec![Some(2)]));
+    // Both factors are loaded again, and each adds to the gradient.
+    let of = |deed: &str| {
+        derived["accesses"].as_array().expect("all").iter().filter(|access| access["deed"] == deed).count()
+    };
+    assert!(of("load") >= 3 && of("atomic") + of("store") >= 1, "{derived:#}");
+    assert!(derived["registers"].is_null());
+}

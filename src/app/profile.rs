@@ -13,7 +13,7 @@ use crate::base::escape;
 use crate::base::render::Style;
 use crate::base::source::{FileId, Sources, Span};
 use crate::device::Extents;
-use crate::device::profile::{Cost, Deed, Profile};
+use crate::device::profile::{Cost, Counted, Deed, Profile};
 use crate::profile::Resources;
 use crate::profile::bound::{Resource, blocks, bound};
 use crate::profile::devices::{Gpu, Keeps, occupancy};
@@ -245,7 +245,7 @@ impl Shown<'_> {
         let parts: Vec<Value> =
             found.parts.iter().map(|(what, seconds)| json!({"resource": what.name(), "seconds": seconds})).collect();
         json!({
-            "kernel": profile.kernel, "expression": profile.is_expression.then(|| expressions::source(profile.span, self.sources)),
+            "kernel": profile.kernel, "expression": (profile.of == Counted::Expression).then(|| expressions::source(profile.span, self.sources)),
             "launches": profile.launches, "threads": profile.threads, "warps": profile.warps,
             "sampled": profile.sampled, "extents": launched(profile), "gpu": gpu.name, "seconds": found.seconds, "bound": parts,
             "registers": self.resources.map(|r| r.registers), "spilled": self.resources.map(|r| r.spilled),

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use super::extents::Extents;
 use crate::base::source::{FileId, Span};
+pub use crate::ir::Counted;
 
 thread_local! {
     /// The expression that is evaluated.
@@ -227,8 +228,8 @@ pub struct Profile {
     /// Bytes of shared memory of a block.
     pub shared: u64,
     pub trials: Vec<Trial>,
-    /// It computes an array expression, to which all places are set.
-    pub is_expression: bool,
+    /// All places of an expression are where that is.
+    pub of: Counted,
 }
 
 impl Profile {
@@ -241,7 +242,7 @@ impl Profile {
 
     /// Has all that was counted belong to an expression.
     pub(crate) fn move_to(&mut self, place: Span) {
-        (self.span, self.is_expression) = (place, true);
+        self.span = place;
         self.accesses.iter_mut().for_each(|access| access.span = place);
         for segment in &mut self.segments {
             segment.work.iter_mut().for_each(|(span, _)| *span = place);

@@ -46,6 +46,8 @@ impl Prepared {
 pub enum Counted {
     /// A kernel of the program, by its places in the source.
     Kernel,
+    /// The derivative of one, by the same places.
+    Derivative,
     /// One that computes an array expression of a script: all of it is of the place where that is.
     Expression,
 }

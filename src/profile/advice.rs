@@ -10,7 +10,7 @@ use super::repair;
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::{Sources, Span};
 use crate::device::Extents;
-use crate::device::profile::{Access, Change, Deed, Profile, Segment, Trial, Work};
+use crate::device::profile::{Access, Change, Counted, Deed, Profile, Segment, Trial, Work};
 
 /// What advice is about: the counts, and what is known beside.
 pub struct Subject<'a> {
@@ -28,7 +28,7 @@ const FEW: u64 = 32;
 /// Returns the warnings about a kernel.
 pub fn advice(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let profile = subject.profile;
-    if profile.tiled || profile.is_expression {
+    if profile.tiled || profile.of != Counted::Kernel {
         return vec![];
     }
     if let Some(found) = product(profile) {

@@ -13,7 +13,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::check::typed::KernelId;
 use crate::compile::Session;
-use crate::device::profile::{Counting, Profile};
+use crate::device::profile::{Counted, Counting, Profile};
 use crate::host::interp::Interpreter;
 use crate::profile::advice::{Subject, advice};
 use crate::profile::devices::{GPUS, Gpu, find};
@@ -45,14 +45,14 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
     let (ran, session) = (run(&compiled, wanted, context), &compiled.session);
     let generator = Generator::new(context.text.clone(), Some(gpu.limits.architecture));
     let chosen = |profile: &&Profile| {
-        profile.is_expression || wanted.kernel.as_deref().is_none_or(|name| is_named(&profile.kernel, name))
+        profile.of == Counted::Expression || wanted.kernel.as_deref().is_none_or(|name| is_named(&profile.kernel, name))
     };
     let shown: Vec<&Profile> = ran.profiles.iter().filter(chosen).collect();
     if shown.is_empty() && ran.code == exit::OK {
         return nothing(&ran.profiles, wanted, context);
     }
     for profile in &shown {
-        if profile.is_expression && !context.console.json {
+        if profile.of == Counted::Expression && !context.console.json {
             continue;
         }
         let resources = resources(&generator, session, profile);
@@ -78,7 +78,7 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
 
 /// Shows the profiles of an entry of a session.
 pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut Console) {
-    for profile in profiles.iter().filter(|profile| !profile.is_expression) {
+    for profile in profiles.iter().filter(|profile| profile.of != Counted::Expression) {
         let shown = Shown { profile, resources: None, gpu: &GPUS[0], sources: &session.sources };
         let text = shown.text(console.style);
         console.print(&text);
@@ -196,7 +196,7 @@ fn kernel_of(session: &Session, profile: &Profile) -> Option<KernelId> {
 
 /// Returns what the compiler says of a kernel, if there is one and the kernel has no compile-time parameters.
 fn resources(generator: &Generator, session: &Session, profile: &Profile) -> Option<Resources> {
-    let id = kernel_of(session, profile)?;
+    let id = kernel_of(session, profile).filter(|_| profile.of == Counted::Kernel)?;
     let plain = session.program.kernels[id].sig.generics.is_empty();
     if plain && !profile.tiled { generator.resources(session, id) } else { None }
 }

@@ -10,7 +10,7 @@ use crate::app::console::paint;
 use crate::base::escape;
 use crate::base::render::Style;
 use crate::base::source::{Sources, Span};
-use crate::device::profile::{Cost, Profile};
+use crate::device::profile::{Cost, Counted, Profile};
 use crate::profile::bound::{Resource, bound};
 use crate::profile::devices::Gpu;
 
@@ -52,7 +52,7 @@ pub(crate) fn table<'a>(
         let by = found.parts.first().map_or(Resource::Launch, |(by, _)| *by);
         Row { profile, seconds: found.seconds * profile.launches as f64, by }
     };
-    let mut rows: Vec<Row<'_>> = profiles.filter(|profile| profile.is_expression).map(row).collect();
+    let mut rows: Vec<Row<'_>> = profiles.filter(|profile| profile.of == Counted::Expression).map(row).collect();
     if rows.is_empty() {
         return None;
     }

@@ -329,22 +329,20 @@ impl Program {
             return self.run(&self.full, extents, args, control, plain(control)).result;
         };
         let kernel = &self.kernel.module.kernel;
-        if self.kernel.counted == Some(Counted::Expression) {
-            let Ran { result, profile, .. } = self.run(&self.full, extents, args, control, plain(control));
-            if let (Ok(_), Some(mut profile)) = (&result, profile) {
-                profile.tiled = kernel.product.is_some();
-                profile.move_to(crate::device::profile::place());
-                counting.add(profile);
-            }
-            return result;
-        }
-        let new = !counting.knows(&kernel.name, kernel.span, *extents);
+        let of = self.kernel.counted.unwrap_or(Counted::Kernel);
+        // Others are not the user's to change.
+        let new = of == Counted::Kernel && !counting.knows(&kernel.name, kernel.span, *extents);
         let size: usize = args.iter_mut().map(|arg| written(arg).map_or(0, |bytes| bytes.len())).sum();
         let before = (new && size <= KEPT_FOR_CHANGES).then(|| copies(args));
         let Ran { result, profile, .. } = self.run(&self.full, extents, args, control, plain(control));
         let Some(mut profile) = profile.filter(|_| result.is_ok()) else { return result };
         profile.tiled = kernel.tiles.is_some() || kernel.product.is_some();
-        profile.product = profile::product(&self.kernel.module);
+        profile.of = of;
+        match of {
+            Counted::Kernel => profile.product = profile::product(&self.kernel.module),
+            Counted::Derivative => {}
+            Counted::Expression => profile.move_to(crate::device::profile::place()),
+        }
         if let Some(before) = before {
             self.try_changes(&mut profile, &before, args, control);
         }

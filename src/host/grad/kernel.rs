@@ -11,8 +11,15 @@ use crate::derive::{self, Counting, Derived, Gather, Launches, Lost, Recorder, R
 use crate::device::{Control, Device, Executable, Extents};
 use crate::host::problem::{Elsewhere, Outcome, Problem};
 use crate::ir::def::{Access, KernelParam, Module, Space};
-use crate::ir::{Checks, Declared, Prepared};
+use crate::ir::{Checks, Counted, Declared, Prepared};
 use crate::pass;
+
+/// How kernels are compiled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner {
+    pub checks: Checks,
+    pub counted: Option<Counted>,
+}
 
 /// A kernel, and what its launches need.
 pub(crate) struct Kernel {
@@ -21,7 +28,7 @@ pub(crate) struct Kernel {
     /// It is a derivative in reverse mode, or one of such a derivative.
     takes_adjoints: bool,
     device: Arc<dyn Device>,
-    checks: Checks,
+    manner: Manner,
     loaded: OnceLock<Arc<dyn Executable>>,
     /// By direction, and by which parameters are active.
     derived: Made<(Direction, Vec<bool>), Derivative>,
@@ -93,19 +100,19 @@ impl std::fmt::Debug for Launch {
 
 impl Kernel {
     /// Creates a kernel of a module that is lowered for no checks, to be launched in this way.
-    pub fn new(module: Module, launches: Launches, device: Arc<dyn Device>, checks: Checks) -> Arc<Kernel> {
-        Arc::new(Kernel::made(module, launches, device, checks))
+    pub fn new(module: Module, launches: Launches, device: Arc<dyn Device>, manner: Manner) -> Arc<Kernel> {
+        Arc::new(Kernel::made(module, launches, device, manner))
     }
 
-    fn made(module: Module, launches: Launches, device: Arc<dyn Device>, checks: Checks) -> Kernel {
+    fn made(module: Module, launches: Launches, device: Arc<dyn Device>, manner: Manner) -> Kernel {
         let (loaded, derived, keeping) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Kernel { module, launches, takes_adjoints: false, device, checks, loaded, derived, keeping }
+        Kernel { module, launches, takes_adjoints: false, device, manner, loaded, derived, keeping }
     }
 
     fn derivative(&self, module: Module, params: &[Role], direction: Direction) -> Arc<Kernel> {
         let launches = self.launches.of_derivative(&module, params);
         let takes_adjoints = self.takes_adjoints || direction == Direction::Reverse;
-        Arc::new(Kernel { takes_adjoints, ..Kernel::made(module, launches, self.device.clone(), self.checks) })
+        Arc::new(Kernel { takes_adjoints, ..Kernel::made(module, launches, self.device.clone(), self.manner) })
     }
 
     /// Returns the access to a parameter that is an array.
@@ -127,10 +134,11 @@ impl Kernel {
     }
 
     fn prepared(&self) -> Outcome<Prepared> {
-        let mut prepared = pass::prepare_for(self.module.clone(), self.checks).map_err(|why| {
+        let mut prepared = pass::prepare_for(self.module.clone(), self.manner.checks).map_err(|why| {
             Problem::new("E0999", format!("internal error: the derivative of a kernel is broken: {why}"))
                 .help("please report this as a bug of Clk")
         })?;
+        prepared.counted = self.manner.counted;
         prepared.declared = self.launches.given().cloned().map(Declared::new);
         Ok(prepared)
     }
@@ -149,7 +157,7 @@ impl Kernel {
                     *access = Access::InOut;
                 }
             }
-            let kernel = Kernel::made(module, self.launches.clone(), self.device.clone(), self.checks);
+            let kernel = Kernel::made(module, self.launches.clone(), self.device.clone(), self.manner);
             Ok(Arc::new(Kernel { takes_adjoints: self.takes_adjoints, ..kernel }))
         })
     }
@@ -164,7 +172,7 @@ impl Kernel {
             let Derived { module, params, counting, recorders, gathers, totals, has_effect } = made;
             let apart = |module: Module| {
                 let launches = Launches::with(&module, Extents::Threads([1; 3]));
-                Kernel::new(module, launches, self.device.clone(), self.checks)
+                Kernel::new(module, launches, self.device.clone(), self.manner)
             };
             let gather = |Gather { module, params, param }| (apart(module), params, param);
             let gathers = gathers.into_iter().map(gather).collect();
@@ -202,7 +210,7 @@ mod tests {
         let instance = Instance::new(session.program.kernels.ids().next().expect("a kernel"), vec![]);
         let module = lower(&session.program, &instance).expect("a module");
         let launches = launches(&session.program, &instance, &module).expect("a signature");
-        let kernel = Kernel::new(module, launches, Arc::new(Simulator::default()), Checks::default());
+        let kernel = Kernel::new(module, launches, Arc::new(Simulator::default()), Manner::default());
         let first = kernel.derived(Direction::Reverse, &[true, true]).expect("a derivative").kernel.clone();
         let second = first.derived(Direction::Forward, &[true; 4]).expect("a derivative").kernel.clone();
         for (kernel, least) in [(kernel, 1), (first, 2), (second, 3)] {

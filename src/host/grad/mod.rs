@@ -46,7 +46,7 @@ mod wrap;
 pub(crate) use apply::{apply, spread};
 pub(crate) use audit::{auditor, judged_rule};
 pub(crate) use deed::{Deed, Ruled};
-pub(crate) use kernel::{Kernel, Launch};
+pub(crate) use kernel::{Kernel, Launch, Manner};
 pub(crate) use launch::launched;
 pub(crate) use numbers::{dot, numbers, of_numbers, random_like, size};
 pub(crate) use reverse::pulled;

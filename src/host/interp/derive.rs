@@ -15,7 +15,7 @@ use crate::host::grad::{self, Deed, Tape};
 use crate::host::ops::{self, Reduce};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Link, Record, Value};
-use crate::ir::{Checks, MOST_ELEMENTS};
+use crate::ir::{Checks, Counted, MOST_ELEMENTS};
 use crate::lang::builtin::Derivative;
 use crate::lower::{self, Instance};
 
@@ -266,9 +266,15 @@ impl Machine<'_> {
         let Some(launches) = launches else { return self.derived_kernel(key.0, false, extents, span) };
         // Arithmetic of integers is not looked at: the kernel was lowered to be optimized.
         let checks = Checks { memory: self.checks().memory, ..Checks::default() };
-        let kernel = grad::Kernel::new(module, launches, self.interp.options.device.clone(), checks);
+        let kernel = grad::Kernel::new(module, launches, self.interp.options.device.clone(), self.manner(checks));
         self.interp.kernels.derived.insert(key, kernel.clone());
         Ok(kernel)
+    }
+
+    /// Returns how kernels are compiled that have derivatives.
+    fn manner(&self, checks: Checks) -> grad::Manner {
+        let counts = self.interp.options.control.counting.is_some();
+        grad::Manner { checks, counted: counts.then_some(Counted::Derivative) }
     }
 
     /// Applies a function of scalars to arrays of which some are traced: launches the kernel that applies it.
@@ -295,7 +301,7 @@ impl Machine<'_> {
                 let module = lowered.map_err(|d| self.first_of(d, expr.span))?;
                 let launches = Launches::with(&module, Extents::Threads([1; 3]));
                 let device = self.interp.options.device.clone();
-                let kernel = grad::Kernel::new(module, launches, device, Checks::default());
+                let kernel = grad::Kernel::new(module, launches, device, self.manner(Checks::default()));
                 self.interp.kernels.derived_maps.insert(key.clone(), kernel.clone());
                 kernel
             }

@@ -23,6 +23,7 @@ use super::memory::layout::Binding;
 use super::memory::{self, Run};
 use crate::device::Extents;
 use crate::device::profile::{Access, Cost, Deed, Profile, Traffic};
+use crate::ir::Counted;
 use crate::ir::def::Scope;
 use crate::ir::warps::{SECTOR, Spot};
 use rustc_hash::FxHashSet;
@@ -145,7 +146,7 @@ impl<'a> Tally<'a> {
             fetched: sums.fetched,
             shared: super::shared::room(&code.memories) as u64,
             trials: vec![],
-            is_expression: false,
+            of: Counted::Kernel,
         }
     }
 }
