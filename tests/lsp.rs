@@ -237,7 +237,7 @@ fn every_request_of_an_editor() {
     let lenses = client.request("textDocument/codeLens", about(&uri));
     let commands: Vec<&str> =
         lenses.as_array().into_iter().flatten().filter_map(|l| l["command"]["command"].as_str()).collect();
-    assert_eq!(commands, ["clk.run", "clk.prove", "clk.emit", "clk.test"]);
+    assert_eq!(commands, ["clk.run", "clk.prove", "clk.profile", "clk.emit", "clk.test"]);
     let proved = client.request("workspace/executeCommand", lenses[1]["command"].clone());
     assert!(proved.as_str().is_some_and(|text| text.starts_with("double\n  in bounds       proved")), "{proved}");
     let mut params = about(&uri);

@@ -233,6 +233,7 @@
 (defun clk-check () "Report the mistakes of the file." (interactive) (clk--compile "check"))
 (defun clk-test () "Run the tests of the file." (interactive) (clk--compile "test"))
 (defun clk-bench () "Time the benches of the file." (interactive) (clk--compile "bench"))
+(defun clk-profile () "Count what the kernels of the file cost." (interactive) (clk--compile "profile"))
 
 (add-to-list 'compilation-error-regexp-alist-alist
              '(clk "^[[:blank:]]*\\(?:╭─\\|,-\\)\\[ \\(.+\\):\\([0-9]+\\):\\([0-9]+\\) \\]$" 1 2 3))
@@ -244,6 +245,7 @@
     (define-key map (kbd "C-c C-k") #'clk-check)
     (define-key map (kbd "C-c C-t") #'clk-test)
     (define-key map (kbd "C-c C-b") #'clk-bench)
+    (define-key map (kbd "C-c C-p") #'clk-profile)
     map)
   "Keys of `clk-mode'.")
 

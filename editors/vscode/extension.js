@@ -99,6 +99,13 @@ function terminalCommand(subcommand) {
   };
 }
 
+/** Counts what the kernels of a file cost a GPU, or one of them. */
+async function profile(argument, name) {
+  const file = await savedFile(argument);
+  const kernel = typeof name === 'string' && name !== '' ? [name] : [];
+  if (file) inTerminal('profile', file, ['profile', file, ...kernel]);
+}
+
 /** What `clk` writes, or an error with what it says instead. */
 function output(words, cwd) {
   return new Promise((resolve, reject) => {
@@ -159,6 +166,7 @@ exports.activate = async function activate(context) {
     vscode.commands.registerCommand('clk.run', terminalCommand('run')),
     vscode.commands.registerCommand('clk.test', terminalCommand('test')),
     vscode.commands.registerCommand('clk.bench', terminalCommand('bench')),
+    vscode.commands.registerCommand('clk.profile', profile),
     vscode.commands.registerCommand('clk.emit', emit),
     vscode.commands.registerCommand('clk.restart', async () => {
       await stopServer();

@@ -22,6 +22,8 @@ pub enum LensKind {
     Emit,
     /// Says what is proved of a kernel.
     Prove,
+    /// Counts what a kernel costs where the program launches it.
+    Profile,
 }
 
 /// An action on an item, shown above it.
@@ -77,7 +79,9 @@ impl Analysis {
                 _ => continue,
             };
             if kind == LensKind::Emit {
-                out.push(Lens { range: item.span.range(), kind: LensKind::Prove, name: name.clone() });
+                for kind in [LensKind::Prove, LensKind::Profile] {
+                    out.push(Lens { range: item.span.range(), kind, name: name.clone() });
+                }
             }
             out.push(Lens { range: item.span.range(), kind, name });
         }

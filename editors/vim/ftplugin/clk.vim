@@ -34,7 +34,8 @@ endif
 " :ClkRun runs the file, with the arguments behind it.
 command! -buffer -nargs=* ClkRun update | execute '!clk run ' . shellescape(expand('%:p'), 1) . ' ' . <q-args>
 command! -buffer -nargs=* ClkTest update | execute '!clk test ' . shellescape(expand('%:p'), 1) . ' ' . <q-args>
-let b:undo_ftplugin .= ' | delcommand -buffer ClkRun | delcommand -buffer ClkTest'
+command! -buffer -nargs=* ClkProfile update | execute '!clk profile ' . shellescape(expand('%:p'), 1) . ' ' . <q-args>
+let b:undo_ftplugin .= ' | delcommand -buffer ClkRun | delcommand -buffer ClkTest | delcommand -buffer ClkProfile'
 if !has('patch-8.2.4430') && !has('nvim-0.9')
   let b:undo_ftplugin = substitute(b:undo_ftplugin, 'delcommand -buffer', 'silent! delcommand', 'g')
 endif

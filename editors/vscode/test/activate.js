@@ -83,6 +83,8 @@ async function main() {
   assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' run --device sim '/a folder/x.clk'"]);
   await registered.get('clk.test')('file:///a%20folder/x.clk', "it's well");
   assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' test --device sim --filter 'it'\\''s well' '/a folder/x.clk'"]);
+  await registered.get('clk.profile')(undefined, 'scale');
+  assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' profile '/a folder/x.clk' scale"]);
   await registered.get('clk.emit')(undefined, 'scale');
   assert.deepStrictEqual(documents.pop(), { content: 'emit --stage ir --kernel scale /a folder/x.clk\n', language: 'plaintext' });
   await registered.get('clk.emit')('file:///a%20folder/x.clk', 'scale', 'cuda');

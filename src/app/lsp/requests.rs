@@ -269,6 +269,7 @@ fn code_lens(target: &Target, lens: &Lens) -> Value {
         LensKind::Bench => ("▶ bench", "clk.bench"),
         LensKind::Emit => ("CUDA", "clk.emit"),
         LensKind::Prove => ("prove", PROVE),
+        LensKind::Profile => ("profile", "clk.profile"),
     };
     let mut arguments = vec![json!(target.address), json!(lens.name)];
     if lens.kind == LensKind::Emit {
