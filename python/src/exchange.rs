@@ -23,21 +23,31 @@ struct Header {
     earlier: *const Header,
 }
 
+type FromObject = unsafe extern "C" fn(*mut ffi::PyObject, *mut *mut ManagedVersioned) -> c_int;
+type ToObject = unsafe extern "C" fn(*mut ManagedVersioned, *mut *mut ffi::PyObject) -> c_int;
+type Stream = unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int;
+
+/// The table of version 1.
 #[repr(C)]
-pub struct Table {
+struct Raw {
     header: Header,
     allocate: *const c_void,
-    from_object: unsafe extern "C" fn(*mut ffi::PyObject, *mut *mut ManagedVersioned) -> c_int,
-    to_object: unsafe extern "C" fn(*mut ManagedVersioned, *mut *mut ffi::PyObject) -> c_int,
+    from_object: Option<FromObject>,
+    to_object: Option<ToObject>,
     view: *const c_void,
-    stream: unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int,
+    stream: Option<Stream>,
 }
 
-// SAFETY: a table never changes.
-unsafe impl Sync for Table {}
+/// The functions of a library.
+#[derive(Clone, Copy)]
+pub struct Table {
+    from_object: FromObject,
+    to_object: ToObject,
+    stream: Stream,
+}
 
 /// Returns the table of a type that has one itself: a derived type may mean other elements.
-pub fn of(ty: &Bound<'_, PyType>) -> Option<&'static Table> {
+pub fn of(ty: &Bound<'_, PyType>) -> Option<Table> {
     let py = ty.py();
     let own = ty.getattr(intern!(py, "__dict__")).ok()?;
     let capsule = own.get_item(intern!(py, "__dlpack_c_exchange_api__")).ok()?.cast_into::<PyCapsule>().ok()?;
@@ -47,7 +57,8 @@ pub fn of(ty: &Bound<'_, PyType>) -> Option<&'static Table> {
         let Header { major, earlier, .. } = unsafe { &*header };
         if *major == dlpack::MAJOR {
             // SAFETY: of this version it is this table.
-            return Some(unsafe { &*header.cast::<Table>() });
+            let Raw { from_object, to_object, stream, .. } = unsafe { &*header.cast::<Raw>() };
+            return Some(Table { from_object: (*from_object)?, to_object: (*to_object)?, stream: (*stream)? });
         }
         header = *earlier;
     }

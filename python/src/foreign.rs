@@ -288,7 +288,7 @@ fn scalar_of(format: &[u8], size: usize) -> Option<Scalar> {
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub library: Library,
-    pub table: Option<&'static Table>,
+    pub table: Option<Table>,
 }
 
 /// Returns what is known of a type, which is asked once.
@@ -322,7 +322,7 @@ fn library_of(ty: &Bound<'_, PyType>) -> PyResult<Library> {
 fn of_table(
     object: &Bound<'_, PyAny>,
     library: Library,
-    table: &Table,
+    table: Table,
     wanted: &Wanted<'_>,
 ) -> PyResult<Option<Foreign>> {
     let py = object.py();
@@ -349,6 +349,11 @@ fn of_tensor(
     is_silent: bool,
 ) -> PyResult<Foreign> {
     let scalar = tensor.scalar.map_err(|name| no_type(py, &name))?;
+    if tensor.data.is_null() && !tensor.shape.contains(&0) {
+        let title = "this array says that it has elements, and no memory".to_string();
+        let help = "a copy has some: `x.clone()`";
+        return Err(errors::refused(py, "E0809", title, &[help], &["tensors that stand for zeros have none"]));
+    }
     Ok(Foreign {
         library,
         element: Element::Scalar(scalar),

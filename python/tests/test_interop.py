@@ -2,6 +2,7 @@
 
 import array
 import gc
+import sys
 import weakref
 
 import clk
@@ -126,6 +127,44 @@ def test_torch(m):
     assert lazy.is_neg()
     with pytest.raises(clk.ArgumentTypeError, match="lazy"):
         m.double(lazy)
+
+
+def test_tensors_that_are_more_or_less_than_memory(m):
+    torch = pytest.importorskip("torch")
+    x = torch.arange(4, dtype=torch.float32)
+    for what in [torch.zeros(0), torch.ones(1).expand(5), x.flip(0), torch.nn.Parameter(x, requires_grad=False)]:
+        assert m.double(what).tolist() == (what + what).tolist()
+    with torch.inference_mode():
+        assert m.double(torch.ones(3)).tolist() == [2, 2, 2]
+    with pytest.raises(clk.ArgumentTypeError, match="no memory"):
+        m.double(torch._efficientzerotensor(4))
+    with pytest.raises(clk.ArgumentTypeError, match="lazy view"):
+        m.double(torch.conj(torch.complex(x, x)))
+    with pytest.raises(clk.ArgumentTypeError, match="gradient"):
+        m.double(torch.nn.Parameter(x))
+    for what in [x.to_sparse(), torch.empty(4, device="meta"), x.to_mkldnn()]:
+        with pytest.raises(Exception):
+            m.double(what)
+    # Nothing keeps an argument.
+    before = sys.getrefcount(x)
+    for _ in range(100):
+        m.double(x)
+    assert sys.getrefcount(x) == before
+
+
+def test_a_table_of_functions_that_is_none(m):
+    x = np.arange(4, dtype=np.float32)
+
+    class Odd:
+        __dlpack_c_exchange_api__ = 5
+
+        def __dlpack_device__(self):
+            return x.__dlpack_device__()
+
+        def __dlpack__(self, **how):
+            return x.__dlpack__(**how)
+
+    assert np.asarray(m.double(Odd())).tolist() == [0, 2, 4, 6]
 
 
 def test_torch_shares_memory(m):
