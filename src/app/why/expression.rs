@@ -163,7 +163,12 @@ impl Teller<'_> {
         let (Some(at), Value::Array(array)) = (place, &operand.value) else {
             let value = value_at(&operand.value, 0)?;
             match operand.step {
-                Some(step) => return self.step(step, (&own, true), 0, level),
+                Some(number) => {
+                    // A variable has the step of its definition.
+                    let is_itself = |step: &Step| step.span == operand.span;
+                    let says_it = self.interpreter.trail.steps.get(number).is_some_and(is_itself);
+                    return self.step(number, (&own, says_it), 0, level);
+                }
                 None if is_number(&own) => self.say(level, &constant(&own, &value)),
                 None if is_name(&own) => {
                     self.say(level, &format!("{own} = {value}, a variable, which is not followed"))

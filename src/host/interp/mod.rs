@@ -338,6 +338,7 @@ impl Machine<'_> {
     fn chunk(&mut self, chunk: &Arc<Chunk>) -> Eval<Option<Last>> {
         let body = &chunk.body;
         let code = self.code_of_chunk(chunk);
+        self.interp.trail.chunk = self.interp.recorded.is_some().then(|| chunk.clone());
         let mut frame = self.interp.frames.pop().unwrap_or_else(|| Box::new(Frame::empty()));
         frame.prepare(&code);
         let value = self.whole(&mut frame)?;
@@ -352,6 +353,7 @@ impl Machine<'_> {
 
     /// Compiles a body without a signature and returns a frame to run it in.
     pub(crate) fn frame_of(&mut self, body: &Body) -> Frame {
+        self.interp.trail.chunk = None;
         let mut frame = Frame::empty();
         frame.prepare(&Arc::new(code::build(self.program, &[], Source::Body(body), self.mode())));
         frame

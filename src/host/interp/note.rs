@@ -5,7 +5,7 @@
 use std::mem;
 
 use crate::base::source::Span;
-use crate::check::typed::Expr;
+use crate::check::typed::{Expr, ExprKind, LocalKind};
 use crate::host::value::Value;
 use crate::lang::ops::BinaryOp;
 
@@ -27,18 +27,36 @@ impl Machine<'_> {
         let own = mem::replace(&mut trail.operands, operands);
         trail.within = within;
         let value = value?;
+        let defined = self.defined(frame, expr, &value);
+        let trail = &mut self.interp.trail;
         let is_array = |value: &Value| matches!(value, Value::Array(_));
-        if (is_array(&value) || own.iter().any(|operand| is_array(&operand.value)))
+        let is_known = |operand: &Operand| is_array(&operand.value) || operand.step.is_some();
+        if (is_array(&value) || own.iter().any(is_known))
             && let Some(what) = What::of(self.program, expr)
         {
             trail.keep(Step { what, span: expr.span, operands: own, result: value.clone(), launches });
         }
         if within.is_some_and(|within| within.file == expr.span.file && within.contains(expr.span.start)) {
             let last = trail.steps.len().checked_sub(1).filter(|last| *last >= first);
-            let step = last.filter(|last| trail.steps[*last].gave(expr.span, &value));
+            let step = defined.or(last.filter(|last| trail.steps[*last].gave(expr.span, &value)));
             trail.operands.push(Operand { span: expr.span, value: value.clone(), step });
         }
         Ok(value)
+    }
+
+    /// Returns the step that gave a number to the variable that an expression is, if that never changes.
+    fn defined(&self, frame: &Frame, expr: &Expr, value: &Value) -> Option<usize> {
+        let Value::Scalar(_) = value else { return None };
+        let span = match expr.kind {
+            ExprKind::Global(id) => Some(&self.program.globals[id]).filter(|own| !own.mutable)?.span,
+            ExprKind::Local(id) => {
+                let chunk = self.interp.trail.chunk.as_ref().map(|chunk| &chunk.body);
+                let local = frame.body().or(chunk)?.locals.get(id)?;
+                (!local.mutable && local.kind == LocalKind::Var).then_some(local.span)?
+            }
+            _ => return None,
+        };
+        self.interp.trail.definition(span, self.sources.text(span.file), value)
     }
 
     /// Keeps what `x += y` did, if `x` is a variable that holds an array.

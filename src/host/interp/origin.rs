@@ -90,11 +90,15 @@ impl Step {
 
     /// Returns the elements that an operation on each element took.
     fn each(&self, at: usize, count: usize) -> Outcome<Origin> {
-        let Value::Array(result) = &self.result else {
-            return Ok(unknown("an operation whose result is no array, which is not followed".into()));
-        };
         let Some(operands) = self.operands.get(..count).filter(|_| self.operands.len() == count) else {
             return Ok(unknown("not all of its operands are known".into()));
+        };
+        let is_array = |operand: &Operand| matches!(operand.value, Value::Array(_));
+        let Value::Array(result) = &self.result else {
+            return Ok(match operands.iter().any(is_array) {
+                true => unknown("an operation whose result is no array, which is not followed".into()),
+                false => Origin::Each(vec![None; count], None),
+            });
         };
         let mut places = vec![];
         for operand in operands {
@@ -139,7 +143,10 @@ impl Step {
         use Builtin::*;
         let given: Vec<&Value> = self.operands.iter().map(|operand| &operand.value).collect();
         if !given.iter().any(|value| matches!(value, Value::Array(_))) {
-            return Ok(Origin::Created);
+            return Ok(match self.operands.iter().any(|operand| operand.step.is_some()) {
+                true => Origin::Each(vec![None; self.operands.len()], None),
+                false => Origin::Created,
+            });
         }
         let number = |value: &Value| value.as_int().and_then(|number| i64::try_from(number).ok());
         let axis = self.named("axis").map(|operand| &operand.value);

@@ -5,10 +5,15 @@
 //! so that no operation has to know of it. Arrays are values, and a step keeps its own: what has the same storage later is the same array.
 //!
 //! Nothing is kept while derivatives are taken, and nothing more once the arrays that expressions made take [`MOST_BYTES`]: what is missing
-//! then is known to be missing. What is written in a part of an array is not kept: each write would cost a copy.
+//! then is known to be missing. What is written in a part of an array is not kept: each write would cost a copy. Of a number that a `let` has
+//! named, the step is the last one of its definition, if that gave this number.
 
-use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, FnRef, Program, SliceIndex, SmolStr, Type};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::source::{FileId, Span};
+use crate::check::typed::{Chunk, Expr, ExprKind, FnRef, Program, SliceIndex, SmolStr, Type};
 use crate::host::array::Array;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
@@ -70,6 +75,10 @@ pub struct Trail {
     /// Whether there were more than were kept.
     pub is_full: bool,
     bytes: usize,
+    /// The last steps that gave numbers, by where their expressions begin.
+    numbers: FxHashMap<(FileId, u32), usize>,
+    /// The part of the script that runs, of which variables outside of functions are.
+    pub(super) chunk: Option<Arc<Chunk>>,
     /// What was evaluated within the current expression, and where that stands.
     pub(super) operands: Vec<Operand>,
     pub(super) within: Option<Span>,
@@ -91,8 +100,22 @@ impl Trail {
         }
         self.is_full |= self.bytes > MOST_BYTES || self.steps.len() >= MOST_STEPS;
         if !self.is_full {
+            if let Value::Scalar(_) = step.result {
+                self.numbers.insert((step.span.file, step.span.start), self.steps.len());
+            }
             self.steps.push(step);
         }
+    }
+
+    /// Returns the step that gave a number to a variable, of which this is the definition, with the text of its file.
+    pub(super) fn definition(&self, name: Span, text: &str, value: &Value) -> Option<usize> {
+        let behind = text.get(name.end as usize..)?;
+        let sign = behind.find('=').filter(|at| !behind[..*at].contains(['\n', ',', ')']))?;
+        let rest = &behind[sign + 1..];
+        let start = name.end as usize + sign + 1 + (rest.len() - rest.trim_start().len());
+        let step = *self.numbers.get(&(name.file, start as u32))?;
+        let gave = self.steps.get(step)?;
+        gave.gave(gave.span, value).then_some(step)
     }
 }
 
