@@ -185,6 +185,12 @@ fn loops_and_operators_of_other_languages() {
     one("if a { }\nelif b { }", "E0122", "elif", "if a { }\nelse if b { }");
     one("if x = 3 { }", "E0123", "=", "if x == 3 { }");
     one("if a < b < c { }", "E0130", "<", "if a < b && b < c { }");
+    one("let y = zeros<i32>(10)", "E0130", "<i32>", "");
+    one("let y = zeros<i32>(10, 4) + 1", "E0130", "<i32>", "");
+    one("let y = scale<f32>(x)", "E0130", "<f32>", "");
+    one("let y = scale<4>(x)", "E0130", "<4>", "");
+    one("let y = a<b>(c) ", "E0130", "<b>", "");
+    one("let y = a < b > (c)", "E0130", ">", "let y = a < b && b > (c)");
     one("let x = ~y", "E0101", "~", "let x = !y");
     one("let x = a === b", "E0101", "===", "let x = a == b");
     one("let p = &x", "E0140", "&", "let p = x");

@@ -248,7 +248,7 @@ fn outline() {
     assert_eq!(kinds, [("saxpy", SymbolKind::Kernel), ("v", SymbolKind::Variable), ("test \"t\"", SymbolKind::Test)]);
     assert_eq!(analysis.folds().len(), 2);
     let lenses: Vec<_> = analysis.lenses().into_iter().map(|l| l.kind).collect();
-    assert_eq!(lenses, [LensKind::Run, LensKind::Prove, LensKind::Emit, LensKind::Test]);
+    assert_eq!(lenses, [LensKind::Run, LensKind::Prove, LensKind::Profile, LensKind::Emit, LensKind::Test]);
 }
 
 #[test]

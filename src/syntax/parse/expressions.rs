@@ -164,14 +164,49 @@ fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Pars
         left = match chained {
             Some(first) if !reported => {
                 reported = true;
-                report_chain(inp, first, token, &left, &right);
-                compared_twice(left, (op, op_span), right, span)
+                match compile_time_arguments(inp, (first, token), &left) {
+                    Some(diagnostic) => {
+                        say(inp, diagnostic);
+                        Expr { kind: ExprKind::Error, span }
+                    }
+                    None => {
+                        report_chain(inp, first, token, &left, &right);
+                        compared_twice(left, (op, op_span), right, span)
+                    }
+                }
             }
             Some(_) => Expr { kind: ExprKind::Error, span },
             None => Expr { kind: ExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) }, span },
         };
     }
     Ok(left)
+}
+
+/// Explains `zeros<i32>(10)`, as other languages write compile-time arguments: a name, `<…>` and parentheses without a gap.
+fn compile_time_arguments(inp: &mut Input<'_, '_>, (first, second): (Token, Token), left: &Expr) -> Option<Diagnostic> {
+    let state = inp.state();
+    let (file, text) = (state.file, state.text);
+    let ExprKind::Binary { left: callee, right: given, .. } = &left.kind else { return None };
+    let (opening, closing) = (first.span(file), second.span(file));
+    let touch = callee.span.end == opening.start && opening.end == given.span.start && given.span.end == closing.start;
+    let rest = text.get(closing.end as usize..)?;
+    let is_name =
+        |span: Span| text.get(span.range()).is_some_and(|s| s.chars().all(|c| c.is_alphanumeric() || c == '_'));
+    let is_list = (first.kind, second.kind) == (Tok::Lt, Tok::Gt) && touch && rest.starts_with('(');
+    if !is_list || !is_name(callee.span) || !is_name(given.span) {
+        return None;
+    }
+    let (name, given_text) = (text.get(callee.span.range())?, text.get(given.span.range())?);
+    let diagnostic =
+        Diagnostic::error("E0130", "`<…>` behind a name compares: a call has its arguments in parentheses alone")
+            .at(opening.to(closing), "compile-time arguments are inferred, or given by name");
+    let is_maker = matches!(name, "zeros" | "ones" | "eye" | "random" | "random_normal");
+    Some(diagnostic.help(match is_maker {
+        true => format!("write `{name}(…, type = {given_text})`"),
+        false => {
+            format!("types follow from the arguments; `{name}(…, T = {given_text})` names a parameter `T` of `{name}`")
+        }
+    }))
 }
 
 /// Reports `a < b < c`: comparisons do not chain. In `a < b & c < d` the `&` was meant to join them, but binds tighter.
