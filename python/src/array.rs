@@ -375,11 +375,11 @@ fn given(own: &Bound<'_, ClkArray>, scalar: Scalar) -> Given {
 }
 
 /// Returns torch's functions that exchange tensors, if it has some.
-fn torch(py: Python<'_>) -> PyResult<Option<Table>> {
-    static KNOWN: PyOnceLock<Option<Table>> = PyOnceLock::new();
+fn torch(py: Python<'_>) -> PyResult<Option<&'static Table>> {
+    static KNOWN: PyOnceLock<Option<&'static Table>> = PyOnceLock::new();
     let find = || {
         let ty = py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>()?;
-        Ok::<_, PyErr>(foreign::kind_of(&ty)?.table)
+        Ok::<_, PyErr>(foreign::kind_of(&ty).table)
     };
     KNOWN.get_or_try_init(py, find).copied()
 }

@@ -134,7 +134,7 @@ pub fn read(
     wanted: &Wanted<'_>,
 ) -> PyResult<Foreign> {
     let py = object.py();
-    if let Kind { library, table: Some(table) } = kind_of(&object.get_type())?
+    if let Kind { library, table: Some(table) } = kind_of(&object.get_type())
         && let Some(found) = of_table(object, library, table, wanted)?
     {
         return Ok(found);
@@ -288,41 +288,47 @@ fn scalar_of(format: &[u8], size: usize) -> Option<Scalar> {
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub library: Library,
-    pub table: Option<Table>,
+    pub table: Option<&'static Table>,
 }
 
 /// Returns what is known of a type, which is asked once.
-pub fn kind_of(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
+pub fn kind_of(ty: &Bound<'_, PyType>) -> Kind {
     static KNOWN: Mutex<Vec<(Py<PyType>, Kind)>> = Mutex::new(Vec::new());
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, kind)) = known().iter().find(|(own, _)| own.is(ty)) {
-        return Ok(*kind);
+        return *kind;
     }
-    let kind = Kind { library: library_of(ty)?, table: exchange::of(ty) };
+    let kind = Kind { library: library_of(ty), table: exchange::of(ty) };
     let mut known = known();
     // Types that a program makes again and again are asked each time.
     if known.len() < 64 {
         known.push((ty.clone().unbind(), kind));
     }
-    Ok(kind)
+    kind
 }
 
-fn library_of(ty: &Bound<'_, PyType>) -> PyResult<Library> {
-    let module: String = ty.getattr(intern!(ty.py(), "__module__"))?.extract()?;
-    Ok(match module.split('.').next().unwrap_or("") {
+fn library_of(ty: &Bound<'_, PyType>) -> Library {
+    // What is no text is no name that is known.
+    let text = |ty: &Bound<'_, PyAny>, name: &str| -> String {
+        ty.getattr(name).and_then(|text| text.extract()).unwrap_or_default()
+    };
+    let is_tensor = |base: &Bound<'_, PyAny>| text(base, "__module__") == "torch" && text(base, "__name__") == "Tensor";
+    match text(ty, "__module__").split('.').next().unwrap_or("") {
         "numpy" => Library::NumPy,
         "torch" => Library::Torch,
         "jax" | "jaxlib" => Library::Jax,
         "cupy" => Library::CuPy,
+        // Tensors of derived types can be all that torch's own can: lazy, with gradients, on streams.
+        _ if ty.mro().iter().any(|base| is_tensor(&base)) => Library::Torch,
         _ => Library::Own,
-    })
+    }
 }
 
 /// Reads an array by the functions of its library; `None` if that refuses, which it explains if it is asked for a capsule.
 fn of_table(
     object: &Bound<'_, PyAny>,
     library: Library,
-    table: Table,
+    table: &Table,
     wanted: &Wanted<'_>,
 ) -> PyResult<Option<Foreign>> {
     let py = object.py();
@@ -333,32 +339,44 @@ fn of_table(
     let place = match place_of(py, tensor.device)? {
         Place::Gpu { number, .. } => {
             wanted.takes(py, number)?;
+            if !table.has_stream() {
+                return Ok(None);
+            }
             let stream = wanted.stream(py, library, number, || table.stream(py, number))?;
-            Place::Gpu { number, after: Some(stream), in_order: true }
+            // Of other libraries it is not known whether they free memory in the order of that stream, and results may go anywhere.
+            Place::Gpu { number, after: Some(stream), in_order: gpu::is_in_order(library) }
         }
         Place::Host => Place::Host,
     };
-    of_tensor(py, tensor, library, place, false).map(Some)
+    of_tensor(object, tensor, library, place, false).map(Some)
 }
 
 fn of_tensor(
-    py: Python<'_>,
+    object: &Bound<'_, PyAny>,
     tensor: dlpack::Tensor,
     library: Library,
     place: Place,
     is_silent: bool,
 ) -> PyResult<Foreign> {
+    let py = object.py();
     let scalar = tensor.scalar.map_err(|name| no_type(py, &name))?;
-    if tensor.data.is_null() && !tensor.shape.contains(&0) {
-        let title = "this array says that it has elements, and no memory".to_string();
-        let help = "a copy has some: `x.clone()`";
-        return Err(errors::refused(py, "E0809", title, &[help], &["tensors that stand for zeros have none"]));
+    let (data, is_empty) = (tensor.data, tensor.shape.contains(&0));
+    if !is_empty && is_nowhere(object, data.addr(), scalar.size(), library)? {
+        let title = "this array has elements, and no memory".to_string();
+        let notes = ["torch's fake tensors have none, its lazy zeros, and those whose storage was freed"];
+        return Err(errors::refused(
+            py,
+            "E0809",
+            title,
+            &["`torch.zeros_like(x)` makes zeros that have memory"],
+            &notes,
+        ));
     }
     Ok(Foreign {
         library,
         element: Element::Scalar(scalar),
         place,
-        data: tensor.data,
+        data,
         shape: tensor.shape,
         strides: tensor.strides,
         // Arrays of JAX never change, also where its capsules do not say so; nor is anything said by those of older libraries.
@@ -368,9 +386,19 @@ fn of_tensor(
     })
 }
 
+/// Whether an address is that of no memory. Torch adds the offset of a tensor in its storage to it.
+fn is_nowhere(object: &Bound<'_, PyAny>, address: usize, size: usize, library: Library) -> PyResult<bool> {
+    // Above are the usual addresses of memory, which need not be asked about.
+    if address == 0 || address >= 1 << 40 || library != Library::Torch {
+        return Ok(address == 0);
+    }
+    let offset: usize = object.call_method0(intern!(object.py(), "storage_offset"))?.extract()?;
+    Ok(offset.checked_mul(size) == Some(address))
+}
+
 fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign> {
     let py = object.py();
-    let library = kind_of(&object.get_type())?.library;
+    let library = kind_of(&object.get_type()).library;
     if library == Library::Torch {
         of_torch(object, true)?;
     }
@@ -396,7 +424,7 @@ fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign
         return Err(errors::refused(py, "E0809", title, &[], &[]));
     }
     let is_silent = !tensor.versioned && library == Library::Own && !gpu::says_writable(object);
-    of_tensor(py, tensor, library, place, is_silent)
+    of_tensor(object, tensor, library, place, is_silent)
 }
 
 /// Returns the memory that a device of DLPack stands for.
@@ -449,7 +477,27 @@ fn of_torch(object: &Bound<'_, PyAny>, may_be_complex: bool) -> PyResult<()> {
         let help = ["`x.resolve_conj()`, `x.resolve_neg()` make one with its own memory"];
         return Err(errors::refused(py, "E0809", "this tensor is a lazy view of another one".into(), &help, &[]));
     }
+    if has_tangent(object)? {
+        let title = "this tensor has a tangent of forward mode, which would be lost here".to_string();
+        let help = "`torch.autograd.forward_ad.unpack_dual(x).primal` passes what it holds";
+        return Err(errors::refused(py, "E0809", title, &[help], &[]));
+    }
     Ok(())
+}
+
+/// Whether a tensor carries a derivative of torch's forward mode.
+fn has_tangent(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static FORWARD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    let find = || Ok::<_, PyErr>(py.import("torch.autograd.forward_ad")?.into_any().unbind());
+    let forward = FORWARD.get_or_try_init(py, find)?.bind(py);
+    // Outside of all levels no tensor has one.
+    let level = forward.getattr(intern!(py, "_current_level")).and_then(|level| level.extract::<i64>());
+    if level.is_ok_and(|level| level < 0) {
+        return Ok(false);
+    }
+    let parts = forward.call_method1(intern!(py, "unpack_dual"), (object,))?;
+    Ok(!parts.getattr(intern!(py, "tangent"))?.is_none())
 }
 
 impl Foreign {
@@ -461,16 +509,9 @@ impl Foreign {
         (shape, strides): (Vec<usize>, Vec<isize>),
         readonly: bool,
         place: Place,
-    ) -> PyResult<Foreign> {
-        Ok(Foreign::kept(
-            object,
-            kind_of(&object.get_type())?.library,
-            data,
-            element,
-            (shape, strides),
-            readonly,
-            place,
-        ))
+    ) -> Foreign {
+        let library = kind_of(&object.get_type()).library;
+        Foreign::kept(object, library, data, element, (shape, strides), readonly, place)
     }
 
     /// Returns an array of a library whose memory an object keeps.
@@ -504,12 +545,8 @@ impl Foreign {
         self.shape.contains(&0)
     }
 
-    fn count(&self) -> usize {
-        self.shape.iter().product()
-    }
-
     fn bytes(&self) -> usize {
-        self.count() * self.element.size()
+        self.shape.iter().fold(self.element.size(), |bytes, extent| bytes.saturating_mul(*extent))
     }
 
     /// Whether elements are in row-major order without gaps. Strides of axes with one element do not matter.

@@ -56,13 +56,7 @@ impl Wanted<'_> {
             return Ok(stream);
         }
         let stream = ask()?;
-        if embed::is_recorded(stream) {
-            let title =
-                "a call of Clk cannot be recorded in a CUDA graph, which is done with this stream now".to_string();
-            let help = "call it before or after, such as outside of `torch.cuda.graph`";
-            let note = "it may wait for its kernels, to report their faults";
-            return Err(errors::refused(py, "E0809", title, &[help], &[note]));
-        }
+        refuse_recorded(py, stream)?;
         known.into_iter().for_each(|streams| streams.0.set(Some((library, gpu, stream))));
         Ok(stream)
     }
@@ -89,6 +83,17 @@ impl Wanted<'_> {
         let help = format!("without `device`, a call runs where its arrays are; or `device=\"gpu:{gpu}\"`");
         Err(errors::refused(py, "E0809", title, &[&help, copy], &[]))
     }
+}
+
+/// Refuses a stream whose work is being recorded.
+fn refuse_recorded(py: Python<'_>, stream: usize) -> PyResult<()> {
+    if !embed::is_recorded(stream) {
+        return Ok(());
+    }
+    let title = "a call of Clk cannot be recorded in a CUDA graph, which is done with this stream now".to_string();
+    let help = "call it before or after, such as outside of `torch.cuda.graph`";
+    let note = "it may wait for its kernels, to report their faults";
+    Err(errors::refused(py, "E0809", title, &[help], &[note]))
 }
 
 /// Returns the number of the GPU that a device's name stands for.
@@ -260,10 +265,11 @@ pub fn of_interface(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<
         })?,
     };
     wanted.takes(py, gpu)?;
+    described.after.map_or(Ok(()), |stream| refuse_recorded(py, stream))?;
     let place = Place::Gpu { number: gpu, after: described.after, in_order: false };
     let Described { address, scalar, shape, strides, readonly, .. } = described;
     let at = std::ptr::without_provenance_mut(address as usize);
-    Foreign::of_object(object, at, Element::Scalar(scalar), (shape, strides), readonly, place)
+    Ok(Foreign::of_object(object, at, Element::Scalar(scalar), (shape, strides), readonly, place))
 }
 
 /// Returns an array of a GPU that a call can use: one with gaps, in another order, or of truth values is made anew by its library, where

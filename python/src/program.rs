@@ -1,5 +1,6 @@
 //! Programs, and their kernels and functions as callables.
 
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -29,9 +30,18 @@ pub struct Program {
 }
 
 struct Shared {
-    program: Mutex<embed::Program>,
+    program: ManuallyDrop<Mutex<embed::Program>>,
     stop: Arc<AtomicBool>,
     callables: Arc<[Callable]>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses it from here on.
+        let mut program = Some(unsafe { ManuallyDrop::take(&mut self.program) });
+        // Its launches may be behind work that needs the interpreter: what is not taken here goes at the end of this function.
+        let _ = Python::try_attach(|py| py.detach(|| drop(program.take())));
+    }
 }
 
 impl Shared {
@@ -134,7 +144,7 @@ impl Program {
         let program = program.map_err(|reports| errors::raise(py, &reports))?;
         errors::warn(py, program.warnings())?;
         let (stop, callables) = (program.stop_flag(), program.callables());
-        Ok(Program { shared: Arc::new(Shared { program: Mutex::new(program), stop, callables }) })
+        Ok(Program { shared: Arc::new(Shared { program: ManuallyDrop::new(Mutex::new(program)), stop, callables }) })
     }
 }
 

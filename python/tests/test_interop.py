@@ -1,6 +1,7 @@
 """Arrays of other libraries: in without a copy where their layout allows it, and back in kind."""
 
 import array
+import ctypes
 import gc
 import sys
 import weakref
@@ -152,19 +153,119 @@ def test_tensors_that_are_more_or_less_than_memory(m):
     assert sys.getrefcount(x) == before
 
 
-def test_a_table_of_functions_that_is_none(m):
-    x = np.arange(4, dtype=np.float32)
+def test_tensors_of_torch_that_are_not_what_their_memory_says(m):
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
-    class Odd:
-        __dlpack_c_exchange_api__ = 5
+    class Derived(torch.Tensor):
+        pass
+
+    # A derived type can be what torch's own can be.
+    lazy = torch.conj(torch.view_as_complex(torch.ones(2, 2))).imag.as_subclass(Derived)
+    assert type(lazy) is Derived and lazy.is_neg()
+    with pytest.raises(clk.ArgumentTypeError, match="lazy"):
+        m.double(lazy)
+    with pytest.raises(clk.ArgumentTypeError, match="gradient"):
+        m.double(torch.ones(2).as_subclass(Derived).requires_grad_())
+    y = m.double(torch.ones(2).as_subclass(Derived))
+    assert isinstance(y, torch.Tensor) and y.tolist() == [2, 2]
+    assert m.double(torch.nn.Parameter(torch.ones(2), requires_grad=False)).tolist() == [2, 2]
+    # Elements, and no memory for them.
+    freed = torch.ones(8)
+    part, none = freed[3:], freed[:0]
+    freed.untyped_storage().resize_(0)
+    with FakeTensorMode():
+        fake = torch.ones(8)
+    for x in [torch._efficientzerotensor(8), freed, part, fake, fake[3:]]:
+        for call in [lambda: m.double(x), lambda: m.double(torch.ones(len(x)), out=x), lambda: m.add_to(x, 1.0)]:
+            with pytest.raises(clk.ArgumentTypeError, match="no memory") as found:
+                call()
+            assert found.value.code == "E0809"
+    assert m.double(none).tolist() == []
+    with pytest.raises(clk.ArgumentTypeError, match="no memory"):
+        torch.func.functionalize(m.double)(torch.ones(3))
+    # A derivative of forward mode would be lost.
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        dual = forward.make_dual(torch.ones(3), torch.ones(3))
+        with pytest.raises(clk.ArgumentTypeError, match="tangent"):
+            m.double(dual)
+        assert m.double(forward.unpack_dual(dual).primal).tolist() == m.double(torch.ones(3)).tolist() == [2, 2, 2]
+    with pytest.raises(clk.ArgumentTypeError, match="tangent"):
+        torch.func.jvp(m.double, (torch.ones(3),), (torch.ones(3),))
+
+
+class Table(ctypes.Structure):
+    """The functions in C by which a library exchanges arrays, of DLPack 1.3."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("earlier", ctypes.c_void_p), ("allocate", ctypes.c_void_p),
+        ("from_object", ctypes.c_void_p), ("to_object", ctypes.c_void_p), ("view", ctypes.c_void_p), ("stream", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+def by_table(table, name=b"dlpack_exchange_api"):
+    """An array of a type with this table, which also has what older libraries ask for."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = new(ctypes.addressof(table), name, None)
+
+    class Other:
+        __dlpack_c_exchange_api__ = capsule
+        x = np.arange(3, dtype="float32")
 
         def __dlpack_device__(self):
-            return x.__dlpack_device__()
+            return self.x.__dlpack_device__()
 
-        def __dlpack__(self, **how):
-            return x.__dlpack__(**how)
+        def __dlpack__(self, **named):
+            return self.x.__dlpack__(**named)
 
-    assert np.asarray(m.double(Odd())).tolist() == [0, 2, 4, 6]
+    return Other()
+
+
+EXCHANGE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@EXCHANGE
+def fails(_object, _made):
+    return -1
+
+
+@EXCHANGE
+def makes_nothing(_object, _made):
+    return 0
+
+
+def test_tables_of_exchange_that_are_not_whole(m):
+    none = Table(major=1, minor=3)
+    cyclic = Table(major=7)
+    cyclic.earlier = ctypes.addressof(cyclic)
+    newer = Table(major=2, earlier=ctypes.addressof(none))
+    last = Table(major=2)
+    wrong = [Table(major=1, from_object=ctypes.cast(f, ctypes.c_void_p).value) for f in (fails, makes_nothing)]
+    for table in [none, cyclic, newer, last, *wrong]:
+        other = by_table(table)
+        for _ in range(3):
+            assert m.double(other).numpy().tolist() == [0, 2, 4]
+    assert m.double(by_table(none, b"another name")).numpy().tolist() == [0, 2, 4]
+    plain = type(by_table(none))
+    for odd in [None, 3, "text", object()]:
+        plain.__dlpack_c_exchange_api__ = odd
+        assert m.double(type("Derived", (plain,), {"__dlpack_c_exchange_api__": odd})()).numpy().tolist() == [0, 2, 4]
+
+
+def test_types_with_odd_names(m):
+    for module in [None, 3, "", ".", "torch", "torch.x"]:
+        kind = type("Odd", (np.ndarray,), {"__module__": module})
+        assert np.asarray(m.double(np.arange(3, dtype="float32").view(kind))).tolist() == [0, 2, 4]
+        with pytest.raises(clk.ArgumentTypeError, match="is no array"):
+            m.double(type("Odd", (), {"__module__": module})())
+
+
+def test_types_that_a_program_makes_again_and_again(m):
+    for n in range(200):
+        kind = type(f"Kind{n}", (np.ndarray,), {})
+        assert m.double(np.full(2, n, "float32").view(kind)).tolist() == [2 * n, 2 * n]
 
 
 def test_torch_shares_memory(m):

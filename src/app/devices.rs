@@ -404,6 +404,10 @@ impl Device for Auto {
         self.found.get().map_or(Ok(()), |device| device.finish())
     }
 
+    fn pass_on(&self, streams: &[usize]) -> Result<(), DeviceError> {
+        self.found.get().map_or(Ok(()), |device| device.pass_on(streams))
+    }
+
     fn confirm(&self) -> Result<(), DeviceError> {
         self.found.get().map_or(Ok(()), |device| device.confirm())
     }

@@ -50,25 +50,42 @@ impl std::fmt::Debug for Lending {
     }
 }
 
-/// What a call has borrowed.
-#[derive(Default)]
-pub(super) struct Borrowed {
+/// What a call has borrowed from its caller, who may use it again when this is handed over, or dropped: then the device is waited for,
+/// however the call has ended.
+pub(super) struct Borrowed<'d> {
+    device: &'d dyn Device,
     /// By parameter.
     lent: Vec<(usize, Lent)>,
     /// Arrays that share the memory: as long as they live, a write goes to a copy.
     read: Vec<Array>,
+    /// Nothing is under way that the caller's use does not come behind.
+    is_over: bool,
 }
 
-impl Borrowed {
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && !self.lent.is_empty() {
+            // The call reports what went wrong before.
+            let _ = self.device.finish();
+        }
+    }
+}
+
+impl<'d> Borrowed<'d> {
+    pub fn new(device: &'d dyn Device) -> Borrowed<'d> {
+        Borrowed { device, lent: Vec::new(), read: Vec::new(), is_over: false }
+    }
+
     /// Returns what is lent for a parameter as an array.
-    pub fn take(&mut self, at: usize, lending: &Lending, is_written: bool, device: &dyn Device) -> Outcome<Array> {
+    pub fn take(&mut self, at: usize, lending: &Lending, is_written: bool) -> Outcome<Array> {
         let mut lent = lending.lent.clone();
         let is_behind = |(_, known): &(usize, Lent)| known.bytes > 0 && known.after == lent.after;
         if self.lent.iter().any(is_behind) {
             lent.after = None;
         }
-        let array = lending.array(&lent, device)?;
+        // A copy may be under way, whatever else is refused.
         self.lent.push((at, lending.lent.clone()));
+        let array = lending.array(&lent, self.device)?;
         if !is_written {
             self.read.push(array.clone());
         }
@@ -80,34 +97,43 @@ impl Borrowed {
     }
 
     /// Has the lent memory hold what was written to its arrays.
-    pub fn give_back(&self, written: &[(usize, Array)], device: &dyn Device) -> Outcome<()> {
+    pub fn give_back(&self, written: &[(usize, Array)]) -> Outcome<()> {
         for (at, array) in written {
             let lent = self.lent.iter().find(|(own, _)| own == at);
             // One of another size does not fit, which the caller will see.
             if let Some((_, lent)) = lent.filter(|(_, lent)| lent.bytes == array.byte_len() && lent.bytes > 0) {
                 // SAFETY: promised to `Lending::new`, for an array that the call writes.
-                unsafe { device.give_back(lent, array.storage()?) }?;
+                unsafe { self.device.give_back(lent, array.storage()?) }?;
             }
         }
         Ok(())
     }
 
-    /// Has the owners' use of the memory come behind what the device does with it, at once if they do theirs on streams that can wait.
-    pub fn hand_over(&self, device: &dyn Device) -> Outcome<()> {
+    /// Has the owners' use of the memory, and of results, come behind what the device does with it: at once if they do theirs on streams
+    /// that can wait, and `may_pass_on`.
+    pub fn hand_over(&mut self, may_pass_on: bool) -> Outcome<()> {
+        let streams = self.streams().filter(|_| may_pass_on);
+        let handed = streams.map_or_else(|| self.device.finish(), |streams| self.device.pass_on(&streams));
+        self.is_over = true;
+        Ok(handed?)
+    }
+
+    /// Returns the streams on which all owners go on; `None` if there may be others. Whoever lends an array without elements gets results
+    /// all the same.
+    fn streams(&self) -> Option<SmallVec<[usize; 2]>> {
         let mut streams: SmallVec<[usize; 2]> = SmallVec::new();
+        let gpu = self.lent.first()?.1.gpu;
         for (_, lent) in &self.lent {
-            match lent.after.filter(|_| lent.in_order) {
-                Some(stream) if streams.contains(&stream) => {}
-                Some(stream) => streams.push(stream),
-                None if lent.bytes == 0 => {}
-                None => return Ok(device.finish()?),
+            let stream = lent.after.filter(|_| lent.in_order && lent.gpu == gpu)?;
+            if !streams.contains(&stream) {
+                streams.push(stream);
             }
         }
-        Ok(device.pass_on(&streams)?)
+        Some(streams)
     }
 
     /// Ends the loan: of the arrays that were written only their shapes are left.
-    pub fn end(self, written: &mut [(usize, Array)]) -> Outcome<()> {
+    pub fn end(&self, written: &mut [(usize, Array)]) -> Outcome<()> {
         for (at, array) in written {
             if self.lent.iter().any(|(own, _)| own == at) {
                 *array = Array::unplaced(array.element().clone(), array.shape())?;
@@ -224,4 +250,112 @@ pub fn is_recorded(stream: usize) -> bool {
 /// Returns the number of the GPU whose memory has this address.
 pub fn owner(address: u64) -> Option<u32> {
     nvidia::owner(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::device::{DeviceError, Executable};
+    use crate::ir::Prepared;
+    use crate::lang::scalar::Scalar;
+
+    /// A device that counts how often it was waited for, by the host and by streams.
+    #[derive(Default)]
+    struct Counting {
+        finished: AtomicUsize,
+        passed_on: AtomicUsize,
+        refuses: bool,
+    }
+
+    impl Counting {
+        fn counts(&self) -> (usize, usize) {
+            (self.finished.load(Ordering::Relaxed), self.passed_on.load(Ordering::Relaxed))
+        }
+    }
+
+    impl Device for Counting {
+        fn name(&self) -> String {
+            "gpu:0".into()
+        }
+        fn load(&self, _: Arc<Prepared>) -> Arc<dyn Executable> {
+            unreachable!("no kernel runs")
+        }
+        unsafe fn lend(&self, _: &Lent, _: bool) -> Result<Arc<dyn Remote>, DeviceError> {
+            match self.refuses {
+                true => Err(DeviceError::Unavailable { device: self.name(), why: "for a test".into() }),
+                false => Ok(Arc::new(Nothing)),
+            }
+        }
+        fn finish(&self) -> Result<(), DeviceError> {
+            self.finished.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+        fn pass_on(&self, streams: &[usize]) -> Result<(), DeviceError> {
+            assert!(!streams.is_empty());
+            self.passed_on.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    struct Nothing;
+
+    impl Remote for Nothing {
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+            Ok(())
+        }
+        fn into_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+            self
+        }
+    }
+
+    /// Returns `count` numbers on a GPU, of a library that works in the order of a stream or not.
+    fn lending(gpu: u32, count: usize, in_order: bool) -> Lending {
+        let (after, keeper) = (Some(77), Arc::new(()));
+        let lent = Lent { gpu, address: 0x1000, bytes: 4 * count, after, in_order, keeper };
+        // SAFETY: nobody looks at the memory.
+        unsafe { Lending::new(Element::Scalar(Scalar::F32), vec![count], lent, false) }
+    }
+
+    /// Borrows these, hands them over, and returns how often the host and streams have waited.
+    fn handed_over(arrays: &[Lending], may_pass_on: bool) -> (usize, usize) {
+        let device = Counting::default();
+        let mut borrowed = Borrowed::new(&device);
+        for (at, lending) in arrays.iter().enumerate() {
+            borrowed.take(at, lending, false).expect("lent");
+        }
+        borrowed.hand_over(may_pass_on).expect("handed over");
+        drop(borrowed);
+        device.counts()
+    }
+
+    #[test]
+    fn streams_wait_if_all_owners_go_on_there() {
+        let (torch, other) = (|| lending(0, 4, true), || lending(0, 4, false));
+        assert_eq!(handed_over(&[torch(), torch()], true), (0, 1));
+        assert_eq!(handed_over(&[torch()], false), (1, 0), "the host's memory may still be read");
+        assert_eq!(handed_over(&[torch(), other()], true), (1, 0));
+        // Results are for the first library, also if its array has no elements.
+        assert_eq!(handed_over(&[lending(0, 0, false), torch()], true), (1, 0));
+        assert_eq!(handed_over(&[lending(1, 0, true), torch()], true), (1, 0));
+        assert_eq!(handed_over(&[lending(0, 0, true), torch()], true), (0, 1));
+    }
+
+    #[test]
+    fn whoever_fails_after_borrowing_waits() {
+        let device = Counting::default();
+        let mut borrowed = Borrowed::new(&device);
+        borrowed.take(0, &lending(0, 4, true), false).expect("lent");
+        assert_eq!(device.counts(), (0, 0));
+        drop(borrowed);
+        assert_eq!(device.counts(), (1, 0), "an error, or a panic");
+        let refusing = Counting { refuses: true, ..Counting::default() };
+        let mut borrowed = Borrowed::new(&refusing);
+        borrowed.take(0, &lending(0, 4, true), false).expect_err("refused");
+        drop(borrowed);
+        assert_eq!(refusing.counts(), (1, 0), "a copy may have been begun");
+        drop(Borrowed::new(&device));
+        assert_eq!(device.counts(), (1, 0), "nothing was borrowed");
+    }
 }

@@ -234,13 +234,13 @@ impl Program {
         let Call { mut arguments, generics, dims, geometry, stays } = call;
         let device = interpreter.options.device.clone();
         let _visit = device.is_remote().then(Visit::begin);
-        let mut borrowed = Borrowed::default();
+        let mut borrowed = Borrowed::new(&*device);
         // Memory of the host may still be copied from.
         let borrows_here = arguments.iter().flatten().any(|argument| matches!(argument, Argument::Array(_)));
         for (at, argument) in arguments.iter_mut().enumerate() {
             if let Some(Argument::Lent(lending)) = argument {
                 let is_written = of.params.get(at).is_some_and(|param| param.access != Access::In);
-                let taken = borrowed.take(at, lending, is_written, &*device);
+                let taken = borrowed.take(at, lending, is_written);
                 *argument = Some(Argument::Array(taken.map_err(|problem| vec![Report::of(problem)])?));
             }
         }
@@ -270,14 +270,10 @@ impl Program {
             // The caller may use its memory again when nothing of this call is under way any more.
             let given = ran.and_then(|value| {
                 guarded(stop, || {
-                    borrowed
-                        .give_back(&written, &*device)
-                        .map(|()| value)
-                        .map_err(|problem| Box::new(problem.anywhere()))
+                    borrowed.give_back(&written).map(|()| value).map_err(|problem| Box::new(problem.anywhere()))
                 })
             });
-            let passes_on = given.is_ok() && !borrows_here;
-            let handed = if passes_on { borrowed.hand_over(&*device) } else { device.finish().map_err(Problem::from) };
+            let handed = borrowed.hand_over(given.is_ok() && !borrows_here);
             let ended = handed.and(borrowed.end(&mut written));
             given.and_then(|value| ended.map(|()| value).map_err(|problem| vec![problem.anywhere()]))
         };

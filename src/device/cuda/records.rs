@@ -200,13 +200,24 @@ impl Context {
         self.known(driver, &mut records, stopped)
     }
 
-    /// Has streams of others wait for all pending operations; waits for those itself if one may report a fault.
+    /// Has streams of others wait for all pending operations; waits for those itself if one may report a fault, or a stream cannot wait.
     pub fn pass_on(&self, streams: &[usize]) -> Result<(), DeviceError> {
         self.flush()?;
         if !self.records().is_quiet() || self.is_isolated() {
             return self.finish();
         }
-        self.call(|driver| driver.go_before(streams))
+        match self.driver()?.go_before(streams) {
+            Ok(()) => Ok(()),
+            // Nothing must be under way that nobody waits for.
+            Err(_) => self.finish(),
+        }
+    }
+
+    /// Waits for launches whose machine code is about to go, if they end by themselves.
+    pub fn let_end(&self) {
+        if let (false, Some(driver)) = (self.records().endless, self.opened()) {
+            let _ = driver.synchronize();
+        }
     }
 
     /// Copies from the GPU, unless one of the launches before the copy has failed.

@@ -194,7 +194,11 @@ impl Driver for Fake {
         Ok(self.with("load", |_| Module(1)))
     }
     fn unload(&self, _: Module) {
-        self.with("unload", |_| ());
+        self.with("unload", |state| {
+            if !state.waited && state.counts.contains_key("launch") {
+                *state.counts.entry("unload early").or_default() += 1;
+            }
+        });
     }
     fn function(&self, _: Module, _: &str) -> Answer<Function> {
         Ok(Function(1))

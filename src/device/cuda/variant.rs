@@ -37,6 +37,8 @@ impl Drop for Loaded {
     fn drop(&mut self) {
         if let Ok(driver) = self.context.driver() {
             self.context.forget_function(self.function);
+            // A call may be over whose launches are not.
+            self.context.let_end();
             driver.unload(self.module);
         }
     }

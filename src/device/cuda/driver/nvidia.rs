@@ -387,7 +387,6 @@ impl Nvidia {
         flag.as_ref().map_err(Clone::clone)
     }
 
-    /// Makes the context current on this thread, if it is not: other libraries of the process may have chosen theirs.
     /// Has all later operations of streams wait for what another one has to do now.
     fn line_up(&self, first: sys::CUstream, others: &[sys::CUstream]) -> Answer {
         let mut event = self.meeting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -403,6 +402,7 @@ impl Nvidia {
         others.iter().try_for_each(|&other| wait(other, event))
     }
 
+    /// Makes the context current on this thread, if it is not: other libraries of the process may have chosen theirs.
     fn enter(&self) -> Answer {
         if matches!(cu::ctx::get_current(), Ok(Some(current)) if current == self.context) {
             return Ok(());

@@ -8,6 +8,9 @@ use crate::device::lent::{Keeper, Lent};
 /// A stream of the lender.
 const STREAM: usize = 77;
 
+/// One that is gone.
+const GONE: usize = 78;
+
 /// Notes that the device waits for a stream.
 pub(super) fn meet(_state: &mut State, stream: usize) -> Answer {
     assert_eq!(stream, STREAM, "the lender's");
@@ -16,6 +19,10 @@ pub(super) fn meet(_state: &mut State, stream: usize) -> Answer {
 
 /// Notes that streams wait for the device.
 pub(super) fn part(_state: &mut State, streams: &[usize]) -> Answer {
+    if streams == [GONE] {
+        let name = "CUDA_ERROR_INVALID_HANDLE".into();
+        return Err(Refusal { call: "cuStreamWaitEvent".into(), code: 400, name });
+    }
     assert_eq!(streams, [STREAM], "the lender's");
     Ok(())
 }
@@ -158,6 +165,30 @@ fn a_stream_of_the_lender_waits_instead_of_the_host() {
     assert_eq!((fake.count("go_before"), fake.count("synchronize")), (1, before), "nobody waits here");
     drop((x, array));
     assert_eq!(ended.load(Ordering::Relaxed), before + 1, "nor where the memory is freed");
+}
+
+#[test]
+fn the_host_waits_where_a_stream_cannot() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, false), 1 << 20, copy);
+    let (x, _) = library(&fake, 0x1000, &[1.0, 2.0]);
+    let array = borrowed(&gpu, &Lent { in_order: true, ..x }, false);
+    run(&kernel, &array, &mut Storage::zeros(8)).unwrap();
+    let before = fake.count("synchronize");
+    gpu.pass_on(&[GONE]).unwrap();
+    assert_eq!(fake.count("synchronize"), before + 1);
+}
+
+#[test]
+fn machine_code_stays_until_its_launches_are_over() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, false), 1 << 20, copy);
+    let (x, _) = library(&fake, 0x1000, &[1.0, 2.0]);
+    let array = borrowed(&gpu, &Lent { in_order: true, ..x }, false);
+    run(&kernel, &array, &mut Storage::zeros(8)).unwrap();
+    gpu.pass_on(&[STREAM]).unwrap();
+    assert!(!fake.state.lock().unwrap().waited);
+    // The call is over, and its program is dropped.
+    drop((array, kernel, gpu));
+    assert_eq!((fake.count("unload"), fake.count("unload early")), (1, 0));
 }
 
 #[test]
