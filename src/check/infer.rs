@@ -86,6 +86,8 @@ enum Slot {
 pub struct Vars {
     slots: Vec<Slot>,
     bounds: Vec<Bound>,
+    /// The types in which the statement that is being checked divides.
+    divided: Vec<Type>,
 }
 
 /// Returns the index of the type variable that a type is, if it is one.
@@ -100,7 +102,7 @@ impl Vars {
     /// Creates an empty table. `bounds` are those of the enclosing item's generics by position (`Any` for those that are not
     /// types).
     pub fn new(bounds: Vec<Bound>) -> Vars {
-        Vars { slots: Vec::new(), bounds }
+        Vars { slots: Vec::new(), bounds, divided: Vec::new() }
     }
 
     pub fn fresh(&mut self, kind: Kind) -> Type {
@@ -249,6 +251,25 @@ impl Vars {
         }
     }
 
+    /// Notes that the statement divides numbers of this type.
+    pub fn divides(&mut self, scalar: &Type) {
+        if self.kind(scalar).is_some() {
+            self.divided.push(scalar.clone());
+        }
+    }
+
+    /// Ends a statement: what it divides is of integers or of floats as by default if nothing else has decided. Both divide differently,
+    /// and what a statement computes must not depend on those that follow.
+    pub fn end_statement(&mut self) {
+        for ty in std::mem::take(&mut self.divided) {
+            match self.kind(&ty) {
+                Some(Kind::Num) => self.require(&ty, Kind::Int),
+                Some(Kind::Element) => self.require(&ty, Kind::Float),
+                _ => true,
+            };
+        }
+    }
+
     /// Substitutes all variables in a type; open ones become their defaults.
     pub fn finish(&self, ty: &Type) -> Type {
         match ty {
@@ -306,6 +327,22 @@ mod tests {
         assert!(vars.unify(&b, &Type::Scalar(Scalar::F64)));
         assert_eq!(vars.finish(&a), Type::Scalar(Scalar::F64));
         assert!(!vars.unify(&a, &Type::Scalar(Scalar::I32)));
+    }
+
+    #[test]
+    fn a_statement_that_divides_tells_integers_from_floats() {
+        let mut vars = Vars::default();
+        let [number, other, element, late] = [Kind::Num, Kind::Num, Kind::Element, Kind::Num].map(|k| vars.fresh(k));
+        for ty in [&number, &other, &element] {
+            vars.divides(ty);
+        }
+        assert!(vars.unify(&other, &Type::Scalar(Scalar::F32)));
+        vars.end_statement();
+        assert_eq!(vars.kind(&number), Some(Kind::Int));
+        assert_eq!(vars.kind(&element), Some(Kind::Float));
+        assert_eq!(vars.kind(&late), Some(Kind::Num));
+        assert!(!vars.unify(&number, &Type::Scalar(Scalar::F32)));
+        assert!(vars.unify(&number, &Type::Scalar(Scalar::I64)));
     }
 
     #[test]

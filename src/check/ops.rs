@@ -182,6 +182,9 @@ impl Cx<'_> {
         if !fits {
             return self.undefined(op, op_span, l, r, &scalar);
         }
+        if op == BinaryOp::Div {
+            self.vars.divides(&scalar);
+        }
         if op.is_comparison() { with_scalar(&whole, &BOOL) } else { whole }
     }
 

@@ -91,6 +91,7 @@ impl Cx<'_> {
     pub fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) -> Type {
         self.depth += 1;
         let ty = if self.depth > MAX_DEPTH { self.too_deep(s.span).ty } else { self.stmt_inner(s, out) };
+        self.vars.end_statement();
         self.depth -= 1;
         ty
     }
@@ -138,8 +139,7 @@ impl Cx<'_> {
             }
             AstStmt::Return(value) => {
                 let value = self.return_value(value.as_ref(), s.span);
-                if let Some(at) = self.divergent.iter().find(|d| **d != Span::default()).copied() {
-                    let _ = at;
+                if self.divergent.iter().any(|d| *d != Span::default()) {
                     self.divergent_return.get_or_insert(s.span);
                 }
                 out.push(Stmt { kind: StmtKind::Return(value), span: s.span });

@@ -21,8 +21,10 @@ use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Scalar, Value};
 
 /// As in `std.scan`.
-const CHOICE: usize = 8192;
-const THREADS: u32 = 512;
+const THREADS: usize = 512;
+/// Elements of a thread; of large ones fewer, as shared memory holds what a block chooses.
+const EACH: usize = 16;
+const EACH_LARGE: usize = 8;
 /// What is selected stays in memory for all elements unless it is so many times smaller.
 const SPARSE: usize = 4;
 
@@ -90,7 +92,7 @@ enum Chosen {
 /// are there.
 fn site(mask: &Array, array: &Array) -> Option<Site> {
     let any = is_there(mask) || is_there(array);
-    let fits = mask.count() > 0 && mask.count() <= MAX_EXTENT - CHOICE && !array.is_empty();
+    let fits = mask.count() > 0 && mask.count() <= MAX_EXTENT - THREADS * EACH && !array.is_empty();
     // A device is looked for only if it is needed.
     (any && fits).then(Site::current).filter(|site| site.is_gpu())
 }
@@ -125,7 +127,9 @@ pub(crate) fn selected(array: &Array, mask: &Array) -> Outcome<Option<Array>> {
 /// Runs the kernel, whose result has elements of this type.
 fn choose(site: &Site, asked: &Asked, from: Chosen, element: Element) -> Outcome<Array> {
     let count = asked.by.count();
-    let (blocks, size) = (count.div_ceil(CHOICE), element.size());
+    let size = element.size();
+    let each = if size > 4 { EACH_LARGE } else { EACH };
+    let blocks = count.div_ceil(THREADS * each);
     let (scalar, mode) = match &from {
         Chosen::Positions => (Scalar::I32, 0),
         Chosen::Array(words) => (words.scalar().ok_or_else(|| broken("a selection of structs"))?, 1),
@@ -136,6 +140,7 @@ fn choose(site: &Site, asked: &Asked, from: Chosen, element: Element) -> Outcome
         Given::Type(asked.limit.ty),
         Given::Function(asked.holds, asked.limit.ty),
         Given::Number(mode),
+        Given::Number(each as i32),
     ];
     let executable = library::kernel(site, "chosen", &given)?;
     let (none, mut told) = (Storage::zeros(0), Storage::zeros(blocks * Scalar::U64.size()));
@@ -151,7 +156,7 @@ fn choose(site: &Site, asked: &Asked, from: Chosen, element: Element) -> Outcome
         Arg::ArrayMut { storage: &mut told, shape: extents(&[blocks]) },
         Arg::ArrayMut { storage: &mut found, shape: extents(&[count]) },
     ];
-    let grid = Extents::Grid { grid: [blocks as u32, 1, 1], block: [THREADS, 1, 1] };
+    let grid = Extents::Grid { grid: [blocks as u32, 1, 1], block: [THREADS as u32, 1, 1] };
     library::launch(site, &*executable, grid, &mut args, (&element, &[count]))?;
     drop(args);
     let told = Array::with_storage(Element::Scalar(Scalar::U64), &[blocks], told)?;

@@ -14,6 +14,7 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::Scalar;
 
+use super::create::parts;
 use super::eval::named;
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Shown, Signal};
@@ -134,9 +135,8 @@ impl Machine<'_> {
                 ops::close(a, b, rtol, atol)
             }
             (Reshape, [x, dims @ ..]) => {
-                let dims: Option<Vec<i64>> =
-                    dims.iter().map(|d| d.as_int().and_then(|d| i64::try_from(d).ok())).collect();
-                grad::ops::reshape(x, &dims.unwrap_or_default())
+                let dims = dims.iter().flat_map(parts).map(|dim| self.as_integer(dim, span));
+                grad::ops::reshape(x, &dims.collect::<Eval<Vec<i64>>>()?)
             }
             (Transpose, [x]) => grad::ops::transpose(x),
             (Concat, parts) => grad::ops::concat(parts, axis.unwrap_or(0)),

@@ -84,11 +84,7 @@ impl Machine<'_> {
     fn dimensions(&self, args: &[Expr], values: &[Value]) -> Eval<Vec<i64>> {
         let mut dims = Vec::with_capacity(values.len());
         for (arg, value) in args.iter().zip(values) {
-            let parts = match value {
-                Value::Tuple(parts) => parts.as_slice(),
-                one => std::slice::from_ref(one),
-            };
-            for part in parts {
+            for part in parts(value) {
                 match part.as_int().and_then(|d| i64::try_from(d).ok()) {
                     Some(extent) => dims.push(extent),
                     None => {
@@ -101,5 +97,13 @@ impl Machine<'_> {
             }
         }
         Ok(dims)
+    }
+}
+
+/// Returns the extents in an argument: itself, or those of a tuple.
+pub(super) fn parts(value: &Value) -> &[Value] {
+    match value {
+        Value::Tuple(parts) => parts,
+        one => std::slice::from_ref(one),
     }
 }

@@ -725,6 +725,16 @@ impl<'a> Walk<'a> {
         let bound = |(left, plus): (Option<Symbol>, i128)| {
             i64::try_from(plus + 1).ok().map(|plus| InBounds::If(Bound { left, plus, right }))
         };
+        // What is assumed already asks nothing more of a launch.
+        let is_assumed = |&&(symbol, plus): &&(Symbol, i128)| {
+            let implies = |known: &Bound| {
+                known.left == Some(symbol) && known.right == right && plus < i128::from(known.plus)
+            };
+            self.found.assumptions.iter().any(implies)
+        };
+        if let Some(&(symbol, plus)) = fact.below.iter().find(is_assumed) {
+            return bound((Some(symbol), plus)).unwrap_or(InBounds::Unknown);
+        }
         let symbolic = fact.below.iter().min_by_key(|(symbol, plus)| (preference(*symbol), *plus));
         let symbolic = symbolic.map(|(symbol, plus)| (Some(*symbol), *plus));
         // The largest size of an unknown block is an arbitrary bound.
