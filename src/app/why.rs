@@ -4,7 +4,6 @@
 //! text of the tree. Idea: the program runs again with its launches kept; the launch that left the array runs once more, one statement at a
 //! time, and is followed backwards ([`Origins`]); what it read leads to its arguments, and so to earlier launches.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -25,16 +24,15 @@ use crate::ir::{Checks, Prepared};
 use crate::lang::scalar::{Value as Scalar, format};
 
 mod expression;
+mod tree;
 mod words;
 
+pub(crate) use tree::{Part, Tree};
 use words::{Passed, is_plain};
 
 use super::disk::Disk;
 use super::world::Captured;
 
-/// Levels that are shown unless more are asked for, and lines at most.
-pub(crate) const LEVELS: usize = 6;
-const MOST_LINES: usize = 200;
 /// Bytes for copies of a launch's state.
 const COPIES: u64 = 256 << 20;
 
@@ -45,8 +43,8 @@ pub(crate) fn element(
     session: &mut Session,
     interpreter: &mut Interpreter,
     asked: &str,
-    levels: usize,
-) -> Answer<String> {
+    part: &Part,
+) -> Answer<Tree> {
     let (name, index) = parts(asked)?;
     let array = variable(session, interpreter, name)?;
     let index = indices(session, interpreter, &index)?;
@@ -55,14 +53,14 @@ pub(crate) fn element(
     if index.len() != shape.len() || outside {
         return Err(format!("`{name}` has the shape {shape:?}: `{asked}` is no element of it"));
     }
-    let mut teller = Teller::new(session, interpreter, levels);
+    let mut teller = Teller::new(session, interpreter, part);
     let among = recorded(teller.interpreter).len();
     teller.element((&array, among), (name, &index), 0)?;
-    Ok(teller.text)
+    teller.tree.finished()
 }
 
 /// Returns the tree of the operation to which the first number of a variable that is not finite goes back.
-pub(crate) fn not_finite(session: &Session, interpreter: &Interpreter, name: &str, levels: usize) -> Answer<String> {
+pub(crate) fn not_finite(session: &Session, interpreter: &Interpreter, name: &str, part: &Part) -> Answer<Tree> {
     let name = name.trim();
     let array = variable(session, interpreter, name)?;
     let recorded = recorded(interpreter);
@@ -79,10 +77,10 @@ pub(crate) fn not_finite(session: &Session, interpreter: &Interpreter, name: &st
             break;
         }
     }
-    let Some(part) = wrong else { return Err(format!("all numbers of `{name}` are finite")) };
-    let mut teller = Teller::new(session, interpreter, levels);
-    teller.not_finite(array, name, part)?;
-    Ok(teller.text)
+    let Some(place) = wrong else { return Err(format!("all numbers of `{name}` are finite")) };
+    let mut teller = Teller::new(session, interpreter, part);
+    teller.not_finite(array, name, place)?;
+    teller.tree.finished()
 }
 
 fn recorded(interpreter: &Interpreter) -> &[Recorded] {
@@ -177,9 +175,7 @@ fn indices(session: &mut Session, interpreter: &mut Interpreter, texts: &[&str])
 struct Teller<'a> {
     session: &'a Session,
     interpreter: &'a Interpreter,
-    levels: usize,
-    lines: usize,
-    text: String,
+    tree: Tree,
     /// What has been taken apart, with the number of its launch.
     told: Vec<(usize, Node)>,
     /// The elements of expressions that have been, with the number of the expression.
@@ -187,8 +183,8 @@ struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    fn new(session: &'a Session, interpreter: &'a Interpreter, levels: usize) -> Self {
-        Teller { session, interpreter, levels, lines: 0, text: String::new(), told: vec![], told_steps: vec![] }
+    fn new(session: &'a Session, interpreter: &'a Interpreter, part: &Part) -> Self {
+        Teller { session, interpreter, tree: Tree::new(part), told: vec![], told_steps: vec![] }
     }
 
     fn sources(&self) -> &'a Sources {
@@ -210,17 +206,18 @@ impl<'a> Teller<'a> {
     }
 
     fn say(&mut self, level: usize, text: &str) {
-        if self.lines == MOST_LINES {
-            self.text += "… (there is more)\n";
-        }
-        self.lines += 1;
-        if self.lines <= MOST_LINES {
-            let _ = writeln!(self.text, "{}{text}", "  ".repeat(level));
-        }
+        self.tree.say(level, text);
     }
 
-    fn is_full(&self) -> bool {
-        self.lines > MOST_LINES
+    /// Returns whether what is below a line is shown.
+    fn goes_on(&mut self, level: usize) -> bool {
+        let goes_on = self.tree.goes_on(level);
+        if self.tree.begins(level) {
+            // What stands above is not shown.
+            self.told.clear();
+            self.told_steps.clear();
+        }
+        goes_on
     }
 
     /// Returns the last launch, of the first so many, that left an array, with its number and the parameter.
@@ -429,7 +426,7 @@ impl<'a> Teller<'a> {
         (node, read): (&Node, Option<&str>),
         level: usize,
     ) -> Answer<()> {
-        if self.is_full() {
+        if self.tree.is_full() {
             return Ok(());
         }
         let text = self.source(node.span);
@@ -442,6 +439,7 @@ impl<'a> Teller<'a> {
             (None, _) => format!("{text}{value}"),
         };
         let place = self.place(node.span);
+        let told = (of.0, node.clone());
         match &node.source {
             Source::End(why) => {
                 let said = if head.starts_with(why) { head } else { format!("{head}, {why}") };
@@ -475,21 +473,17 @@ impl<'a> Teller<'a> {
                     self.node(origins, of, &largest, level + 1)?;
                     return if from_zero { Ok(()) } else { self.node(origins, of, &start, level + 1) };
                 }
-                let told = (of.0, node.clone());
                 if self.told.contains(&told) {
                     self.say(level, &format!("{said}, as above"));
                     return Ok(());
                 }
                 self.say(level, &said);
-                if level + 1 < self.levels {
-                    self.told.push(told);
-                }
             }
         }
-        if level + 1 >= self.levels {
-            self.say(level + 1, "…");
+        if !self.goes_on(level) {
             return Ok(());
         }
+        self.told.push(told);
         let parts = origins.parts(node).map_err(stopped)?;
         // A statement's whole value says what the statement has said.
         let parts = match &parts[..] {
@@ -521,8 +515,7 @@ impl<'a> Teller<'a> {
             if !above.is_empty() {
                 continue;
             }
-            if level + 1 >= self.levels {
-                self.say(level + 1, "…");
+            if !self.goes_on(level) {
                 continue;
             }
             self.told.push(told);
@@ -587,8 +580,7 @@ impl<'a> Teller<'a> {
         if is_literal || !self.is_made(array, number) {
             return Ok(());
         }
-        if level + 1 >= self.levels {
-            self.say(level + 1, "…");
+        if !self.goes_on(level) {
             return Ok(());
         }
         let at = spot.offset / layout.size.max(1);

@@ -33,7 +33,7 @@ pub(crate) enum Task {
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
     Emit { file: PathBuf, stage: Stage, kernel: Option<String>, architecture: Option<u32>, lines: bool },
     Prove { file: PathBuf, kernel: Option<String>, certificates: bool },
-    Why { file: PathBuf, element: String, levels: Option<usize>, nan: bool },
+    Why { file: PathBuf, element: String, levels: Option<usize>, more: Option<String>, nan: bool },
     Profile { file: PathBuf, wanted: Box<Wanted> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
@@ -244,6 +244,7 @@ fn task(matches: &ArgMatches) -> Task {
             file: path("file"),
             element: one("element").unwrap_or_default(),
             levels: sub.get_one::<usize>("levels").copied(),
+            more: one("more"),
             nan: sub.get_flag("nan"),
         },
         "profile" => {

@@ -24,6 +24,12 @@ pub(crate) fn command() -> Command {
                 .help("How many levels of the tree to show [default: 6]"),
         )
         .arg(
+            Arg::new("more")
+                .long("more")
+                .value_name("N")
+                .help("Go on where the tree says `… [N]`; below that at `… [M]`: N.M"),
+        )
+        .arg(
             Arg::new("nan")
                 .long("nan")
                 .action(ArgAction::SetTrue)
@@ -31,7 +37,20 @@ pub(crate) fn command() -> Command {
         )
 }
 
-pub(crate) fn file(path: &Path, asked: &str, levels: Option<usize>, nan: bool, context: &mut Context) -> u8 {
+pub(crate) fn file(
+    path: &Path,
+    asked: &str,
+    (levels, more): (Option<usize>, Option<&str>),
+    nan: bool,
+    context: &mut Context,
+) -> u8 {
+    let part = match why::Part::new(levels, more) {
+        Ok(part) => part,
+        Err(complaint) => {
+            context.console.error_line(&format!("error: {complaint}"));
+            return exit::USAGE;
+        }
+    };
     let Some(mut compiled) = script::compile_file(path, &mut context.console) else {
         context.console.summary();
         return exit::FAILURE;
@@ -42,14 +61,13 @@ pub(crate) fn file(path: &Path, asked: &str, levels: Option<usize>, nan: bool, c
         context.console.report(&error, &compiled.session.sources);
         return script::failure_code(&context.interrupt);
     }
-    let levels = levels.unwrap_or(why::LEVELS);
     let told = match nan {
-        true => why::not_finite(&compiled.session, &interpreter, asked, levels),
-        false => why::element(&mut compiled.session, &mut interpreter, asked, levels),
+        true => why::not_finite(&compiled.session, &interpreter, asked, &part),
+        false => why::element(&mut compiled.session, &mut interpreter, asked, &part),
     };
     match told {
-        Ok(text) => {
-            context.console.print(&text);
+        Ok(tree) => {
+            context.console.print(&tree.text("--more"));
             exit::OK
         }
         Err(complaint) => {

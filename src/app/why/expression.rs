@@ -14,7 +14,7 @@ impl Teller<'_> {
     /// Tells what an element of the result of an expression was made of. It has the name, and the text of the expression is shown unless
     /// the name says it.
     pub(super) fn step(&mut self, number: usize, (name, says_it): (&str, bool), at: usize, level: usize) -> Answer<()> {
-        if self.is_full() {
+        if self.tree.is_full() {
             return Ok(());
         }
         let interpreter = self.interpreter;
@@ -47,8 +47,7 @@ impl Teller<'_> {
         if ends {
             return Ok(());
         }
-        if level + 1 >= self.levels {
-            self.say(level + 1, "…");
+        if !self.goes_on(level) {
             return Ok(());
         }
         self.told_steps.push((number, at));

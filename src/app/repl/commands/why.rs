@@ -13,20 +13,18 @@ use crate::host::interp::Interpreter;
 
 impl Repl<'_> {
     pub(super) fn why(&mut self, asked: &str) -> Answer {
-        let (element, levels) = match asked.rsplit_once(']') {
-            Some((element, rest)) if !rest.trim().is_empty() => {
-                let levels = rest.trim().parse().map_err(|_| format!("`{}` is no number of levels", rest.trim()))?;
-                (format!("{element}]"), levels)
-            }
-            _ => (asked.to_string(), why::LEVELS),
-        };
+        let end = asked.rfind(']').map_or(asked.len(), |at| at + 1);
+        let (element, part) = (&asked[..end], part(&asked[end..])?);
         let (mut session, mut interpreter) = self.once_more()?;
-        why::element(&mut session, &mut interpreter, &element, levels)
+        let tree = why::element(&mut session, &mut interpreter, element, &part)?;
+        Ok(tree.text(&format!(":why {element} more")))
     }
 
-    pub(super) fn why_not_finite(&mut self, name: &str) -> Answer {
+    pub(super) fn why_not_finite(&mut self, asked: &str) -> Answer {
+        let (name, rest) = asked.trim().split_once(' ').unwrap_or((asked, ""));
+        let part = part(rest)?;
         let (session, interpreter) = self.once_more()?;
-        why::not_finite(&session, &interpreter, name, why::LEVELS)
+        Ok(why::not_finite(&session, &interpreter, name, &part)?.text(&format!(":whynan {name} more")))
     }
 
     /// Runs the entries of the session again, with its launches kept.
@@ -43,4 +41,17 @@ impl Repl<'_> {
         script::run_chunks(&compiled, &mut interpreter, &mut Captured::default()).map_err(|error| error.title)?;
         Ok((compiled.session, interpreter))
     }
+}
+
+/// Reads what follows an element: `9` for so many levels, `more 2.1` for what an earlier answer left out.
+fn part(rest: &str) -> Result<why::Part, String> {
+    let (mut levels, mut from) = (None, None);
+    let mut words = rest.split_whitespace();
+    while let Some(word) = words.next() {
+        match word {
+            "more" => from = Some(words.next().ok_or("`more` is followed by a number that the tree shows in brackets")?),
+            word => levels = Some(word.parse().map_err(|_| format!("`{word}` is no number of levels"))?),
+        }
+    }
+    why::Part::new(levels, from)
 }
