@@ -140,6 +140,11 @@ fn all_that_clk_knows_has_a_place() {
     for entry in builtin::TABLE {
         assert!(builtins.contains(&entry.name), "no heading for {}", entry.name);
     }
+    let about_reshape = pages["builtins.html"].split("id=\"reshape\"").nth(1).and_then(|rest| rest.split("<h3").next());
+    assert!(
+        about_reshape.is_some_and(|text| text.contains("expressions of <a href=\"tiles.html\">")),
+        "reshape is one of tiles, too"
+    );
     for (module, text) in MODULES {
         let page = pages[format!("std/{module}.html").as_str()];
         assert!(page.contains("<span class=\"k\">"), "std.{module} has programs in colors");
