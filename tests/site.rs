@@ -140,6 +140,11 @@ fn all_that_clk_knows_has_a_place() {
     for entry in builtin::TABLE {
         assert!(builtins.contains(&entry.name), "no heading for {}", entry.name);
     }
+    let about_reshape = pages["builtins.html"].split("id=\"reshape\"").nth(1).and_then(|rest| rest.split("<h3").next());
+    assert!(
+        about_reshape.is_some_and(|text| text.contains("expressions of <a href=\"tiles.html\">")),
+        "reshape is one of tiles, too"
+    );
     for (module, text) in MODULES {
         let page = pages[format!("std/{module}.html").as_str()];
         assert!(page.contains("<span class=\"k\">"), "std.{module} has programs in colors");
@@ -157,21 +162,121 @@ fn all_that_clk_knows_has_a_place() {
     }
 }
 
-#[test]
-fn the_search_finds_pages_headings_and_names() {
+/// Returns the JSON of the search's index.
+fn index() -> serde_json::Value {
     let text = std::str::from_utf8(&site()["search-index.js"]).expect("UTF-8");
     let json = text.strip_prefix("window.CLK_INDEX = ").and_then(|rest| rest.trim_end().strip_suffix(';'));
-    let entries: Vec<[String; 3]> = serde_json::from_str(json.expect("an assignment")).expect("JSON");
+    serde_json::from_str(json.expect("an assignment")).expect("JSON")
+}
+
+#[test]
+fn the_search_finds_pages_headings_and_names() {
+    let index = index();
     let pages = pages();
-    for [title, place, address] in &entries {
-        let (page, anchor) = address.split_once('#').map_or((address.as_str(), None), |(p, a)| (p, Some(a)));
+    let entries = index["entries"].as_array().expect("entries");
+    let rows = index["rows"].as_array().expect("rows");
+    let places = entries.iter().map(|e| (&e[0], &e[1], &e[2])).chain(rows.iter().map(|r| (&r[0], &r[2], &r[3])));
+    for (title, place, address) in places {
+        let address = address.as_str().expect("an address");
+        let (page, anchor) = address.split_once('#').map_or((address, None), |(p, a)| (p, Some(a)));
         let html = pages.get(page).unwrap_or_else(|| panic!("{title}: {address}"));
-        assert!(!title.is_empty() && !place.is_empty(), "{address}");
-        assert!(anchor.is_none_or(|anchor| attributes(html, "id").contains(&anchor)), "{address}");
+        assert!(title.as_str() != Some("") && place.as_str() != Some(""), "{address}");
+        assert!(anchor.is_none_or(|anchor| attributes(html, "id").contains(&anchor)), "{title}: {address}");
     }
     for title in ["atomic_add", "std.fft", "E0601: an index outside of its array", "What is a fault", "6. Blocks"] {
         assert!(entries.iter().any(|entry| entry[0] == title), "{title}");
     }
+}
+
+#[test]
+fn the_index_of_the_search_is_small() {
+    let size = site()["search-index.js"].len();
+    assert!((50_000..700_000).contains(&size), "{size} bytes");
+    // It is loaded by a script, which works from the file system, where pages cannot fetch files.
+    let search = std::str::from_utf8(&site()["search.js"]).expect("UTF-8");
+    assert!(search.contains("search-index.js") && search.contains("rank.js") && !search.contains("fetch("));
+}
+
+/// What is typed, and the beginnings of addresses of which the first hit has to have one.
+const SEARCHES: &[(&str, &[&str])] = &[
+    // Names of other languages.
+    ("__syncthreads", &["builtins.html#barrier"]),
+    ("syncthreads()", &["builtins.html#barrier"]),
+    ("__sync", &["builtins.html#barrier", "builtins.html#warp_barrier"]),
+    ("threadIdx", &["builtins.html#thread_idx"]),
+    ("atomicAdd", &["builtins.html#atomic_add"]),
+    ("<<<", &["from/cuda.html#words"]),
+    ("extern __shared__", &["from/cuda.html#words"]),
+    ("np.where", &["from/numpy.html#rules-that-differ"]),
+    ("tl.program_id", &["builtins.html#block_idx"]),
+    ("float4", &["reference.html#types"]),
+    ("//", &["from/numpy.html#rules-that-differ"]),
+    ("floor division", &["from/numpy.html#integers-are-divided-toward-zero"]),
+    // Words of the language.
+    ("assume", &["reference.html#kernels"]),
+    ("inout", &["reference.html#kernels"]),
+    ("for loop", &["book/03-pictures.html#loops"]),
+    ("operators", &["reference.html#operators"]),
+    ("precedence", &["reference.html#operators"]),
+    ("reshape", &["builtins.html#reshape"]),
+    ("literal", &["book/02-shapes.html#literals-take-the-type-of-their-neighbor"]),
+    ("int to float", &["book/02-shapes.html#types-do-not-change-by-themselves", "from/numpy.html#rules-that-differ"]),
+    ("max-steps", &["book/05-mistakes.html#a-loop-without-an-end"]),
+    // What one wants to do, or has done wrong.
+    ("guard", &["book/06-blocks.html#the-last-block-is-not-full"]),
+    ("halo", &["book/07-shared.html#neighbors-in-other-blocks"]),
+    ("missing barrier", &["book/07-shared.html"]),
+    ("2d", &["book/03-pictures.html", "book/06-blocks.html"]),
+    ("dot product", &["builtins.html#dot", "book/08-reduction.html"]),
+    ("prefix sum", &["book/08-reduction.html#sums-up-to-each-element", "std/scan.html"]),
+    ("matrix multiplication", &["book/10-product.html"]),
+    ("shared memory", &["book/07-shared.html"]),
+    ("endless", &["book/05-mistakes.html#a-loop-without-an-end"]),
+    ("endless loop", &["book/05-mistakes.html#a-loop-without-an-end"]),
+    ("timeout", &["book/05-mistakes.html#a-loop-without-an-end", "tuning.html#measuring"]),
+    ("out of bounds", &["book/05-mistakes.html#an-index-out-of-bounds"]),
+    ("race", &["races.html", "howto/race.html", "book/07-shared.html"]),
+    // Titles, whole and begun.
+    ("E0601", &["errors/E0601.html"]),
+    ("e0601 outside", &["errors/E0601.html"]),
+    ("tiles", &["tiles.html"]),
+    ("std.fft", &["std/fft.html"]),
+    ("jupy", &["python.html#jupyter"]),
+    ("numpy", &["from/numpy.html"]),
+    ("cuda", &["from/cuda.html"]),
+];
+
+/// The ranking is a script without anything of a browser, so node runs the one that readers run.
+#[test]
+fn the_search_ranks_what_is_meant_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["rank.js", "search-index.js"] {
+        fs::write(folder.path().join(name), &site()[name]).expect("written");
+    }
+    let queries: Vec<&str> = SEARCHES.iter().map(|(query, _)| *query).collect();
+    let script = format!(
+        "global.window = {{}}; require('./rank.js'); require('./search-index.js');\n\
+         const found = [...{}, 'zzzz', 'constructor', ''].map((query) => window.CLK_FIND(window.CLK_INDEX, query));\n\
+         console.log(JSON.stringify(found.map((all) => all.map((hit) => hit.address))));\n",
+        serde_json::to_string(&queries).expect("JSON")
+    );
+    fs::write(folder.path().join("ask.js"), script).expect("written");
+    let ran = match std::process::Command::new("node").arg("ask.js").current_dir(folder.path()).output() {
+        Ok(ran) => ran,
+        Err(error) => return println!("skipped: node does not run: {error}"),
+    };
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let found: Vec<Vec<String>> = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let mut wrong = Vec::new();
+    for ((query, expected), found) in SEARCHES.iter().zip(&found) {
+        let first = found.first().map_or("nothing", String::as_str);
+        if !expected.contains(&first) {
+            wrong.push(format!("{query}: {first}, not {}", expected.join(" or ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let empty = &found[SEARCHES.len()..];
+    assert!(empty.len() == 3 && empty.iter().all(Vec::is_empty), "{empty:?}");
 }
 
 #[test]

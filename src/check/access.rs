@@ -9,7 +9,7 @@ use crate::check::gather::List;
 use crate::check::infer::{Kind, array};
 use crate::check::make::{I32, bare, count, make};
 use crate::check::typed::*;
-use crate::check::{eval, suggest};
+use crate::check::{eval, foreign, suggest};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
@@ -39,7 +39,7 @@ impl Cx<'_> {
     /// Reports a path such as `np.sqrt` from a foreign library, if its first name (`np`) is not defined here.
     fn foreign_member(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Reported> {
         let Ast::Name(module) = &base.kind else { return None };
-        let foreign = suggest::foreign_member(&module.text, &name.text)?;
+        let foreign = foreign::member(&module.text, &name.text)?;
         if self.lookup(&module.text).is_some() {
             return None;
         }

@@ -51,12 +51,12 @@ impl Cx<'_> {
         want: Option<&Type>,
     ) -> Expr {
         let call = BuiltinCall { entry, args, at: name.span, span };
-        let of_tiles = match entry.builtin {
-            Builtin::Sum => self.reduces_tile(call),
-            Builtin::Transpose | Builtin::Reshape => self.in_tile(),
-            Builtin::Arange => self.in_tile() && args.len() == 1,
-            _ => false,
-        };
+        let of_tiles = entry.in_tiles()
+            && match entry.builtin {
+                Builtin::Sum => self.reduces_tile(call),
+                Builtin::Arange => self.in_tile() && args.len() == 1,
+                _ => self.in_tile(),
+            };
         if entry.worlds == Worlds::Host && !of_tiles && !self.need_host(name.span, &format!("`{}`", entry.name)) {
             return self.after_error(args, span);
         }

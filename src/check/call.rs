@@ -10,8 +10,8 @@ use crate::check::infer::{Kind, array};
 use crate::check::make::{bare, count, is_literal, make};
 use crate::check::ops::{scalar_of, with_scalar};
 use crate::check::show::Show;
-use crate::check::suggest;
 use crate::check::typed::*;
+use crate::check::{foreign, suggest};
 use crate::lang::builtin;
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
@@ -154,7 +154,7 @@ impl Cx<'_> {
             d = d.fix_all(format!("call the function `{word}`"), edits, Applicability::MaybeIncorrect);
         } else if word == "to" {
             d = d.help("arrays move to where they are used; nothing has to be moved by hand");
-        } else if let Some(to) = suggest::foreign_value(word).and_then(|f| f.word) {
+        } else if let Some(to) = foreign::value(word).and_then(|f| f.word) {
             d = d.help(format!("Clk's function for it is `{to}(…)`"));
         } else {
             d = d.help("a function takes the value as an argument: `f(x)`");

@@ -11,8 +11,8 @@ use crate::base::source::Span;
 use crate::check::infer::Vars;
 use crate::check::report::MAX_ERRORS;
 use crate::check::show::Show;
-use crate::check::suggest;
 use crate::check::typed::*;
+use crate::check::{foreign, suggest};
 use crate::lang::builtin::{Entry, TABLE};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast;
@@ -401,7 +401,7 @@ impl<'a> Cx<'a> {
             let shown = self.diagnostics.len() < MAX_ERRORS;
             let own = shown.then(|| suggest::nearest(word, self.names.keys().map(|n| n.as_str()))).flatten();
             let near = own.map(str::to_owned);
-            let foreign = suggest::foreign_value(word).or_else(|| suggest::foreign_type(word));
+            let foreign = foreign::value(word).or_else(|| foreign::type_name(word));
             match foreign.filter(|foreign| !foreign.plain || near.is_none()) {
                 Some(foreign) => d = with_foreign(d, name.span, &foreign),
                 None => d.misspelt = Some(Box::new(Misspelt { span: name.span, word: word.to_owned(), near })),
@@ -509,7 +509,7 @@ impl<'a> Cx<'a> {
 }
 
 /// Adds Clk's equivalent of a foreign word to a diagnostic.
-pub(crate) fn with_foreign(d: Diagnostic, span: Span, foreign: &suggest::Foreign) -> Diagnostic {
+pub(crate) fn with_foreign(d: Diagnostic, span: Span, foreign: &foreign::Foreign) -> Diagnostic {
     match foreign.word {
         Some(word) => {
             let sure = if foreign.plain { Applicability::MaybeIncorrect } else { Applicability::MachineApplicable };

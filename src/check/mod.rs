@@ -29,6 +29,7 @@ mod eval;
 mod expr;
 mod finish;
 mod fold;
+pub mod foreign;
 mod gather;
 mod generics;
 mod host;

@@ -7,7 +7,7 @@ use crate::base::source::Span;
 use crate::check::cx::{Cx, Home, Meaning, Slot, with_foreign};
 use crate::check::infer::{Kind, array};
 use crate::check::typed::*;
-use crate::check::{eval, suggest};
+use crate::check::{eval, foreign, suggest};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, TypeKind};
 
@@ -130,7 +130,7 @@ impl Cx<'_> {
     fn unknown_type(&mut self, name: &ast::Name) {
         let word = name.text.as_str();
         let mut d = Diagnostic::error("E0204", format!("there is no type `{word}`")).at(name.span, "unknown type");
-        if let Some(foreign) = suggest::foreign_type(word) {
+        if let Some(foreign) = foreign::type_name(word) {
             d = with_foreign(d, name.span, &foreign);
         } else {
             let near = suggest::nearest(word, self.type_names().into_iter()).map(str::to_owned);

@@ -205,6 +205,7 @@ pub(super) fn builtin(entry: &Entry) -> Description {
     let world = match entry.worlds {
         Worlds::Both => "",
         Worlds::Device => "In kernels only.",
+        Worlds::Host if entry.in_tiles() => "In scripts, and in expressions of tiles in kernels.",
         Worlds::Host => "In scripts only.",
     };
     Description::new(format!("{}{}", entry.name, entry.signature), join(entry.doc, world))

@@ -171,6 +171,23 @@ pub struct Entry {
     pub doc: &'static str,
 }
 
+impl Entry {
+    /// Whether a function of the host is one of expressions of tiles as well, in kernels.
+    pub fn in_tiles(&self) -> bool {
+        matches!(self.builtin, Builtin::Sum | Builtin::Transpose | Builtin::Reshape | Builtin::Arange)
+    }
+
+    /// Where the builtin can be used, as a sentence.
+    pub fn place(&self) -> &'static str {
+        match self.worlds {
+            Worlds::Both => "On the host and in kernels.",
+            Worlds::Device => "In kernels and the functions they call.",
+            Worlds::Host if self.in_tiles() => "In scripts; in kernels only in expressions of tiles.",
+            Worlds::Host => "In scripts, not in kernels.",
+        }
+    }
+}
+
 /// Returns the entry of a name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     TABLE.iter().find(|e| e.name == name)

@@ -11,7 +11,7 @@ use crate::check;
 use crate::check::typed::{Binding, Module, Program};
 use crate::compile::{Session, library};
 use crate::ide;
-use crate::lang::builtin::{self, Entry, Group, Worlds};
+use crate::lang::builtin::{self, Entry, Group};
 use crate::syntax::token::{CONTEXTUAL, KEYWORDS};
 
 pub(crate) fn name(name: Option<&str>, context: &mut Context) -> u8 {
@@ -153,13 +153,8 @@ fn overview(style: Style) -> String {
 }
 
 fn builtin_page(entry: &Entry, style: Style) -> String {
-    let worlds = match entry.worlds {
-        Worlds::Both => "On the host and in kernels.",
-        Worlds::Device => "In kernels and the functions they call.",
-        Worlds::Host => "In scripts, not in kernels.",
-    };
     let elementwise = if entry.elementwise { " Elementwise on vectors, and on arrays in scripts." } else { "" };
-    let text = format!("# {}{}\n\n{}\n\n{worlds}{elementwise}\n", entry.name, entry.signature, entry.doc);
+    let text = format!("# {}{}\n\n{}\n\n{}{elementwise}\n", entry.name, entry.signature, entry.doc, entry.place());
     markdown::render(&text, style)
 }
 

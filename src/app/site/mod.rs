@@ -1,5 +1,5 @@
 //! `clk doc --html`: the documentation as a folder of static pages. Input: the manual's texts (embedded, or of a copy of the repository)
-//! and what Clk knows of itself: builtins, standard library, diagnostic codes. Output: HTML, one style sheet, one script for the
+//! and what Clk knows of itself: builtins, standard library, diagnostic codes. Output: HTML, one style sheet, scripts of the
 //! search, pictures. Pages are Markdown until the end; each link and anchor is looked up when all pages are known.
 //!
 //! Nothing in it needs a network or, except for the search, a script: Clk's own lexer colors the programs.
@@ -12,6 +12,7 @@ mod reference;
 mod search;
 mod template;
 mod texts;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -69,6 +70,7 @@ fn build(pages: Vec<Page>, texts: &Texts) -> Site {
     files.insert("search-index.js".into(), search::index(&pages, &rendered).into_bytes());
     files.insert("style.css".into(), template::STYLE.into());
     files.insert("search.js".into(), template::SCRIPT.into());
+    files.insert("rank.js".into(), template::RANKING.into());
     files.insert(".nojekyll".into(), vec![]);
     let pictures: BTreeSet<&String> = rendered.iter().flat_map(|done| &done.pictures).collect();
     for name in pictures {

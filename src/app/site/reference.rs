@@ -9,7 +9,7 @@ use crate::app::cli;
 use crate::app::disk::Disk;
 use crate::check::typed::Module;
 use crate::compile::{Session, library};
-use crate::lang::builtin::{self, Group, Worlds};
+use crate::lang::builtin::{self, Group};
 use crate::lang::codes;
 
 pub(super) fn pages() -> Vec<Page> {
@@ -33,16 +33,12 @@ fn builtins() -> Page {
     for group in groups {
         let _ = write!(text, "\n## {}\n\n", cli::group_title(group));
         for entry in builtin::TABLE.iter().filter(|entry| entry.group == group) {
-            let worlds = match entry.worlds {
-                Worlds::Both => "On the host and in kernels.",
-                Worlds::Device => "In kernels and the functions they call.",
-                Worlds::Host => "In scripts, not in kernels.",
-            };
+            let place = entry.place().replace("expressions of tiles", "expressions of [tiles](tiles.html)");
             let elementwise = if entry.elementwise { " Elementwise on vectors, and on arrays in scripts." } else { "" };
             let doc = entry.doc.trim();
             let _ = write!(
                 text,
-                "### {0}\n\n```clk signature\n{0}{1}\n```\n\n{doc}\n\n*{worlds}{elementwise}*\n\n",
+                "### {0}\n\n```clk signature\n{0}{1}\n```\n\n{doc}\n\n*{place}{elementwise}*\n\n",
                 entry.name, entry.signature
             );
         }

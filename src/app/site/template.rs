@@ -9,6 +9,7 @@ use super::plan::Navigation;
 
 pub(super) const STYLE: &str = include_str!("assets/style.css");
 pub(super) const SCRIPT: &str = include_str!("assets/search.js");
+pub(super) const RANKING: &str = include_str!("assets/rank.js");
 
 pub(super) fn page(page: &Page, done: &Rendered, navigation: &Navigation) -> String {
     let up = markdown::up(&page.output);

@@ -1,4 +1,5 @@
-// The search of the site. The index is a script beside this one, loaded when the field is first used; it works from local files, too.
+// The search of the site. The index and the ranking are scripts beside this one, loaded when the field is first used; that works from
+// local files, too.
 (() => {
   const root = document.currentScript.dataset.root;
   const field = document.getElementById("search");
@@ -6,39 +7,25 @@
   let loading = null;
   let chosen = -1;
 
-  const load = () => loading ??= new Promise((done, failed) => {
-    const script = document.createElement("script");
-    script.src = root + "search-index.js";
-    script.onload = done;
-    script.onerror = failed;
-    document.head.append(script);
+  const script = (name) => new Promise((done, failed) => {
+    const element = document.createElement("script");
+    element.src = root + name;
+    element.onload = done;
+    element.onerror = failed;
+    document.head.append(element);
   });
-
-  // Lower is better; null is no match. All words have to occur in the title or the place; titles that begin with them come first.
-  const rank = ([title, place], words) => {
-    const name = title.toLowerCase();
-    const all = name + " " + place.toLowerCase();
-    if (!words.every((word) => all.includes(word))) return null;
-    const first = words.join(" ");
-    if (name === first) return 0;
-    if (name.startsWith(first)) return 1 + name.length / 100;
-    if (words.every((word) => name.includes(word))) return 3 + name.length / 100;
-    return 6 + all.length / 100;
-  };
+  const load = () => loading ??= Promise.all([script("rank.js"), script("search-index.js")]);
 
   const show = async () => {
-    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     await load();
+    // Read only now: more may have been typed meanwhile.
+    const typed = field.value;
+    const found = window.CLK_FIND(window.CLK_INDEX, typed);
     list.replaceChildren();
     chosen = -1;
-    list.hidden = words.length === 0;
-    if (words.length === 0) return;
-    const found = window.CLK_INDEX
-      .map((entry) => [rank(entry, words), entry])
-      .filter(([score]) => score !== null)
-      .sort((a, b) => a[0] - b[0])
-      .slice(0, 24);
-    for (const [, [title, place, address]] of found) {
+    list.hidden = typed.trim() === "";
+    if (list.hidden) return;
+    for (const { title, place, address } of found) {
       const item = document.createElement("li");
       const link = document.createElement("a");
       link.href = root + address;
@@ -51,7 +38,7 @@
     }
     if (found.length === 0) {
       const item = document.createElement("li");
-      item.textContent = "Nothing has all of these words in its title.";
+      item.textContent = "No page has all of these words.";
       list.append(item);
     }
   };
