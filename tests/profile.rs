@@ -246,6 +246,50 @@ fn the_same_is_counted_by_any_number_of_workers_and_samples_are_told() {
 }
 
 #[test]
+fn blocks_that_wait_for_others_are_counted_as_if_those_were_done() {
+    let text = "import std.scan\nlet x = ones(300_000, type = i32)\nassert(scan.inclusive(x)[99] == 100)\n";
+    let all: Vec<Vec<Value>> = (0..3).map(|_| kernels(&profiled(text, &["--json"]))).collect();
+    assert!(all.iter().all(|counted| *counted == all[0]));
+    // A word of each block is read by those behind it in its group, once.
+    let seconds = all[0][0]["seconds"].as_f64().expect("a bound");
+    assert!(seconds < 10e-6, "{seconds}");
+}
+
+#[test]
+fn the_product_that_is_advised_is_the_one_that_is_computed() {
+    for (threads, stored, left, right, call) in [
+        ("i: N, j: N", "i, j", "a[i, k]", "b[k, j]", "a @ b"),
+        ("j: N, i: N", "i, j", "a[i, k]", "b[k, j]", "a @ b"),
+        ("i: N, j: N", "j, i", "a[i, k]", "b[k, j]", "transpose(b) @ transpose(a)"),
+        ("j: N, i: N", "i, j", "b[k, j]", "a[i, k]", "a @ b"),
+        ("i: N, j: N", "i, j", "a[k, i]", "b[j, k]", "transpose(a) @ transpose(b)"),
+        ("j: N, i: N", "i, j", "a[j, k]", "b[i, k]", "b @ transpose(a)"),
+    ] {
+        let text = format!(
+            "kernel product(a: [f32; N, N], b: [f32; N, N], out c: [f32; N, N]) threads({threads}) {{
+    var sum = 0.0
+    for k in 0..N {{ sum += {left} * {right} }}
+    c[{stored}] = sum
+}}
+let (a, b) = (random(32, 32, seed = 1), random(32, 32, seed = 2))
+assert(close(product(a, b), {call}, rtol = 1e-4))
+"
+        );
+        let ran = profiled(&text, &[]);
+        assert!(ran.code == 0 && ran.err.contains(&format!("`{call}`")), "{text}{}", ran.err);
+    }
+    // What is stored elsewhere is another product, or none.
+    let text = "kernel product(a: [f32; N, N], b: [f32; N, N], out c: [f32; N, N]) threads(i: N, j: N) {
+    var sum = 0.0
+    for k in 0..N { sum += a[i, k] * b[k, j] }
+    c[N - 1 - i, j] = sum
+}
+product(ones(32, 32), ones(32, 32));
+";
+    assert!(!profiled(text, &[]).err.contains("W0907"));
+}
+
+#[test]
 fn fixes_are_applied_where_they_are_sure() {
     let folder = scratch();
     let path = folder.path().join("slow.clk");

@@ -230,6 +230,11 @@ pub fn machine(workers: usize) -> usize {
 
 /// Returns the number of workers that pay for the launch.
 fn workers(launch: &Launch<'_>) -> u64 {
+    // Blocks that wait for earlier ones find them done, one after the other: how often they look is no cost that another run has, too.
+    // An atomic load compares a place with a value and stores the same one.
+    if launch.counts.is_some() && launch.code.atomics.iter().any(|op| op.compare == op.value) {
+        return 1;
+    }
     let wanted = machine(launch.workers) as u64;
     // A loop can do any amount of work in little code, so that only loop-free launches count as small.
     let lanes = launch.geometry.units * launch.geometry.max_lanes as u64;

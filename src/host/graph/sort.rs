@@ -22,6 +22,8 @@ const COUNTING: u32 = 512;
 const COUNTED: usize = 8192;
 const COUNTERS: usize = 528;
 const LARGEST: usize = 2_147_463_000;
+/// So many elements are copied to a GPU and sorted there in less time than the host sorts them.
+const MANY: usize = 1 << 20;
 
 /// How numbers become keys: see `key_of` in `std.sort`.
 #[derive(Clone, Copy)]
@@ -78,7 +80,7 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
     let rows = count.checked_div(row).unwrap_or(0);
     let fits = count > 1 && count <= LARGEST && (rows == 1 || scalar.size() <= 4);
     // A device is looked for only if it is needed.
-    let site = if fits && is_there(array) { Site::current() } else { return Ok(None) };
+    let site = if fits && (is_there(array) || count >= MANY) { Site::current() } else { return Ok(None) };
     if !site.is_gpu() {
         return Ok(None);
     }
@@ -101,7 +103,7 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
 /// Returns the positions of the elements of an array of one row, in ascending order; `None` if the host is to find them.
 pub(crate) fn order(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
     let count = array.count();
-    let site = if row == count && count > 1 && is_there(array) { Site::current() } else { return Ok(None) };
+    let site = if row == count && count > 1 && (is_there(array) || count >= MANY) { Site::current() } else { return Ok(None) };
     if site.is_gpu() { order_of(&site, array, scalar, None) } else { Ok(None) }
 }
 
