@@ -52,7 +52,7 @@ kernel ramp(out y: [f32; N]) threads(i: N) { y[i] = f32(i) }
 kernel half(x: [bf16; N], out y: [bf16; N]) threads(i: N) { y[i] = x[i] * 0.5 }
 kernel lengths(x: [f32x3; N], out y: [f32; N]) threads(i: N) { y[i] = dot(x[i], x[i]) }
 kernel pairs(x: [f32; N], out y: [f32x2; N]) threads(i: N) { y[i] = f32x2(x[i], 1.0) }
-kernel behind(a: [f32; M], x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] + f32(M) }
+kernel behind(_a: [f32; M], x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] + f32(M) }
 kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = alpha * x[i] * x[i] + y[i] }
 kernel outside(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i + 1] }
 kernel aloud(x: [f32; N]) threads(i: N) { if i == 0 { print("first {x[i]}") } }
