@@ -303,18 +303,16 @@ fn number(value: Value) -> String {
 /// Adds notes and help for the kind of fault.
 fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
     match &fault.kind {
-        FaultKind::OutOfBounds { indices, shape, axis, .. } => {
+        FaultKind::OutOfBounds { array, indices, shape, axis, .. } => {
             let index = indices.get(*axis).copied().unwrap_or_default();
             let extent = i64::from(shape.get(*axis).copied().unwrap_or_default());
-            match (index < 0, fault.index.is_some()) {
-                (true, _) => diagnostic.note("indices begin at 0; a negative one does not count from the end"),
-                (false, _) if swapped(indices, shape) => diagnostic
+            match index < 0 {
+                true => diagnostic.note("indices begin at 0; a negative one does not count from the end"),
+                false if swapped(indices, shape) => diagnostic
                     .note("the last axis varies fastest: `.x` runs along it, `.y` along the one before")
                     .help(format!("are the indices in the wrong order? `[{}]` would be inside", reversed(indices))),
-                (false, false) if index < extent + 1024 => diagnostic
-                    .note("a grid is made of whole blocks, so its last block can reach past the end of an array")
-                    .help("guard the access: `if i < N { … }`, or write the kernel with `threads(i: N)`"),
-                _ => diagnostic.help(format!("valid indices are 0 to {}", extent - 1)),
+                false if extent == 0 => diagnostic.note(format!("`{array}` has no elements")),
+                false => diagnostic.help(format!("valid indices are 0 to {}", extent - 1)),
             }
         }
         FaultKind::DivisionByZero { .. } => diagnostic.help("test the divisor first: `if d != 0 { n / d } else { … }`"),

@@ -559,7 +559,8 @@ impl Machine<'_> {
         let control = &self.interp.options.control;
         let result = device_args(&mut passed, hidden).map(|mut args| executable.launch(extents, &mut args, control));
         self.interp.options.control.declared = None;
-        self.take_warnings(span);
+        let ran = Some((kernel, extents));
+        self.take_warnings(ran, span);
         let evidence = match &result {
             Ok(Err(fault)) => {
                 let given: Vec<(Value, bool)> = passed.iter().map(Passed::value).collect();
@@ -578,7 +579,7 @@ impl Machine<'_> {
             Ok(Err(fault)) => {
                 // Written arrays are returned to their variables with the partial results.
                 self.hand_back(frame, launch, kernel, arrays)?;
-                Err(self.fault(&fault, span, evidence))
+                Err(self.fault(&fault, ran, span, evidence))
             }
             Err(problem) => {
                 self.hand_back(frame, launch, kernel, arrays)?;
@@ -633,49 +634,6 @@ impl Machine<'_> {
         }
         let dims = inner.dims.iter().take(kernel.sig.dims.len()).map(|dim| dim.and_then(|n| u64::try_from(n).ok()));
         dims.chain(counts.map(Some)).try_fold(0, |most: u64, n| Some(most.max(n?)))
-    }
-
-    /// Collects the device's warnings of a launch.
-    pub(crate) fn take_warnings(&mut self, span: Span) {
-        let taken = self.interp.options.control.warnings.lock().map(|mut w| std::mem::take(&mut *w));
-        for warning in taken.unwrap_or_default() {
-            self.interp.warn(fault_diagnostic(&warning).because(span, "launched here"));
-        }
-    }
-
-    pub(crate) fn say(&mut self, output: &str) {
-        if !output.is_empty() {
-            self.world.print(output);
-        }
-    }
-
-    /// Returns a fault as a diagnostic that includes the launch, and further notes.
-    pub(crate) fn fault(&mut self, fault: &Fault, span: Span, notes: Vec<String>) -> Signal {
-        self.say(&fault.output);
-        if let FaultKind::Device(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) = &fault.kind {
-            return self.error(device_diagnostic(error, span));
-        }
-        let mut diagnostic = fault_diagnostic(fault).because(span, "launched here");
-        if matches!(fault.kind, FaultKind::Device(DeviceError::OutOfMemory { .. })) {
-            diagnostic.notes.extend(self.largest_arrays(1));
-        }
-        diagnostic.notes.extend(notes);
-        self.error(diagnostic)
-    }
-
-    /// Returns a note on the variables that hold the most memory, among arrays of at least so many bytes.
-    pub(super) fn largest_arrays(&self, least: usize) -> Option<String> {
-        let mut held: Vec<(usize, String)> = Vec::new();
-        for ((_, global), value) in self.program.globals.iter().zip(&self.interp.globals) {
-            if let Some(Value::Array(array)) = value
-                && array.byte_len() >= least
-            {
-                held.push((array.byte_len(), format!("`{}` ({})", global.name, format::describe(array))));
-            }
-        }
-        held.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        let shown: Vec<String> = held.into_iter().take(5).map(|(_, text)| text).collect();
-        (!shown.is_empty()).then(|| format!("the largest arrays of variables: {}", shown.join(", ")))
     }
 
     /// Converts a by-value argument to its parameter's type.
