@@ -250,7 +250,7 @@ fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
         // One statement in two threads: `x[i] += v`. A barrier cannot separate them.
         return diagnostic
             .note("the statement reads the place and writes it, and another thread can come in between")
-            .help("`atomic_add(x[i], v)` does both at once; or let each thread write a place of its own");
+            .help("an atomic operation, such as `atomic_add`, does both at once; or let each thread write a place of its own");
     }
     let mixed = race.deed.is_atomic() != race.other_deed.is_atomic();
     let diagnostic = match mixed {
@@ -260,7 +260,7 @@ fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
     match (race.same_warp, race.same_block) {
         (true, _) => diagnostic
             .note("both threads are in one warp, but even a warp is ordered by `warp_barrier()` and warp operations only")
-            .help("put a `barrier()` or a `warp_barrier()` between the two"),
+            .help("put a `barrier()` between the two"),
         (false, true) => diagnostic.note("nothing orders the two threads").help("put a `barrier()` between the two"),
         (false, false) if race.other.index.is_some() => diagnostic
             .note("the threads of a `threads` kernel run in any order")

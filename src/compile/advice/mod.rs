@@ -6,6 +6,8 @@
 
 mod bounds;
 mod case;
+mod loops;
+mod races;
 mod threads;
 
 use crate::base::diag::Diagnostic;
@@ -22,6 +24,7 @@ pub fn explained(program: &Program, kernel: &Kernel, extents: Extents, fault: &F
         FaultKind::OutOfBounds { array, indices, shape, axis, .. } => {
             bounds::advised(&case, (array, indices, shape, *axis), diagnostic)
         }
+        FaultKind::Race(race) => races::advised(&case, race, diagnostic),
         _ => diagnostic,
     }
 }
