@@ -324,7 +324,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
             };
             diagnostic
                 .note(format!("`{what}` waits for all of its threads; those that left or went around it never come"))
-                .help("move it out of the `if`, and let only the work in between depend on the thread")
+                .help("let all threads come here, and only the work in between depend on the thread")
         }
         FaultKind::Deadlock { .. } => diagnostic
             .note("a thread may wait for blocks that started before its own, never for a thread of its own warp"),

@@ -4,6 +4,7 @@
 //! Input: a fault, its kernel, the size of its launch. Output: the diagnostic of [`fault_diagnostic`] with better help where the kernel
 //! says enough. What would be right only sometimes is left out; a fault in a function that the kernel calls keeps its general help.
 
+mod barriers;
 mod bounds;
 mod case;
 mod loops;
@@ -25,6 +26,7 @@ pub fn explained(program: &Program, kernel: &Kernel, extents: Extents, fault: &F
             bounds::advised(&case, (array, indices, shape, *axis), diagnostic)
         }
         FaultKind::Race(race) => races::advised(&case, race, diagnostic),
+        FaultKind::Divergence { what, elsewhere, .. } => barriers::advised(&case, (what, *elsewhere), diagnostic),
         _ => diagnostic,
     }
 }

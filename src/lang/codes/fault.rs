@@ -138,6 +138,31 @@ kernel first_half(out y: [i32; 64]) grid(1) block(64) {
 }
 assert(first_half()[40] == 8)
 ```
+
+A `return` before the barrier is the same mistake. Put the work of the other threads into an `if` instead, so that all threads go on:
+
+```clk fails
+kernel last(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    shared s: f32
+    let i = global_idx.x
+    if i >= N { return }
+    if thread_idx.x == 0 { s = x[i] }
+    barrier()
+    y[i] = s
+}
+print(last(ones(100)))
+```
+
+```clk
+kernel last(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    shared s: f32
+    let i = global_idx.x
+    if thread_idx.x == 0 { s = x[i] }
+    barrier()
+    if i < N { y[i] = s }
+}
+assert(last(ones(100)) == ones(100))
+```
 ",
     },
     Page {
