@@ -10,6 +10,7 @@ mod case;
 mod loops;
 mod races;
 mod threads;
+mod written;
 
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{Kernel, Program};
@@ -27,6 +28,7 @@ pub fn explained(program: &Program, kernel: &Kernel, extents: Extents, fault: &F
         }
         FaultKind::Race(race) => races::advised(&case, race, diagnostic),
         FaultKind::Divergence { what, elsewhere, .. } => barriers::advised(&case, (what, *elsewhere), diagnostic),
+        FaultKind::Incomplete { total, .. } => written::advised(&case, *total, diagnostic),
         _ => diagnostic,
     }
 }
