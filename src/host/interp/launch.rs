@@ -8,12 +8,10 @@ use crate::check::typed::{
     Access, ArrayType, AssumeKind, Dim, Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, Launch, LocalId,
     ModuleId, Type,
 };
+use crate::check::walk;
 use crate::compile;
-use crate::device::{
-    Arg, Declared, DeviceError, Executable, Extents, Fault, FaultKind, device_diagnostic, fault_diagnostic,
-};
+use crate::device::{Arg, Declared, Executable, Extents};
 use crate::host::array::{Array, Element, byte_count};
-use crate::host::format;
 use crate::host::grad;
 use crate::host::graph::{self, Site};
 use crate::host::problem::Outcome;
@@ -226,7 +224,7 @@ impl Machine<'_> {
             if !missing && !computed {
                 continue;
             }
-            let shape = self.shape_of(kernel, ty, inner)?;
+            let shape = self.shape_of(kernel, ty, inner, span)?;
             if missing {
                 let element = self.concrete(inner, &ty.element);
                 let element = self.interp.layouts.element(self.program, &element);
@@ -262,7 +260,7 @@ impl Machine<'_> {
         array.map_err(|p| self.problem(p, span))
     }
 
-    fn shape_of(&mut self, kernel: &Kernel, ty: &ArrayType, inner: &mut Frame) -> Eval<Vec<usize>> {
+    fn shape_of(&mut self, kernel: &Kernel, ty: &ArrayType, inner: &mut Frame, span: Span) -> Eval<Vec<usize>> {
         let mut shape = Vec::with_capacity(ty.dims.len());
         for dim in &ty.dims {
             let extent = match dim {
@@ -274,7 +272,8 @@ impl Machine<'_> {
                     if !(0..=i128::from(i32::MAX)).contains(&extent) {
                         let diagnostic = Diagnostic::error("E0520", format!("a dimension cannot be {extent}"));
                         let diagnostic = diagnostic.note("a dimension is at least 0 and at most 2147483647");
-                        return Err(self.error(diagnostic.at(expr.span, "computed here")));
+                        let diagnostic = diagnostic.at(expr.span, computed(kernel, inner, &expr));
+                        return Err(self.error(diagnostic.because(span, "launched here")));
                     }
                     extent as i64
                 }
@@ -737,4 +736,19 @@ pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) -> Outcome<()> 
         _ => {}
     }
     Ok(())
+}
+
+/// Says where an extent was computed, and of which dimensions.
+fn computed(kernel: &Kernel, inner: &Frame, expr: &Expr) -> String {
+    let mut dims: Vec<u32> = vec![];
+    walk::expr(expr, &mut |e| match e.kind {
+        ExprKind::Dim(dim) if !dims.contains(&dim) => dims.push(dim),
+        _ => {}
+    });
+    let value = |dim: u32| {
+        let (name, n) = (kernel.sig.dims.get(dim as usize)?, inner.dims.get(dim as usize).copied().flatten()?);
+        Some(format!("`{}` is {n}", name.name))
+    };
+    let values: Vec<String> = dims.into_iter().filter_map(value).collect();
+    if values.is_empty() { "computed here".into() } else { format!("computed here, where {}", values.join(", ")) }
 }
