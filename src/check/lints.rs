@@ -9,11 +9,13 @@ use crate::check::typed::*;
 use crate::lang::builtin::Builtin;
 use crate::syntax::ast::{self, ItemKind};
 
-/// Warns about locals that are never read, and `var`s that never change.
-pub(crate) fn body(cx: &mut Cx<'_>) {
+/// Warns about locals that are never read, and `var`s that never change: a loop that waits for one to change never ends.
+pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
     let mut found = Vec::new();
-    for ((_, local), info) in cx.locals.iter().zip(&cx.info) {
-        if local.name.starts_with('_') {
+    let whiles = whiles(root);
+    for ((id, local), info) in cx.locals.iter().zip(&cx.info) {
+        // What could not be declared was reported.
+        if local.name.starts_with('_') || cx.vars.shallow(&local.ty) == Type::Error {
             continue;
         }
         let quiet = format!("_{}", local.name);
