@@ -570,6 +570,23 @@ fn test_counts() {
     assert!(filtered.out.ends_with("1 passed, 0 failed, 1 left out by the filter\n"), "{}", filtered.out);
 }
 
+/// A launch that leaves elements out is a warning; with `--deny-warnings` its test fails, and no other.
+#[test]
+fn tests_fail_for_warnings_if_told_to() {
+    let kernel = "kernel most(x: [f32; N], out y: [f32; N]) threads(i: N) { if i != 3 { y[i] = x[i] } }\n";
+    let text = format!(
+        "{kernel}test \"few\" {{ assert(most(ones(2))[0] == 1.0) }}\ntest \"all\" {{ assert(most(ones(8))[0] == 1.0) }}\n"
+    );
+    let folder = folder_with(&[("a.clk", &text)]);
+    let ran = run(folder.path(), &["test", "a.clk"]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert!(ran.err.contains("W0602"), "{}", ran.err);
+    let ran = run(folder.path(), &["test", "--deny-warnings", "a.clk"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("ok      few") && ran.out.contains("FAILED  all"), "{}", ran.out);
+    assert!(ran.out.ends_with("1 passed, 1 failed\n"), "{}", ran.out);
+}
+
 #[test]
 fn tests_may_use_the_script() {
     let folder = folder_with(&[("a.clk", "let n = 20 + 1\ntest \"sees n\" { assert(n == 21) }\n")]);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use common::{clk, diagnostics, finish, finish_with_input, run};
 
-const OFFERS: &str = "the smallest launch found that has it: ";
+const OFFERS: [&str; 2] = ["the smallest launch found that has it: ", "the smallest launch found in which it shows: "];
 
 struct Case {
     title: String,
@@ -73,13 +73,15 @@ fn races(program: &str) -> Vec<(String, Vec<u64>, Vec<String>)> {
 
 /// Returns the notes that are evidence.
 fn evidence(notes: &[String]) -> Vec<String> {
-    let first = notes.iter().position(|note| note.starts_with(OFFERS) || note.contains("launch of few threads"));
+    let first = notes.iter().position(|note| {
+        OFFERS.iter().any(|offers| note.starts_with(offers)) || note.contains("launch of few threads")
+    });
     first.map_or(vec![], |first| notes[first..].to_vec())
 }
 
 /// Returns the statements that a note offers.
 fn offered(note: &str) -> Option<String> {
-    let rest = note.strip_prefix(OFFERS)?;
+    let rest = OFFERS.iter().find_map(|offers| note.strip_prefix(offers))?;
     let parts: Vec<&str> = rest.split('`').collect();
     let statements: Vec<&str> = parts.iter().skip(1).step_by(2).copied().collect();
     // A launch in words names only the kernel.

@@ -63,6 +63,7 @@ fn declarations_of_c() {
     one("unsigned int n = 3", "E0116", "unsigned", "let n: u32 = 3");
     one("fn f() { float acc[4][2]; }", "E0116", "float", "fn f() { var acc: [f32; 4, 2]; }");
     one("fn f() { __shared__ float s[256]; }", "E0115", "__shared__", "fn f() { shared s: [f32; 256]; }");
+    one("fn f() { shared s: f32 = 0.0 }", "E0115", "= 0.0", "");
     one("x := 1", "E0116", "x", "let x = 1");
     one("x: f32 = 1.0", "E0116", "x", "let x: f32 = 1.0");
     one("let mut x = 1", "E0139", "mut", "var x = 1");

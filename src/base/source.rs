@@ -37,6 +37,11 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
+    /// Whether this range is within another one.
+    pub fn is_in(self, outer: Span) -> bool {
+        self.file == outer.file && outer.start <= self.start && self.end <= outer.end
+    }
+
     pub fn contains(self, offset: u32) -> bool {
         self.start <= offset && offset <= self.end
     }

@@ -401,7 +401,9 @@ impl Cx<'_> {
 
     pub fn slice_index(&mut self, arg: &ast::Expr, dim: &Dim, of: Option<(&Expr, usize)>) -> (SliceIndex, Option<Dim>) {
         let Ast::Range { start, end, inclusive, step } = &arg.kind else {
+            let before = self.diagnostics.len();
             let index = self.expr(arg, Some(&I32));
+            self.no_float_index(arg, before);
             if self.vars.shallow(&index.ty) == Type::Range {
                 return (SliceIndex::Of(index), Some(Dim::Unknown));
             }
@@ -723,7 +725,7 @@ impl Cx<'_> {
 
     pub fn early_read(&mut self, local: LocalId, span: Span) {
         let outer_loop = (self.loops > 0).then_some(self.loop_count);
-        self.early_reads.push(EarlyRead { local, span, outer_loop });
+        self.early_reads.push(EarlyRead { local, span, outer_loop, op: None });
     }
 
     /// Reports reads of `out` parameters and of uninitialized variables that no earlier write, and no write in the same
@@ -751,8 +753,14 @@ impl Cx<'_> {
             let d = Diagnostic::error("E0406", format!("`{name}` is read before it is written"))
                 .at(read.span, "an `out` array holds nothing yet")
                 .because(declared, "declared `out` here")
-                .fix("declare it `inout`", word, "inout ", Applicability::MaybeIncorrect)
-                .help("`inout` arrays keep what the caller put into them");
+                .fix("declare it `inout`", word, "inout ", Applicability::MaybeIncorrect);
+            let kept = "`inout` arrays keep what the caller put into them";
+            let d = match read.op {
+                Some(op) => {
+                    d.help(format!("{kept}; or write `=` instead of `{}=`, which does not read it", op.symbol()))
+                }
+                None => d.help(kept),
+            };
             self.report(d);
         }
     }

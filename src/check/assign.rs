@@ -23,6 +23,11 @@ impl Cx<'_> {
         let hint = self.place_hint(place);
         let value = self.as_tile(|cx| cx.expr(value, hint.as_ref()));
         let place = self.as_tile(|cx| cx.place(place, op.is_some()));
+        if let (Some((op, _)), Some(read)) = (op, self.early_reads.last_mut())
+            && read.span == place.span
+        {
+            read.op = Some(op);
+        }
         let is_tile = self.is_tile(&place);
         if matches!(place.kind, ExprKind::Slice { .. }) && !is_tile {
             self.need_host(place.span, "assigning to a part of an array");

@@ -197,7 +197,7 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked 
     if cx.failed() {
         cx.diagnostics.retain(Diagnostic::is_error);
     } else {
-        lints::body(&mut cx);
+        lints::body(&mut cx, &root);
     }
     Checked {
         body: Body { locals: cx.locals, root },

@@ -14,6 +14,7 @@ use crate::check::show::Show;
 use crate::check::typed::*;
 use crate::check::{foreign, suggest};
 use crate::lang::builtin::{Entry, TABLE};
+use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast;
 
@@ -99,6 +100,8 @@ pub(crate) struct EarlyRead {
     pub local: LocalId,
     pub span: Span,
     pub outer_loop: Option<u32>,
+    /// The operator of the assignment that reads it: `y[i] += 1`.
+    pub op: Option<BinaryOp>,
 }
 
 /// The variables that the top-level statements of a script declare, with the spans of their names.

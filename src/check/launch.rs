@@ -148,7 +148,8 @@ impl Cx<'_> {
     /// Reports dimensions that neither an array argument nor a named argument binds, since they leave the result's shape open.
     fn check_dims_bound(&mut self, kernel: &Kernel, bind: &Bind<'_>, values: &[Option<Expr>], span: Span) {
         let unknown = values.iter().flatten().any(|v| matches!(self.vars.shallow(&v.ty), Type::Unknown | Type::Error));
-        if unknown {
+        // A parameter whose type had an error may have it.
+        if unknown || kernel.sig.params.iter().any(|param| param.ty == Type::Error) {
             return;
         }
         for (i, dim) in kernel.sig.dims.iter().enumerate() {

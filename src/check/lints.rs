@@ -6,14 +6,17 @@ use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::Cx;
 use crate::check::typed::*;
+use crate::check::walk;
 use crate::lang::builtin::Builtin;
 use crate::syntax::ast::{self, ItemKind};
 
-/// Warns about locals that are never read, and `var`s that never change.
-pub(crate) fn body(cx: &mut Cx<'_>) {
+/// Warns about locals that are never read, and `var`s that never change: a loop that waits for one to change never ends.
+pub(crate) fn body(cx: &mut Cx<'_>, root: &Block) {
     let mut found = Vec::new();
-    for ((_, local), info) in cx.locals.iter().zip(&cx.info) {
-        if local.name.starts_with('_') {
+    let whiles = whiles(root);
+    for ((id, local), info) in cx.locals.iter().zip(&cx.info) {
+        // What could not be declared was reported.
+        if local.name.starts_with('_') || cx.vars.shallow(&local.ty) == Type::Error {
             continue;
         }
         let quiet = format!("_{}", local.name);
@@ -48,6 +51,18 @@ pub(crate) fn body(cx: &mut Cx<'_>) {
             LocalKind::Var if local.mutable && !info.assigned => {
                 let shared = |other: &super::cx::Info| other.word == info.word && other.assigned;
                 if let Some(word) = info.word.filter(|_| !cx.info.iter().any(shared)) {
+                    if let Some(cond) = endless(cx, &whiles, id) {
+                        found.push(
+                            Diagnostic::warning(
+                                "W0009",
+                                format!("`{}` never changes, so this loop never ends", local.name),
+                            )
+                            .at(local.span, "declared with `var`")
+                            .because(cond, "once this holds, it holds for ever")
+                            .help("is the assignment that should change it missing?"),
+                        );
+                        continue;
+                    }
                     let d = Diagnostic::warning("W0009", format!("`{}` never changes", local.name))
                         .at(local.span, "declared with `var`")
                         .fix("declare it with `let`", word, "let", Applicability::MachineApplicable);
@@ -58,6 +73,42 @@ pub(crate) fn body(cx: &mut Cx<'_>) {
         }
     }
     cx.diagnostics.append(&mut found);
+}
+
+/// A loop that only its condition can end, and the variables in that.
+struct While {
+    cond: Span,
+    reads: Vec<LocalId>,
+}
+
+fn whiles(root: &Block) -> Vec<While> {
+    let mut found = vec![];
+    walk::stmts(root, &mut |stmt| {
+        let StmtKind::While { cond, body, .. } = &stmt.kind else { return };
+        let (mut leaves, mut depends, mut reads) = (false, false, vec![]);
+        walk::stmts(body, &mut |stmt| leaves |= matches!(stmt.kind, StmtKind::Break | StmtKind::Return(_)));
+        walk::expr(cond, &mut |e| match &e.kind {
+            ExprKind::Local(id) => reads.push(*id),
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => {}
+            ExprKind::Const(_) | ExprKind::ConstParam(_) | ExprKind::Dim(_) => {}
+            ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Convert { .. } => {}
+            // Memory, files and the like may change.
+            _ => depends = true,
+        });
+        if !leaves && !depends {
+            found.push(While { cond: cond.span, reads });
+        }
+    });
+    found
+}
+
+/// Returns the condition of a loop that reads this variable, and others that never change either.
+fn endless(cx: &Cx<'_>, whiles: &[While], id: LocalId) -> Option<Span> {
+    let fixed = |id: &LocalId| {
+        let scalar = cx.locals.get(*id).is_some_and(|local| matches!(cx.vars.shallow(&local.ty), Type::Scalar(_)));
+        scalar && cx.info.get(id.index()).is_some_and(|info| !info.assigned)
+    };
+    whiles.iter().find(|one| one.reads.contains(&id) && one.reads.iter().all(fixed)).map(|one| one.cond)
 }
 
 fn twice(cx: &Cx<'_>, name: &str) -> bool {

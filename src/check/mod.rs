@@ -58,6 +58,7 @@ pub mod tiles;
 mod tunes;
 pub mod typed;
 mod types;
+mod vary;
 pub mod walk;
 pub mod widen;
 mod world;

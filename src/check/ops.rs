@@ -419,6 +419,23 @@ impl Cx<'_> {
         self.report(d);
     }
 
+    /// Takes back the conversion to a float that was offered for an operator of an index: the index would be none.
+    pub fn no_float_index(&mut self, index: &ast::Expr, before: usize) {
+        fn has(e: &ast::Expr, at: Span) -> bool {
+            match &bare(e).kind {
+                ast::ExprKind::Binary { op_span, left, right, .. } => *op_span == at || has(left, at) || has(right, at),
+                _ => false,
+            }
+        }
+        for d in self.diagnostics.iter_mut().skip(before).filter(|d| d.code == "E0302") {
+            let to_float = d.fixes.iter().any(|fix| fix.title.starts_with("convert it with `f"));
+            if to_float && d.primary().is_some_and(|at| has(index, at)) {
+                d.fixes.clear();
+                d.help = vec!["an index is an integer: `i / 2` and `i % 2` are, too".into()];
+            }
+        }
+    }
+
     fn matmul(&mut self, op_span: Span, l: &Expr, r: &Expr) -> Type {
         if !self.need_host(op_span, "`@`") {
             return Type::Error;

@@ -282,6 +282,9 @@ impl Cx<'_> {
         }
         let known = value.as_ref().filter(|_| !d.mutable && d.name().is_some()).and_then(|v| eval::int(self, v));
         let pattern = self.bind_pattern(d, d.pattern, &ty);
+        if let Some(value) = &value {
+            self.parts_vary(&pattern, value, varying);
+        }
         let info = match &pattern {
             Pattern::Local(id) => self.info.get_mut(id.index()),
             Pattern::Global(id) => self.global_info(*id),

@@ -202,3 +202,38 @@ pub fn root(e: &Expr) -> &Expr {
         _ => e,
     }
 }
+
+/// Returns the blocks of a statement, with the condition or the range that each depends on.
+pub fn inner(stmt: &Stmt) -> Vec<(Option<&Expr>, &Block)> {
+    match &stmt.kind {
+        StmtKind::For { iter, body, .. } => vec![(Some(iter), body)],
+        StmtKind::While { cond, body, .. } => vec![(Some(cond), body)],
+        StmtKind::Loop { body } | StmtKind::On { body, .. } | StmtKind::Batch { body } => vec![(None, body)],
+        StmtKind::Let { value: Some(e), .. } | StmtKind::Assign { value: e, .. } | StmtKind::Expr { expr: e, .. } => {
+            branches(e)
+        }
+        _ => vec![],
+    }
+}
+
+/// As [`inner`], of an expression that is a block or an `if`.
+pub fn branches(e: &Expr) -> Vec<(Option<&Expr>, &Block)> {
+    match &e.kind {
+        ExprKind::If { cond, then, other } => {
+            std::iter::once(&**then).chain(other.as_deref()).map(|block| (Some(&**cond), block)).collect()
+        }
+        ExprKind::Block(block) => vec![(None, block)],
+        _ => vec![],
+    }
+}
+
+/// Returns all blocks directly inside of a block.
+pub fn all_inner(block: &Block) -> impl Iterator<Item = (Option<&Expr>, &Block)> {
+    block.stmts.iter().flat_map(inner).chain(block.tail.iter().flat_map(|tail| branches(tail)))
+}
+
+/// Visits all statements of a block and of the blocks in it.
+pub fn stmts<'a>(block: &'a Block, visit: &mut dyn FnMut(&'a Stmt)) {
+    block.stmts.iter().for_each(&mut *visit);
+    all_inner(block).for_each(|(_, inner)| stmts(inner, visit));
+}

@@ -13,6 +13,7 @@ use crate::syntax::ast;
 use crate::{check, pass, syntax};
 use sizes::Sizes;
 
+pub mod advice;
 mod entry;
 mod examine;
 mod import;

@@ -250,7 +250,7 @@ fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
         // One statement in two threads: `x[i] += v`. A barrier cannot separate them.
         return diagnostic
             .note("the statement reads the place and writes it, and another thread can come in between")
-            .help("`atomic_add(x[i], v)` does both at once; or let each thread write a place of its own");
+            .help("an atomic operation, such as `atomic_add`, does both at once; or let each thread write a place of its own");
     }
     let mixed = race.deed.is_atomic() != race.other_deed.is_atomic();
     let diagnostic = match mixed {
@@ -260,7 +260,7 @@ fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
     match (race.same_warp, race.same_block) {
         (true, _) => diagnostic
             .note("both threads are in one warp, but even a warp is ordered by `warp_barrier()` and warp operations only")
-            .help("put a `barrier()` or a `warp_barrier()` between the two"),
+            .help("put a `barrier()` between the two"),
         (false, true) => diagnostic.note("nothing orders the two threads").help("put a `barrier()` between the two"),
         (false, false) if race.other.index.is_some() => diagnostic
             .note("the threads of a `threads` kernel run in any order")
@@ -303,18 +303,16 @@ fn number(value: Value) -> String {
 /// Adds notes and help for the kind of fault.
 fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
     match &fault.kind {
-        FaultKind::OutOfBounds { indices, shape, axis, .. } => {
+        FaultKind::OutOfBounds { array, indices, shape, axis, .. } => {
             let index = indices.get(*axis).copied().unwrap_or_default();
             let extent = i64::from(shape.get(*axis).copied().unwrap_or_default());
-            match (index < 0, fault.index.is_some()) {
-                (true, _) => diagnostic.note("indices begin at 0; a negative one does not count from the end"),
-                (false, _) if swapped(indices, shape) => diagnostic
+            match index < 0 {
+                true => diagnostic.note("indices begin at 0; a negative one does not count from the end"),
+                false if swapped(indices, shape) => diagnostic
                     .note("the last axis varies fastest: `.x` runs along it, `.y` along the one before")
                     .help(format!("are the indices in the wrong order? `[{}]` would be inside", reversed(indices))),
-                (false, false) if index < extent + 1024 => diagnostic
-                    .note("a grid is made of whole blocks, so its last block can reach past the end of an array")
-                    .help("guard the access: `if i < N { … }`, or write the kernel with `threads(i: N)`"),
-                _ => diagnostic.help(format!("valid indices are 0 to {}", extent - 1)),
+                false if extent == 0 => diagnostic.note(format!("`{array}` has no elements")),
+                false => diagnostic.help(format!("valid indices are 0 to {}", extent - 1)),
             }
         }
         FaultKind::DivisionByZero { .. } => diagnostic.help("test the divisor first: `if d != 0 { n / d } else { … }`"),
@@ -326,7 +324,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
             };
             diagnostic
                 .note(format!("`{what}` waits for all of its threads; those that left or went around it never come"))
-                .help("move it out of the `if`, and let only the work in between depend on the thread")
+                .help("let all threads come here, and only the work in between depend on the thread")
         }
         FaultKind::Deadlock { .. } => diagnostic
             .note("a thread may wait for blocks that started before its own, never for a thread of its own warp"),

@@ -10,10 +10,11 @@ use super::report::Property;
 use crate::base::aligned::AlignedBytes;
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{AssumeKind, Kernel, Program};
+use crate::compile::advice::explained;
 use crate::compile::sizes::Sizes;
 use crate::compile::{self, sizes};
 use crate::device::sim::{Jit, Simulator};
-use crate::device::{Arg, Control, Device, Executable, Extents, Fault, fault_diagnostic};
+use crate::device::{Arg, Control, Device, Executable, Extents, Fault};
 use crate::ir::def::{Access, KernelParam, Layout, Module, Ty};
 use crate::ir::footprint::constant;
 use crate::ir::footprint::space::Promised;
@@ -239,7 +240,8 @@ impl<'a> Runner<'a> {
         let sizes = self.sizes(what);
         let found = faults.iter().filter_map(|fault| {
             let property = self.properties.iter().find(|property| property.is_broken_by(&fault.kind))?;
-            let (diagnostic, fault) = (fault_diagnostic(fault), Some((what.clone(), fault.clone())));
+            let explained = explained(self.program, self.kernel, arguments.extents, fault);
+            let (diagnostic, fault) = (explained, Some((what.clone(), fault.clone())));
             Some(Found { property: *property, diagnostic, sizes: sizes.clone(), fault })
         });
         Some(found.collect())

@@ -56,6 +56,9 @@ impl<'t> Reader<'t> {
             return None;
         }
         let (slashes, comment) = self.comment_behind(at)?;
+        if let Some(by) = comment.strip_prefix('=') {
+            return self.division_in_place(at, (slashes, by));
+        }
         let operand = comment.split("//").next().unwrap_or("").trim().trim_end_matches(',');
         if !self.is_operand(operand) || !self.may_be_divided(at, operand) {
             return None;
@@ -67,6 +70,25 @@ impl<'t> Reader<'t> {
                 .note(format!("`{operand}` is not part of the program: the value is what stands before the comment"))
                 .fix("write `/`: integers are divided without a remainder", span, "/", Applicability::MaybeIncorrect)
                 .help("if it is a comment, say more in it, or put it on a line of its own"),
+        )
+    }
+
+    /// Checks for `n //= 2`, where `at` is the last token of `n`: a place alone in its statement, which does nothing.
+    fn division_in_place(&self, at: usize, (slashes, by): (usize, &str)) -> Option<Diagnostic> {
+        use Tok::*;
+        let operand = by.split("//").next().unwrap_or("").trim();
+        let start = self.statement(at)?;
+        let is_place =
+            self.kind(start) == Name && (start..=at).all(|i| !self.kind(i).is_assignment() && self.kind(i) != LParen);
+        if !is_place || !self.is_operand(operand) {
+            return None;
+        }
+        let span = Span::new(self.file, slashes, slashes + 3);
+        Some(
+            Diagnostic::warning("W0101", "a comment that looks like a division")
+                .at(span, "this begins a comment")
+                .note(format!("`= {operand}` is not part of the program: nothing is divided"))
+                .fix("write `/=`: integers are divided without a remainder", span, "/=", Applicability::MaybeIncorrect),
         )
     }
 

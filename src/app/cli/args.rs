@@ -8,7 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::profile::Wanted;
-use super::words::{file, script};
+use super::test::How;
+use super::words::{file, script, switch};
 use super::{fetch, help, install, launch, new, site, stubs, watch, why};
 use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Isolate, Usage};
@@ -28,7 +29,7 @@ pub(crate) enum Task {
     Debug { file: PathBuf, args: Vec<String>, commands: Vec<String> },
     Eval { text: String },
     Check { files: Vec<PathBuf> },
-    Test { paths: Vec<PathBuf>, filter: Option<String>, tunings: bool },
+    Test { paths: Vec<PathBuf>, filter: Option<String>, how: How },
     Tune { file: PathBuf, kernel: Option<String>, limit: f64 },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
     Emit { file: PathBuf, stage: Stage, kernel: Option<String>, architecture: Option<u32>, lines: bool },
@@ -225,7 +226,10 @@ fn task(matches: &ArgMatches) -> Task {
             Task::Debug { file, args: words.map(|a| a.to_string_lossy().into_owned()).collect(), commands }
         }
         "check" => Task::Check { files: paths("files") },
-        "test" => Task::Test { paths: paths("paths"), filter: one("filter"), tunings: sub.get_flag("tunings") },
+        "test" => {
+            let how = How { tunings: sub.get_flag("tunings"), deny_warnings: sub.get_flag("deny-warnings") };
+            Task::Test { paths: paths("paths"), filter: one("filter"), how }
+        }
         "tune" => Task::Tune {
             file: path("file"),
             kernel: one("kernel"),
@@ -490,12 +494,8 @@ fn test() -> Command {
         .about("Run the `test` blocks of files and folders")
         .arg(paths("Files and folders [default: .]"))
         .arg(filter())
-        .arg(
-            Arg::new("tunings")
-                .long("tunings")
-                .action(ArgAction::SetTrue)
-                .help("Run each launch of a kernel with `tune` with all choices, which have to give the same"),
-        )
+        .arg(switch("tunings", "Run each launch of a kernel with `tune` with all choices, which have to give the same"))
+        .arg(switch("deny-warnings", "Fail tests whose launches have warnings, such as elements that were not written"))
 }
 
 /// Seconds that the launches of one choice may take.

@@ -104,9 +104,9 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Debug { file, args, commands } => debug::main(&file, args, commands, context),
         Task::Eval { text } => run::eval(&text, context),
         Task::Check { files } => check::files(&files, context),
-        Task::Test { paths, filter, tunings } => {
+        Task::Test { paths, filter, how } => {
             context.limits.check.get_or_insert(true);
-            test::paths(&paths, filter.as_deref(), tunings, context)
+            test::paths(&paths, filter.as_deref(), how, context)
         }
         Task::Tune { file, kernel, limit } => tune::file(&file, kernel.as_deref(), limit, context),
         Task::Bench { paths, filter, on_demand: true } => bench::on_demand(&paths, filter.as_deref(), context),

@@ -12,12 +12,21 @@ use crate::app::exit;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;
 use crate::base::arena::Id;
-use crate::base::diag::Diagnostic;
+use crate::base::diag::{Diagnostic, Severity};
 use crate::base::escape;
 use crate::check::typed::Section;
 use crate::host::interp::Interpreter;
 use crate::host::tuned::Mode;
 use crate::prove::{Contracts, of_file};
+
+/// How tests are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct How {
+    /// Compare all choices of kernels with `tune`.
+    pub tunings: bool,
+    /// A test whose launches have warnings fails.
+    pub deny_warnings: bool,
+}
 
 #[derive(Default)]
 struct Count {
@@ -28,13 +37,13 @@ struct Count {
     compared: (u64, u64),
 }
 
-pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, tunings: bool, context: &mut Context) -> u8 {
+pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, how: How, context: &mut Context) -> u8 {
     let here = [PathBuf::from(".")];
     let mut unlisted = false;
     let files = check::programs(if paths.is_empty() { &here } else { paths }, context, &mut unlisted);
     let mut count = Count::default();
     for path in &files {
-        file(path, filter, tunings, context, &mut count);
+        file(path, filter, how, context, &mut count);
         if let Some(code) = context.interrupt.exit_code() {
             return code;
         }
@@ -42,7 +51,7 @@ pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, tunings: bool, cont
     let skipped = if count.skipped > 0 { format!(", {} left out by the filter", count.skipped) } else { String::new() };
     let Count { passed, failed, .. } = count;
     if !context.console.json {
-        if tunings {
+        if how.tunings {
             context.console.line(&compared(count.compared));
         }
         context.console.line(&format!("{passed} passed, {failed} failed{skipped}"));
@@ -59,7 +68,7 @@ fn compared((launches, choices): (u64, u64)) -> String {
     format!("{launches} launch{es} gave the same with {choices} other choice{s}")
 }
 
-fn file(path: &Path, filter: Option<&str>, tunings: bool, context: &mut Context, count: &mut Count) {
+fn file(path: &Path, filter: Option<&str>, how: How, context: &mut Context, count: &mut Count) {
     let Some(compiled) = script::compile_file(path, &mut context.console) else {
         count.failed += 1;
         verdict(path, "(the file has mistakes)", false, 0.0, context);
@@ -79,7 +88,7 @@ fn file(path: &Path, filter: Option<&str>, tunings: bool, context: &mut Context,
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let contracts = Arc::new(Contracts::default());
     interpreter.trials = Some(contracts.clone());
-    if tunings {
+    if how.tunings {
         interpreter.tuning.mode = Mode::Compare;
     }
     let mut world = Captured::default();
@@ -91,7 +100,7 @@ fn file(path: &Path, filter: Option<&str>, tunings: bool, context: &mut Context,
         return;
     }
     for id in chosen {
-        let passed = one(path, id, &compiled, &mut interpreter, context);
+        let passed = one(path, id, &compiled, (&mut interpreter, how), context);
         *(if passed { &mut count.passed } else { &mut count.failed }) += 1;
         let (launches, choices) = std::mem::take(&mut interpreter.tuning.compared);
         count.compared = (count.compared.0 + launches, count.compared.1 + choices);
@@ -125,17 +134,19 @@ fn one(
     path: &Path,
     id: Id<Section>,
     compiled: &Compiled,
-    interpreter: &mut Interpreter,
+    (interpreter, how): (&mut Interpreter, How),
     context: &mut Context,
 ) -> bool {
     let mut world = Captured::default();
     let start = Instant::now();
     let result = interpreter.run_test(&compiled.session, id, &mut world);
     let seconds = start.elapsed().as_secs_f64();
-    verdict(path, &compiled.session.program.tests[id].title, result.is_ok(), seconds, context);
-    context.console.report_all(&interpreter.take_warnings(), &compiled.session.sources);
+    let warnings = interpreter.take_warnings();
+    let denied = how.deny_warnings && warnings.iter().any(|warning| warning.severity == Severity::Warning);
+    verdict(path, &compiled.session.program.tests[id].title, result.is_ok() && !denied, seconds, context);
+    context.console.report_all(&warnings, &compiled.session.sources);
     match result {
-        Ok(()) => true,
+        Ok(()) => !denied,
         Err(diagnostic) => {
             explain(&diagnostic, &world, compiled, context);
             false

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, value_parser};
+use clap::{Arg, ArgAction, value_parser};
 
 /// One file.
 pub(super) fn file(help: &'static str) -> Arg {
@@ -19,4 +19,9 @@ pub(super) fn script(help: &'static str) -> Arg {
         .trailing_var_arg(true)
         .value_parser(value_parser!(OsString))
         .help(help)
+}
+
+/// An option without a value.
+pub(super) fn switch(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
 }

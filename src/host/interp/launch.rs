@@ -8,12 +8,10 @@ use crate::check::typed::{
     Access, ArrayType, AssumeKind, Dim, Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, Launch, LocalId,
     ModuleId, Type,
 };
+use crate::check::walk;
 use crate::compile;
-use crate::device::{
-    Arg, Declared, DeviceError, Executable, Extents, Fault, FaultKind, device_diagnostic, fault_diagnostic,
-};
+use crate::device::{Arg, Declared, Executable, Extents};
 use crate::host::array::{Array, Element, byte_count};
-use crate::host::format;
 use crate::host::grad;
 use crate::host::graph::{self, Site};
 use crate::host::problem::Outcome;
@@ -226,7 +224,7 @@ impl Machine<'_> {
             if !missing && !computed {
                 continue;
             }
-            let shape = self.shape_of(kernel, ty, inner)?;
+            let shape = self.shape_of(kernel, ty, inner, span)?;
             if missing {
                 let element = self.concrete(inner, &ty.element);
                 let element = self.interp.layouts.element(self.program, &element);
@@ -262,7 +260,7 @@ impl Machine<'_> {
         array.map_err(|p| self.problem(p, span))
     }
 
-    fn shape_of(&mut self, kernel: &Kernel, ty: &ArrayType, inner: &mut Frame) -> Eval<Vec<usize>> {
+    fn shape_of(&mut self, kernel: &Kernel, ty: &ArrayType, inner: &mut Frame, span: Span) -> Eval<Vec<usize>> {
         let mut shape = Vec::with_capacity(ty.dims.len());
         for dim in &ty.dims {
             let extent = match dim {
@@ -274,7 +272,8 @@ impl Machine<'_> {
                     if !(0..=i128::from(i32::MAX)).contains(&extent) {
                         let diagnostic = Diagnostic::error("E0520", format!("a dimension cannot be {extent}"));
                         let diagnostic = diagnostic.note("a dimension is at least 0 and at most 2147483647");
-                        return Err(self.error(diagnostic.at(expr.span, "computed here")));
+                        let diagnostic = diagnostic.at(expr.span, computed(kernel, inner, &expr));
+                        return Err(self.error(diagnostic.because(span, "launched here")));
                     }
                     extent as i64
                 }
@@ -559,7 +558,8 @@ impl Machine<'_> {
         let control = &self.interp.options.control;
         let result = device_args(&mut passed, hidden).map(|mut args| executable.launch(extents, &mut args, control));
         self.interp.options.control.declared = None;
-        self.take_warnings(span);
+        let ran = Some((kernel, extents));
+        self.take_warnings(ran, span);
         let evidence = match &result {
             Ok(Err(fault)) => {
                 let given: Vec<(Value, bool)> = passed.iter().map(Passed::value).collect();
@@ -578,7 +578,7 @@ impl Machine<'_> {
             Ok(Err(fault)) => {
                 // Written arrays are returned to their variables with the partial results.
                 self.hand_back(frame, launch, kernel, arrays)?;
-                Err(self.fault(&fault, span, evidence))
+                Err(self.fault(&fault, ran, span, evidence))
             }
             Err(problem) => {
                 self.hand_back(frame, launch, kernel, arrays)?;
@@ -633,49 +633,6 @@ impl Machine<'_> {
         }
         let dims = inner.dims.iter().take(kernel.sig.dims.len()).map(|dim| dim.and_then(|n| u64::try_from(n).ok()));
         dims.chain(counts.map(Some)).try_fold(0, |most: u64, n| Some(most.max(n?)))
-    }
-
-    /// Collects the device's warnings of a launch.
-    pub(crate) fn take_warnings(&mut self, span: Span) {
-        let taken = self.interp.options.control.warnings.lock().map(|mut w| std::mem::take(&mut *w));
-        for warning in taken.unwrap_or_default() {
-            self.interp.warn(fault_diagnostic(&warning).because(span, "launched here"));
-        }
-    }
-
-    pub(crate) fn say(&mut self, output: &str) {
-        if !output.is_empty() {
-            self.world.print(output);
-        }
-    }
-
-    /// Returns a fault as a diagnostic that includes the launch, and further notes.
-    pub(crate) fn fault(&mut self, fault: &Fault, span: Span, notes: Vec<String>) -> Signal {
-        self.say(&fault.output);
-        if let FaultKind::Device(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) = &fault.kind {
-            return self.error(device_diagnostic(error, span));
-        }
-        let mut diagnostic = fault_diagnostic(fault).because(span, "launched here");
-        if matches!(fault.kind, FaultKind::Device(DeviceError::OutOfMemory { .. })) {
-            diagnostic.notes.extend(self.largest_arrays(1));
-        }
-        diagnostic.notes.extend(notes);
-        self.error(diagnostic)
-    }
-
-    /// Returns a note on the variables that hold the most memory, among arrays of at least so many bytes.
-    pub(super) fn largest_arrays(&self, least: usize) -> Option<String> {
-        let mut held: Vec<(usize, String)> = Vec::new();
-        for ((_, global), value) in self.program.globals.iter().zip(&self.interp.globals) {
-            if let Some(Value::Array(array)) = value
-                && array.byte_len() >= least
-            {
-                held.push((array.byte_len(), format!("`{}` ({})", global.name, format::describe(array))));
-            }
-        }
-        held.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        let shown: Vec<String> = held.into_iter().take(5).map(|(_, text)| text).collect();
-        (!shown.is_empty()).then(|| format!("the largest arrays of variables: {}", shown.join(", ")))
     }
 
     /// Converts a by-value argument to its parameter's type.
@@ -779,4 +736,19 @@ pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) -> Outcome<()> 
         _ => {}
     }
     Ok(())
+}
+
+/// Says where an extent was computed, and of which dimensions.
+fn computed(kernel: &Kernel, inner: &Frame, expr: &Expr) -> String {
+    let mut dims: Vec<u32> = vec![];
+    walk::expr(expr, &mut |e| match e.kind {
+        ExprKind::Dim(dim) if !dims.contains(&dim) => dims.push(dim),
+        _ => {}
+    });
+    let value = |dim: u32| {
+        let (name, n) = (kernel.sig.dims.get(dim as usize)?, inner.dims.get(dim as usize).copied().flatten()?);
+        Some(format!("`{}` is {n}", name.name))
+    };
+    let values: Vec<String> = dims.into_iter().filter_map(value).collect();
+    if values.is_empty() { "computed here".into() } else { format!("computed here, where {}", values.join(", ")) }
 }

@@ -137,7 +137,7 @@ impl Machine<'_> {
                 self.say(&output);
                 Ok(out)
             }
-            Err(fault) => Err(self.fault(&fault, expr.span, vec![])),
+            Err(fault) => Err(self.fault(&fault, None, expr.span, vec![])),
         }
     }
 

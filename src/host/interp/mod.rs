@@ -19,6 +19,7 @@ mod element;
 mod eval;
 mod exec;
 mod extent;
+mod faults;
 mod frame;
 mod geometry;
 mod gradcheck;

@@ -439,7 +439,7 @@ impl Machine<'_> {
         put_rows(slots, part, own).map_err(|p| self.problem(p, span))?;
         match result {
             Ok(Ok(output)) => {
-                self.take_warnings(span);
+                self.take_warnings(None, span);
                 self.say(&output);
                 Ok(())
             }
@@ -470,7 +470,7 @@ impl Machine<'_> {
             }
         }
         let note = format!("these are the numbers of part {part}, which begins with {}", begins.join(", "));
-        self.fault(fault, span, vec![note])
+        self.fault(fault, None, span, vec![note])
     }
 
     /// Returns the error for a launch that cannot be cut.

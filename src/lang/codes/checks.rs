@@ -34,6 +34,40 @@ kernel reverse(x: [f32; N], out y: [f32; N]) grid(N / 64) block(64) {
 }
 assert(reverse(ones(128)) == ones(128))
 ```
+
+In a loop, what one iteration reads may be overwritten by the next: some threads are still in the one when others begin the other. Besides \
+the barrier between writing and reading, one at the end of the loop's body is needed:
+
+```clk fails
+kernel sums(x: [f32; N], out y: [f32; 32]) grid(1) block(32) {
+    shared s: [f32; 32]
+    let t = thread_idx.x
+    var sum = 0.0
+    for k in 0..N step 32 {
+        s[t] = if k + t < N { x[k + t] } else { 0.0 }
+        barrier()
+        sum += s[31 - t]
+    }
+    y[t] = sum
+}
+print(sums(ones(64)))
+```
+
+```clk
+kernel sums(x: [f32; N], out y: [f32; 32]) grid(1) block(32) {
+    shared s: [f32; 32]
+    let t = thread_idx.x
+    var sum = 0.0
+    for k in 0..N step 32 {
+        s[t] = if k + t < N { x[k + t] } else { 0.0 }
+        barrier()
+        sum += s[31 - t]
+        barrier()
+    }
+    y[t] = sum
+}
+assert(sums(ones(64)) == full(32, 2.0))
+```
 ",
     },
     Page {

@@ -29,6 +29,42 @@ kernel double(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 256)) block(256) {
 kernel twice(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }
 assert(double(ones(1000)) == twice(ones(1000)))
 ```
+
+A shared array has one element for each thread of a block, not of the grid. Its index is the thread's number in the block:
+
+```clk fails
+kernel double(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    shared s: [f32; 64]
+    let i = global_idx.x
+    if i < N { s[i] = x[i] }
+    barrier()
+    if i < N { y[i] = 2.0 * s[i] }
+}
+print(double(ones(100)))
+```
+
+```clk
+kernel double(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    shared s: [f32; 64]
+    let (t, i) = (thread_idx.x, global_idx.x)
+    if i < N { s[t] = x[i] }
+    barrier()
+    if i < N { y[i] = 2.0 * s[t] }
+}
+assert(double(ones(100)) == full(100, 2.0))
+```
+
+A negative index does not count from the end; the threads without such a neighbor need a guard of their own:
+
+```clk fails
+kernel left(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i - 1] }
+print(left(ones(4)))
+```
+
+```clk
+kernel left(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = if i >= 1 { x[i - 1] } else { 0.0 } }
+assert(left([1.0, 2.0, 3.0]) == [0.0, 1.0, 2.0])
+```
 ",
     },
     Page {
@@ -101,6 +137,31 @@ kernel first_half(out y: [i32; 64]) grid(1) block(64) {
     y[t] = s[t % 32]
 }
 assert(first_half()[40] == 8)
+```
+
+A `return` before the barrier is the same mistake. Put the work of the other threads into an `if` instead, so that all threads go on:
+
+```clk fails
+kernel last(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    shared s: f32
+    let i = global_idx.x
+    if i >= N { return }
+    if thread_idx.x == 0 { s = x[i] }
+    barrier()
+    y[i] = s
+}
+print(last(ones(100)))
+```
+
+```clk
+kernel last(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+    shared s: f32
+    let i = global_idx.x
+    if thread_idx.x == 0 { s = x[i] }
+    barrier()
+    if i < N { y[i] = s }
+}
+assert(last(ones(100)) == ones(100))
 ```
 ",
     },

@@ -109,11 +109,47 @@ fn notes(
             }
         }
     }
+    let mut shows = "that has it";
+    if !told.1
+        && let Some((larger, again)) = telling(case, &which, (start, &best), &mut budget)
+    {
+        (best, told) = (larger, again);
+        shows = "in which it shows";
+    }
     let Some(filled) = case.arguments(&best.size, best.contents) else { return vec![] };
     let said = text::of(case, &best.size, &filled, written);
-    let mut notes = vec![format!("the smallest launch found that has it: {said}")];
+    let mut notes = vec![format!("the smallest launch found {shows}: {said}")];
+    if let Some(first) = told.0.first_mut().filter(|first| first.starts_with("if ")) {
+        first.insert_str(0, "in that launch, ");
+    }
     notes.append(&mut told.0);
     notes
+}
+
+/// Returns a somewhat larger launch whose two orders lead to different results, with their notes.
+fn telling(
+    case: &Case<'_>,
+    which: &Which,
+    (start, small): (&Size, &Small),
+    budget: &mut Budget<'_>,
+) -> Option<(Small, (Vec<String>, bool))> {
+    let contents = [true, false].map(|own| Contents { own, other: Fill::Ramp });
+    for size in shrink::larger(case, start, &small.size) {
+        for contents in contents {
+            if budget.is_spent() {
+                return None;
+            }
+            let Some(fault) = case.has(which, &size, contents, budget) else { continue };
+            if small.ends_well && !case.ends_well(&size, contents, budget) {
+                continue;
+            }
+            let told = orders::notes(case, &fault, case.arguments(&size, contents)?);
+            if told.1 {
+                return Some((Small { size, contents, fault, ends_well: small.ends_well }, told));
+            }
+        }
+    }
+    None
 }
 
 /// Says why there is no smaller launch.

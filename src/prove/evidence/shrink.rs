@@ -12,6 +12,9 @@ const STEPS: [i128; 27] =
 /// A size is looked for among all numbers up to this one.
 const SMALL: i128 = 20;
 
+/// How many launches that are larger than the smallest are tried for one whose orders differ.
+const LARGER: usize = 12;
+
 /// A launch that has the race, and what its run reported.
 pub(super) struct Small {
     pub size: Size,
@@ -179,6 +182,19 @@ fn lower(case: &Case<'_>, which: &Which, group: &[Knob], small: &mut Small, budg
         let middle = (low + high) / 2;
         if attempt(middle, small) { high = middle } else { low = middle }
     }
+}
+
+/// Returns a few launches that are larger than one, from the smallest on: the sizes of a launch, bounded by a number.
+pub(super) fn larger(case: &Case<'_>, start: &Size, small: &Size) -> Vec<Size> {
+    let least = measure(case, small);
+    let mut all: Vec<Size> = vec![];
+    for size in STEPS.into_iter().map(|most| start.within(most, true)) {
+        if !all.contains(&size) && measure(case, &size) > least && case.shaped(&size).is_some() {
+            all.push(size);
+        }
+    }
+    all.truncate(LARGER);
+    all
 }
 
 /// Returns what makes a launch large: threads, elements of arrays, then the numbers themselves.

@@ -18,7 +18,30 @@ pub(super) fn of(case: &Case<'_>, size: &Size, filled: &Filled, written: Option<
         None => stated(case, size, filled),
     };
     let shown = statements.unwrap_or_else(|| in_words(case, size, filled));
-    format!("{shown}, {}", geometry(filled.arguments.extents))
+    let sizes = match written {
+        Some(written) if hides_sizes(case, filled, written) => sizes(case, size),
+        _ => String::new(),
+    };
+    format!("{shown}{sizes}, {}", geometry(filled.arguments.extents))
+}
+
+/// Whether an array stands in a launch by its name and as a whole: in a loop, it may have another size in each turn.
+fn hides_sizes(case: &Case<'_>, filled: &Filled, written: &Written<'_>) -> bool {
+    let whole = |position: usize| {
+        let given = case.given.get(position)?.as_ref()?;
+        let shape = filled.arguments.storage.get(position)?.as_ref()?.1.as_slice();
+        Some(filled.held.get(position)? == &Held::Own && given.shape == shape)
+    };
+    case.params().unwrap_or_default().into_iter().zip(&written.args).any(|((position, param), range)| {
+        let own = range.clone().and_then(|range| written.text.get(range));
+        param.access == Access::In && own.is_some_and(is_name) && whole(position) == Some(true)
+    })
+}
+
+fn sizes(case: &Case<'_>, size: &Size) -> String {
+    let dims = case.kernel.sig.dims.iter().zip(&size.what.dims).map(|(dim, n)| format!("{} = {n}", dim.name));
+    let dims: Vec<String> = dims.collect();
+    if dims.is_empty() { String::new() } else { format!(" with {}", dims.join(", ")) }
 }
 
 fn geometry(extents: Extents) -> String {

@@ -10,6 +10,8 @@ mod here;
 mod place;
 mod statement;
 
+pub(crate) use here::c_type;
+
 use self::here::Here;
 use crate::base::diag::Diagnostic;
 use crate::base::source::FileId;

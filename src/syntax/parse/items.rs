@@ -2,7 +2,7 @@
 
 use super::expressions::{expression, head};
 use super::primitive::*;
-use super::statements::{block, ends_with_block, statement};
+use super::statements::{block, declared, ends_with_block, statement};
 use super::strings::plain;
 use super::types::{annotation, generics, params, path, result, ty};
 use crate::base::diag::{Applicability, Diagnostic};
@@ -60,15 +60,17 @@ fn here_of(inp: &mut Input<'_, '_>, offset: usize) -> usize {
 /// Returns the node for an item that failed to parse; it keeps the name.
 fn remains(inp: &mut Input<'_, '_>, start: usize) -> ItemKind {
     let state = inp.state();
-    let (keyword, named) = (state.token(start), state.token(start + 1));
-    if named.kind != Tok::Name {
-        return ItemKind::Error(None);
-    }
+    let keyword = state.token(start);
+    let named = match keyword.kind {
+        Tok::Fn | Tok::Kernel | Tok::Struct => Some(state.token(start + 1)).filter(|named| named.kind == Tok::Name),
+        _ => declared(state, start),
+    };
+    let Some(named) = named else { return ItemKind::Error(None) };
     let name = state.name_of(named);
     let value = Expr { kind: ExprKind::Error, span: name.span };
     match keyword.kind {
-        Tok::Let | Tok::Var => {
-            let mutable = keyword.kind == Tok::Var;
+        Tok::Let | Tok::Var | Tok::Name => {
+            let mutable = keyword.kind != Tok::Let;
             let span = name.span;
             let kind = StmtKind::Let { mutable, pattern: Pattern::Name(name), ty: None, value: Some(value) };
             ItemKind::Stmt(crate::syntax::ast::Stmt { kind, span })

@@ -6,10 +6,11 @@ use super::types::{annotation, ty};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::lang::ops::BinaryOp;
-use crate::syntax::ast::{Block, Expr, ExprKind, Pattern, Stmt, StmtKind, Unroll};
+use crate::syntax::ast::{Block, Expr, ExprKind, Name, Pattern, Stmt, StmtKind, Unroll};
 use crate::syntax::literal;
 use crate::syntax::miss::several_places;
-use crate::syntax::token::Tok;
+use crate::syntax::mistakes::c_type;
+use crate::syntax::token::{Tok, Token};
 use chumsky::Parser;
 use chumsky::primitive::custom;
 
@@ -80,7 +81,8 @@ fn recovering(inp: &mut Input<'_, '_>) -> Stmt {
     stmt
 }
 
-/// Returns the node for a statement that failed to parse: a `let` keeps its name, so that uses of it are not reported too.
+/// Returns the node for a statement that failed to parse: a declaration, also one of C, keeps its name, so that uses of it are not
+/// reported too.
 fn remains<'t, 'p>(
     inp: &mut Input<'t, 'p>,
     from: chumsky::input::Checkpoint<'t, 'p, &'t [crate::syntax::token::Token], usize>,
@@ -89,14 +91,25 @@ fn remains<'t, 'p>(
     let now = *inp.cursor().inner();
     let first = (here(inp) + at).saturating_sub(now);
     let state = inp.state();
-    let (keyword, named) = (state.token(first), state.token(first + 1));
-    if !matches!(keyword.kind, Tok::Let | Tok::Var) || named.kind != Tok::Name {
-        return StmtKind::Error;
-    }
+    let Some(named) = declared(state, first) else { return StmtKind::Error };
+    let mutable = state.token(first).kind != Tok::Let;
     let name = state.name_of(named);
     let value = Expr { kind: ExprKind::Error, span: name.span };
-    let mutable = keyword.kind == Tok::Var;
     StmtKind::Let { mutable, pattern: Pattern::Name(name), ty: None, value: Some(value) }
+}
+
+/// Returns the name that a statement was to declare: `let x`, `shared x`, `float x`, `__shared__ unsigned int x`, `shared float x`.
+pub(crate) fn declared(state: &State<'_>, first: usize) -> Option<Token> {
+    let foreign = |word: &str| matches!(word, "__shared__" | "__constant__" | "__managed__") || c_type(word).is_some();
+    let is_name = |at: usize| state.token(at).kind == Tok::Name;
+    let mut at = first;
+    if matches!(state.token(at).kind, Tok::Let | Tok::Var | Tok::Shared | Tok::Const) {
+        at += 1;
+    }
+    while is_name(at) && is_name(at + 1) && foreign(state.text_of(state.token(at))) {
+        at += 1;
+    }
+    (at > first && is_name(at)).then(|| state.token(at))
 }
 
 /// Checks that a statement ends here; a `;` makes an expression quiet.
@@ -278,7 +291,20 @@ fn pattern(inp: &mut Input<'_, '_>) -> Parsed<Pattern> {
 fn shared(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
     let whole = tok(Tok::Shared).ignore_then(custom(name)).then_ignore(tok(Tok::Colon)).then(custom(ty));
     let (name, ty) = inp.parse(whole)?;
+    if let Some(at) = eat(inp, Tok::Assign) {
+        let value = expression(inp)?;
+        say(inp, initialized(&name, at.span(value.span.file).to(value.span)));
+    }
     Ok(StmtKind::Shared { name, ty: Box::new(ty) })
+}
+
+fn initialized(name: &Name, value: Span) -> Diagnostic {
+    Diagnostic::error("E0115", "shared memory has no initial value").at(value, "each thread would write it").help(
+        format!(
+            "let one thread write `{}`, then wait for it: `if thread_idx.x == 0 {{ … }}`, then `barrier()`",
+            name.text
+        ),
+    )
 }
 
 /// Parses `#unroll`, `#unroll(4)`, `#nounroll`, with the newline after it.
