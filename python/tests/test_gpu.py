@@ -295,7 +295,7 @@ def test_calls_wait_only_where_they_have_to():
         "functions of another library": (lambda: m.double(by_table(x)), True),
         "another library first": (lambda: m.behind(ByInterface(x[:0]), x), True),
         "no elements first": (lambda: m.behind(x[:0], x), False),
-        "a device by another name": (lambda: m.double(x, device="auto"), False),
+        "a device by another name": (lambda: m.double(x, out=out, device="auto"), False),
     }
     for call, _ in calls.values():
         call()

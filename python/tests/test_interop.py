@@ -417,3 +417,10 @@ def test_operators(m):
     torch.library.opcheck(sums, (torch.rand(9),))
     compiled = torch.compile(lambda x: sums(x * 2.0) + 1.0, backend="eager", fullgraph=True)
     assert compiled(torch.ones(6)).tolist() == [9, 5]
+
+
+def test_the_program_of_the_tests_on_gpus_compiles():
+    import test_gpu
+
+    m = clk.source(test_gpu.PROGRAM)
+    assert (m.behind(np.zeros(0, "float32"), np.ones(3, "float32")) == 1.0).all()

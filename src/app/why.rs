@@ -39,12 +39,7 @@ const COPIES: u64 = 256 << 20;
 type Answer<T> = Result<T, String>;
 
 /// Returns the tree of an element of a variable, `y[17]`; the program has run with its launches kept.
-pub(crate) fn element(
-    session: &mut Session,
-    interpreter: &mut Interpreter,
-    asked: &str,
-    part: &Part,
-) -> Answer<Tree> {
+pub(crate) fn element(session: &mut Session, interpreter: &mut Interpreter, asked: &str, part: &Part) -> Answer<Tree> {
     let (name, index) = parts(asked)?;
     let array = variable(session, interpreter, name)?;
     let index = indices(session, interpreter, &index)?;

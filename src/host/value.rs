@@ -170,6 +170,14 @@ pub struct Timing {
 }
 
 impl Value {
+    /// Returns the parts of a tuple; of another value, itself.
+    pub fn parts(&self) -> &[Value] {
+        match self {
+            Value::Tuple(parts) => parts,
+            one => std::slice::from_ref(one),
+        }
+    }
+
     pub fn bool(value: bool) -> Value {
         Value::of(value)
     }

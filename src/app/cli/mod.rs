@@ -117,7 +117,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Prove { file, kernel, certificates } => prove::file(&file, kernel.as_deref(), certificates, context),
         Task::Why { file, element, levels, more, nan } => {
             why::file(&file, &element, (levels, more.as_deref()), nan, context)
-        },
+        }
         Task::Profile { file, wanted } => profile::file(&file, &wanted, context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),

@@ -103,7 +103,11 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
 /// Returns the positions of the elements of an array of one row, in ascending order; `None` if the host is to find them.
 pub(crate) fn order(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
     let count = array.count();
-    let site = if row == count && count > 1 && (is_there(array) || count >= MANY) { Site::current() } else { return Ok(None) };
+    let site = if row == count && count > 1 && (is_there(array) || count >= MANY) {
+        Site::current()
+    } else {
+        return Ok(None);
+    };
     if site.is_gpu() { order_of(&site, array, scalar, None) } else { Ok(None) }
 }
 

@@ -14,7 +14,6 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::Scalar;
 
-use super::create::parts;
 use super::eval::named;
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Shown, Signal};
@@ -135,7 +134,7 @@ impl Machine<'_> {
                 ops::close(a, b, rtol, atol)
             }
             (Reshape, [x, dims @ ..]) => {
-                let dims = dims.iter().flat_map(parts).map(|dim| self.as_integer(dim, span));
+                let dims = dims.iter().flat_map(Value::parts).map(|dim| self.as_integer(dim, span));
                 grad::ops::reshape(x, &dims.collect::<Eval<Vec<i64>>>()?)
             }
             (Transpose, [x]) => grad::ops::transpose(x),

@@ -84,7 +84,7 @@ impl Machine<'_> {
     fn dimensions(&self, args: &[Expr], values: &[Value]) -> Eval<Vec<i64>> {
         let mut dims = Vec::with_capacity(values.len());
         for (arg, value) in args.iter().zip(values) {
-            for part in parts(value) {
+            for part in value.parts() {
                 match part.as_int().and_then(|d| i64::try_from(d).ok()) {
                     Some(extent) => dims.push(extent),
                     None => {
@@ -97,13 +97,5 @@ impl Machine<'_> {
             }
         }
         Ok(dims)
-    }
-}
-
-/// Returns the extents in an argument: itself, or those of a tuple.
-pub(super) fn parts(value: &Value) -> &[Value] {
-    match value {
-        Value::Tuple(parts) => parts,
-        one => std::slice::from_ref(one),
     }
 }

@@ -13,7 +13,6 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value as Number;
 
-use super::create::parts;
 use super::trail::{Bounds, Operand, Step, What};
 
 /// Elements of an array whose positions are worth to be computed.
@@ -162,7 +161,7 @@ impl Step {
             Sum | Mean => self.reduced(axis.or(given.get(1).copied()), "a sum", at),
             Transpose => moved(&|array| ops::transpose(array)),
             Reshape => {
-                let dims: Option<Vec<i64>> = given.iter().skip(1).flat_map(|dim| parts(dim)).map(number).collect();
+                let dims: Option<Vec<i64>> = given.iter().skip(1).flat_map(|dim| dim.parts()).map(number).collect();
                 let Some(dims) = dims else { return Ok(unknown("its shape is not of integers".into())) };
                 moved(&|array| ops::reshape(array, &dims))
             }

@@ -727,9 +727,8 @@ impl<'a> Walk<'a> {
         };
         // What is assumed already asks nothing more of a launch.
         let is_assumed = |&&(symbol, plus): &&(Symbol, i128)| {
-            let implies = |known: &Bound| {
-                known.left == Some(symbol) && known.right == right && plus < i128::from(known.plus)
-            };
+            let implies =
+                |known: &Bound| known.left == Some(symbol) && known.right == right && plus < i128::from(known.plus);
             self.found.assumptions.iter().any(implies)
         };
         if let Some(&(symbol, plus)) = fact.below.iter().find(is_assumed) {

@@ -49,7 +49,9 @@ fn part(rest: &str) -> Result<why::Part, String> {
     let mut words = rest.split_whitespace();
     while let Some(word) = words.next() {
         match word {
-            "more" => from = Some(words.next().ok_or("`more` is followed by a number that the tree shows in brackets")?),
+            "more" => {
+                from = Some(words.next().ok_or("`more` is followed by a number that the tree shows in brackets")?)
+            }
             word => levels = Some(word.parse().map_err(|_| format!("`{word}` is no number of levels"))?),
         }
     }
