@@ -47,7 +47,9 @@ impl Cx<'_> {
         }
         let result = match op {
             Some((op, op_span)) => {
+                let told = self.diagnostics.len();
                 let ty = self.as_tile(|cx| cx.binary_type(op, op_span, &place, &value));
+                self.no_converted_place(place.span, told);
                 make(ExprKind::Error, ty, value.span)
             }
             None => make(ExprKind::Error, value.ty.clone(), value.span),

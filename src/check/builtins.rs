@@ -65,8 +65,12 @@ impl Cx<'_> {
             Builtin::Select => self.select(call, want),
             Builtin::CeilDiv => self.ceil_div(call, want),
             Builtin::Bitcast => self.bitcast(call),
-            Builtin::Len => self.len(call),
-            Builtin::Shape => self.shape(call),
+            Builtin::Len | Builtin::Shape => {
+                let since = self.vars.statement();
+                let extents = if call.entry.builtin == Builtin::Len { self.len(call) } else { self.shape(call) };
+                self.vars.unused(since);
+                extents
+            }
             Builtin::Assert => self.assert(call),
             Builtin::Print => {
                 self.no_names(args, "print");

@@ -71,6 +71,8 @@ pub(crate) struct Info {
     pub written: bool,
     /// Declared without a value.
     pub unset: bool,
+    /// The literal without a point or a suffix that it begins as.
+    pub whole: Option<Span>,
 }
 
 /// The first use of an operation that is host-only or device-only.

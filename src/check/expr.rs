@@ -260,7 +260,11 @@ impl Cx<'_> {
     pub fn name(&mut self, name: &ast::Name) -> Expr {
         let span = name.span;
         match self.lookup(&name.text) {
-            Some(Meaning::Slot(slot)) => self.slot(slot, name),
+            Some(Meaning::Slot(slot)) => {
+                let e = self.slot(slot, name);
+                self.vars.uses(&e.ty);
+                e
+            }
             Some(Meaning::Item(binding)) => self.item(binding, name),
             Some(Meaning::Builtin(entry)) => self.builtin_value(entry, span),
             Some(Meaning::Type(_)) => self.not_a_value(name, "a type", "call it to convert: `f32(x)`"),
@@ -609,7 +613,10 @@ impl Cx<'_> {
 
     pub fn condition(&mut self, cond: &ast::Expr) -> Expr {
         let before = self.varying_reads;
+        // What it controls comes behind it.
+        let begin = self.vars.statement();
         let checked = self.expr(cond, Some(&BOOL));
+        self.vars.end_statement(begin);
         if !self.vars.unify(&checked.ty, &BOOL) {
             let found = self.ty_text(&checked.ty);
             let mut d = Diagnostic::error("E0308", format!("a condition has to be `bool`, but this is `{found}`"))

@@ -32,9 +32,12 @@ impl Cx<'_> {
             GenericKind::Type { bound } => self.vars.fresh(Kind::of_bound(bound)),
             GenericKind::Const { .. } | GenericKind::Fn { .. } => Type::Error,
         });
+        let types: Vec<Type> = types.collect();
+        // What the item computes depends on them.
+        types.iter().for_each(|ty| self.vars.uses(ty));
         Bind {
             sig,
-            types: types.collect(),
+            types,
             consts: vec![None; sig.generics.len()],
             fns: vec![None; sig.generics.len()],
             dims: vec![None; sig.dims.len()],

@@ -6,7 +6,7 @@ use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::Cx;
 use crate::check::eval;
 use crate::check::infer::{Kind, array};
-use crate::check::make::{BOOL, I32, bare, count, is_literal};
+use crate::check::make::{BOOL, I32, bare, count, is_literal, make};
 use crate::check::ops::{Joined, scalar_of, with_scalar};
 use crate::check::typed::*;
 use crate::lang::builtin::Builtin;
@@ -73,7 +73,13 @@ impl Cx<'_> {
             match self.vars.shallow(&e.ty) {
                 Type::Tuple(parts) if given.len() == 1 => {
                     for (i, part) in parts.iter().enumerate() {
-                        self.vars.require(part, Kind::Int);
+                        let own = match &e.kind {
+                            ExprKind::Tuple(es) => es.get(i).map_or(e.span, |own| own.span),
+                            _ => e.span,
+                        };
+                        if !self.require_kind(&make(ExprKind::Error, part.clone(), own), Kind::Int, "a dimension") {
+                            return None;
+                        }
                         let known = match &e.kind {
                             ExprKind::Tuple(es) => es.get(i).and_then(|e| eval::int(self, e)),
                             _ => None,

@@ -86,9 +86,13 @@ enum Slot {
 pub struct Vars {
     slots: Vec<Slot>,
     bounds: Vec<Bound>,
-    /// The types in which the statement that is being checked divides.
-    divided: Vec<Type>,
+    /// The types of numbers that the statements being checked use, from the outermost one on.
+    used: Vec<Type>,
 }
+
+/// How many uses were noted when a statement began.
+#[derive(Clone, Copy, Debug)]
+pub struct Uses(usize);
 
 /// Returns the index of the type variable that a type is, if it is one.
 fn number(ty: &Type) -> Option<usize> {
@@ -102,7 +106,7 @@ impl Vars {
     /// Creates an empty table. `bounds` are those of the enclosing item's generics by position (`Any` for those that are not
     /// types).
     pub fn new(bounds: Vec<Bound>) -> Vars {
-        Vars { slots: Vec::new(), bounds, divided: Vec::new() }
+        Vars { slots: Vec::new(), bounds, used: Vec::new() }
     }
 
     pub fn fresh(&mut self, kind: Kind) -> Type {
@@ -251,23 +255,38 @@ impl Vars {
         }
     }
 
-    /// Notes that the statement divides numbers of this type.
-    pub fn divides(&mut self, scalar: &Type) {
-        if self.kind(scalar).is_some() {
-            self.divided.push(scalar.clone());
+    /// Notes that the statement uses numbers of this type, or of an array's elements.
+    pub fn uses(&mut self, ty: &Type) {
+        let scalar = match ty {
+            Type::Array(a) => &a.element,
+            scalar => scalar,
+        };
+        if self.kind(scalar).is_some_and(|kind| !matches!(kind, Kind::Any | Kind::Float)) {
+            self.used.push(scalar.clone());
         }
     }
 
-    /// Ends a statement: what it divides is of integers or of floats as by default if nothing else has decided. Both divide differently,
-    /// and what a statement computes must not depend on those that follow.
-    pub fn end_statement(&mut self) {
-        for ty in std::mem::take(&mut self.divided) {
+    /// Begins a statement: returns what ends it.
+    pub fn statement(&self) -> Uses {
+        Uses(self.used.len())
+    }
+
+    /// Ends a statement: what it uses has its default type if the statement does not need another. Results depend on the type (of
+    /// quotients, of what overflows), and those of a statement must not depend on the ones that follow. The width of floats is left to
+    /// these: it only rounds.
+    pub fn end_statement(&mut self, begin: Uses) {
+        for ty in self.used.split_off(begin.0.min(self.used.len())) {
             match self.kind(&ty) {
-                Some(Kind::Num) => self.require(&ty, Kind::Int),
+                Some(Kind::Num | Kind::Int) => self.unify(&ty, &Type::Scalar(Scalar::I32)),
                 Some(Kind::Element) => self.require(&ty, Kind::Float),
                 _ => true,
             };
         }
+    }
+
+    /// Takes back what has been noted since then: uses that depend on no number.
+    pub fn unused(&mut self, since: Uses) {
+        self.used.truncate(since.0);
     }
 
     /// Substitutes all variables in a type; open ones become their defaults.
@@ -330,19 +349,28 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_that_divides_tells_integers_from_floats() {
+    fn the_first_statement_that_uses_a_number_decides() {
         let mut vars = Vars::default();
-        let [number, other, element, late] = [Kind::Num, Kind::Num, Kind::Element, Kind::Num].map(|k| vars.fresh(k));
-        for ty in [&number, &other, &element] {
-            vars.divides(ty);
+        let kinds = [Kind::Num, Kind::Num, Kind::Element, Kind::Float, Kind::Num, Kind::Num];
+        let [number, other, element, float, outer, unused] = kinds.map(|kind| vars.fresh(kind));
+        let begin = vars.statement();
+        vars.uses(&outer);
+        let inner = vars.statement();
+        for ty in [&number, &other, &element, &float] {
+            vars.uses(ty);
         }
         assert!(vars.unify(&other, &Type::Scalar(Scalar::F32)));
-        vars.end_statement();
-        assert_eq!(vars.kind(&number), Some(Kind::Int));
+        let length = vars.statement();
+        vars.uses(&unused);
+        vars.unused(length);
+        vars.end_statement(inner);
+        assert_eq!(vars.finish(&number), Type::Scalar(Scalar::I32));
+        assert!(!vars.unify(&number, &Type::Scalar(Scalar::I64)));
         assert_eq!(vars.kind(&element), Some(Kind::Float));
-        assert_eq!(vars.kind(&late), Some(Kind::Num));
-        assert!(!vars.unify(&number, &Type::Scalar(Scalar::F32)));
-        assert!(vars.unify(&number, &Type::Scalar(Scalar::I64)));
+        assert_eq!(vars.kind(&float), Some(Kind::Float));
+        assert_eq!((vars.kind(&outer), vars.kind(&unused)), (Some(Kind::Num), Some(Kind::Num)));
+        vars.end_statement(begin);
+        assert_eq!((vars.kind(&outer), vars.kind(&unused)), (None, Some(Kind::Num)));
     }
 
     #[test]

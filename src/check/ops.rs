@@ -182,8 +182,9 @@ impl Cx<'_> {
         if !fits {
             return self.undefined(op, op_span, l, r, &scalar);
         }
-        if op == BinaryOp::Div {
-            self.vars.divides(&scalar);
+        // Of integers and floats they differ, also where they are computed from literals.
+        if matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow) {
+            self.vars.uses(&scalar);
         }
         if op.is_comparison() { with_scalar(&whole, &BOOL) } else { whole }
     }
@@ -414,9 +415,35 @@ impl Cx<'_> {
             let (weak, strong) = if left_is_weak { (a, other) } else { (b, first) };
             let to = self.vars.finish(strong);
             let to = self.ty_text(&to);
-            d = self.conversion_fix(d, weak.span, &to);
+            d = match self.begins_whole(weak).filter(|_| x < 100 && y >= 100 || y < 100 && x >= 100) {
+                Some(literal) => float_from_the_start(d, literal, &to),
+                None => self.conversion_fix(d, weak.span, &to),
+            };
         }
         self.report(d);
+    }
+
+    /// Returns the literal without a point or a suffix that a variable begins as.
+    fn begins_whole(&self, e: &Expr) -> Option<Span> {
+        let info = match e.kind {
+            ExprKind::Local(id) => self.info.get(id.index()),
+            ExprKind::Global(id) => self.global_info.get(id.index().checked_sub(self.program.globals.len())?),
+            _ => None,
+        };
+        info?.whole
+    }
+
+    /// Takes back the conversion that was offered for the place of `place op= value`: what it converts is no place.
+    pub fn no_converted_place(&mut self, place: Span, before: usize) {
+        for d in self.diagnostics.iter_mut().skip(before).filter(|d| d.code == "E0302") {
+            let converts = |fix: &crate::base::diag::Fix| fix.edits.iter().any(|(at, _)| *at == place.after());
+            if d.fixes.iter().any(converts) {
+                d.fixes.clear();
+                d.help = vec![
+                    "a variable keeps its type: convert the value, or declare the variable with the other type".into(),
+                ];
+            }
+        }
     }
 
     /// Takes back the conversion to a float that was offered for an operator of an index: the index would be none.
@@ -507,4 +534,11 @@ fn stretched(short: &[Dim], long: &[Dim]) -> Option<(Vec<Dim>, String)> {
     let mut extents = short.iter().map(known).collect::<Option<Vec<String>>>().filter(|_| begins)?;
     extents.resize(long.len(), "1".into());
     Some((short.to_vec(), extents.join(", ")))
+}
+
+/// Says where a variable became an integer that is to be combined with a float.
+fn float_from_the_start(d: Diagnostic, literal: Span, to: &str) -> Diagnostic {
+    d.because(literal, "an integer: what used it first needs no float")
+        .help(format!("begin with a float if it is to be one; `{to}(…)` converts the integer"))
+        .fix("begin with a float", literal.after(), ".0", Applicability::MaybeIncorrect)
 }

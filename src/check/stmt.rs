@@ -30,6 +30,14 @@ impl Declaration<'_> {
         Span { end: self.span.start + 3, ..self.span }
     }
 
+    /// Returns the value if it is an integer in decimal digits, of which the context says the type.
+    fn whole(&self) -> Option<Span> {
+        let value = bare(self.value?);
+        let Ast::Int { value: number, suffix: None } = &value.kind else { return None };
+        let is_decimal = number.to_string().len() == (value.span.end - value.span.start) as usize;
+        (self.ty.is_none() && is_decimal).then_some(value.span)
+    }
+
     fn name(&self) -> Option<&ast::Name> {
         match self.pattern {
             ast::Pattern::Name(n) => Some(n),
@@ -90,8 +98,9 @@ impl Cx<'_> {
     /// Checks a statement and appends it to `out`. Returns `Never` if the statements after it are unreachable.
     pub fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) -> Type {
         self.depth += 1;
+        let begin = self.vars.statement();
         let ty = if self.depth > MAX_DEPTH { self.too_deep(s.span).ty } else { self.stmt_inner(s, out) };
-        self.vars.end_statement();
+        self.vars.end_statement(begin);
         self.depth -= 1;
         ty
     }
@@ -483,6 +492,9 @@ impl Cx<'_> {
                     return Pattern::Global(self.declare_global(name, ty.clone(), d));
                 }
                 let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
+                if let Some(info) = self.local_info(local) {
+                    info.whole = d.whole();
+                }
                 self.without_value(local, d);
                 Pattern::Local(local)
             }
@@ -510,7 +522,7 @@ impl Cx<'_> {
     fn declare_global(&mut self, name: &ast::Name, ty: Type, d: &Declaration<'_>) -> GlobalId {
         let id = GlobalId::new(self.program.globals.len() + self.globals.len());
         self.globals.push(Global { name: name.text.clone(), ty, mutable: d.mutable, span: name.span });
-        self.global_info.push(Info { word: Some(d.word()), ..Info::default() });
+        self.global_info.push(Info { word: Some(d.word()), whole: d.whole(), ..Info::default() });
         self.bind(name.text.clone(), Slot::Global(id));
         id
     }
@@ -617,7 +629,9 @@ impl Cx<'_> {
 
     fn for_loop(&mut self, var: &ast::Name, iter: &ast::Expr, body: &ast::Block, unroll: ast::Unroll) -> StmtKind {
         let before = self.varying_reads;
+        let begin = self.vars.statement();
         let (iter, ty) = self.iterated(iter);
+        self.vars.end_statement(begin);
         let varying = self.varying_reads != before;
         self.open();
         let id = self.declare(var, ty, false, LocalKind::Loop, None);

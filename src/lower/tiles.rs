@@ -300,7 +300,26 @@ impl Body<'_, '_> {
     fn reshaped(&mut self, args: &[Expr], span: Span) -> Fallible<Tile> {
         let [of, dims @ ..] = args else { return Err(internal(span, "`reshape` of nothing")) };
         let of = self.tile(of)?;
-        let shape = dims.iter().map(|dim| self.known_number(dim)).collect::<Fallible<Vec<u32>>>()?;
+        let mut shape = vec![];
+        let mut open = None;
+        for given in dims {
+            let parts = match &given.kind {
+                ExprKind::Tuple(parts) => parts.as_slice(),
+                _ if matches!(given.ty, Type::Tuple(_)) => return Err(of_unknown_extent(given.span)),
+                _ => std::slice::from_ref(given),
+            };
+            for part in parts {
+                if self.number(part)? == Some(-1) {
+                    open = Some(shape.len());
+                    shape.push(1);
+                } else {
+                    shape.push(self.known_number(part)?);
+                }
+            }
+        }
+        if let Some(axis) = open {
+            shape[axis] = u32::try_from(elements(&of.shape) / elements(&shape).max(1)).unwrap_or(u32::MAX);
+        }
         if elements(&shape) != elements(&of.shape) {
             return Err(other_shapes(&[of, Tile { shape, scalar: Scalar::I32, node: Node::Count, span }], span));
         }

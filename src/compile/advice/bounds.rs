@@ -10,6 +10,7 @@ use crate::check::walk;
 use crate::device::Extents;
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::BinaryOp;
+use crate::lang::scalar::Scalar;
 
 /// An access, and the array that it is to.
 struct Access {
@@ -29,6 +30,9 @@ pub(super) fn advised(
         return diagnostic;
     };
     let Some(expr) = access.indices.get(axis) else { return diagnostic };
+    if !can_be_guarded(case) {
+        return diagnostic;
+    }
     if index < 0 {
         return match below(case, expr) {
             Some(guard) => diagnostic.help(format!("guard the access: `if {guard} {{ … }}`")),
@@ -60,7 +64,8 @@ fn argument(case: &Case<'_>, access: &Access, axis: usize, mut diagnostic: Diagn
             if number == Some((Number::Grid, 0)) && could_be_threads(case) =>
         {
             let (name, extent) = (case.body.locals.get(*id).map(|local| &local.name), case.extent(dim));
-            name.zip(extent).map(|(name, n)| format!(", or write the kernel with `threads({name}: {n})`"))
+            name.zip(extent.filter(|_| fits_all(case, *id, dim)))
+                .map(|(name, n)| format!(", or write the kernel with `threads({name}: {n})`"))
         }
         _ => None,
     };
@@ -121,7 +126,10 @@ fn access(case: &Case<'_>, name: &str, rank: usize) -> Option<Access> {
 fn guard(case: &Case<'_>, access: &Access, axis: usize) -> Option<String> {
     let one = |at: usize| {
         let (index, dim) = (access.indices.get(at)?, access.array.dims.get(at)?);
-        Some(format!("{} < {}", case.text(index)?, case.extent(dim)?))
+        // An extent is an `i32`, and no number is compared with one of another type.
+        let is_own = index.ty == Type::Scalar(Scalar::I32);
+        let extent = case.extent(dim).filter(|extent| is_own && !is_hidden(case, extent))?;
+        Some(format!("{} < {extent}", case.text(index)?))
     };
     let own = one(axis)?;
     let is_constant = |e: &Expr| matches!(e.kind, ExprKind::Int(_) | ExprKind::Const(_) | ExprKind::Dim(_));
@@ -133,6 +141,43 @@ fn guard(case: &Case<'_>, access: &Access, axis: usize) -> Option<String> {
         false => case.number(access.indices.get(at)?).and_then(|_| one(at)),
     });
     Some(others.collect::<Vec<_>>().join(" && "))
+}
+
+/// Whether a local has the name of a dimension that a guard would compare with.
+fn is_hidden(case: &Case<'_>, extent: &str) -> bool {
+    case.body.locals.iter().any(|(_, local)| local.name == extent)
+}
+
+/// Whether an index is only used for arrays of this extent: threads for one of several leave elements of another out.
+fn fits_all(case: &Case<'_>, index: LocalId, extent: &Dim) -> bool {
+    let mut fits = true;
+    walk::exprs(&case.body.root, &mut |e| {
+        if let ExprKind::Index { base, indices } = &e.kind
+            && let Type::Array(array) = &base.ty
+        {
+            let mut own =
+                indices.iter().zip(&array.dims).filter(|(i, _)| matches!(i.kind, ExprKind::Local(id) if id == index));
+            fits &= own.all(|(_, dim)| dim == extent);
+        }
+    });
+    fits
+}
+
+/// Whether an `if` around the access would do: not around the condition of a loop, nor around what all threads do together.
+fn can_be_guarded(case: &Case<'_>) -> bool {
+    let at = case.fault.span;
+    let mut can = true;
+    walk::stmts(&case.body.root, &mut |stmt| {
+        if let StmtKind::While { cond, .. } = &stmt.kind {
+            can &= !at.is_in(cond.span);
+        }
+    });
+    walk::exprs(&case.body.root, &mut |e| {
+        if let ExprKind::Builtin { builtin: Builtin::Warp(_) | Builtin::Barrier(_), .. } = &e.kind {
+            can &= !at.is_in(e.span);
+        }
+    });
+    can
 }
 
 /// Returns the condition under which `i - 1` is not negative.

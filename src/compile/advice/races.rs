@@ -99,6 +99,7 @@ fn accumulator(case: &Case<'_>) -> Option<String> {
     walk::stmts(&case.body.root, &mut |stmt| {
         if let StmtKind::Assign { place, op: Some(BinaryOp::Add), .. } = &stmt.kind
             && place.span == case.fault.span
+            && matches!(place.ty, Type::Scalar(_))
         {
             found = case.place(place);
         }

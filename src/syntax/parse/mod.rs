@@ -133,7 +133,9 @@ impl<'t> Job<'t> {
         };
         let worker = || stop::watched(flag.clone(), work);
         let mut parts: Vec<(usize, Done)> = std::thread::scope(|scope| {
-            let handles: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
+            // Without threads, this one does it all.
+            let helper = |_| std::thread::Builder::new().spawn_scoped(scope, worker).ok();
+            let handles: Vec<_> = (1..threads).filter_map(helper).collect();
             let mut parts = worker();
             for handle in handles {
                 match handle.join() {
@@ -173,7 +175,8 @@ impl<'t> Job<'t> {
         });
         // The thread may have ended because of a stop request.
         stop::poll();
-        parsed.unwrap_or_default()
+        // Without a thread, what is nested deeper than this stack allows is an error.
+        parsed.unwrap_or_else(|| self.piece(piece, SHALLOW).0)
     }
 
     fn piece(self, piece: &Piece, max_depth: u32) -> (Done, bool) {
