@@ -103,7 +103,7 @@ fn scaled_by(x: f32, scale: f32) -> f32 { scale * x }
     ),
     page!(
         "E0301", "a value of another type than expected",
-        r"There are no implicit conversions. A literal such as `1` or `2.5` takes the type required by its context; everything else is converted by calling the type: `f32(n)`.",
+        r"There are no implicit conversions. A literal such as `1` or `2.5` takes the type required by its context; everything else is converted by calling the type: `f32(n)`. A variable that begins as `7` becomes what the first statement that uses it needs, else an `i32`: begin with `7.0` if it is to be a float.",
 r"fn mean(total: f32, n: i32) -> f32 { total / f32(n) }
 let count: f32 = mean(3.0, 2.5f32)
 ",
