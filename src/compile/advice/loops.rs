@@ -14,6 +14,20 @@ pub(super) struct Around<'a> {
     pub is_loop: bool,
 }
 
+impl Around<'_> {
+    /// Whether a place is in it.
+    pub fn has(&self, at: Span) -> bool {
+        at.is_in(self.block.span) || self.is_loop && self.on.is_some_and(|on| at.is_in(on.span))
+    }
+
+    /// Whether an iteration may end before the end of the loop's body.
+    pub fn continues(&self) -> bool {
+        let mut found = false;
+        walk::stmts(self.block, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Continue));
+        found
+    }
+}
+
 /// Returns what is around a place.
 pub(super) fn around(block: &Block, at: Span) -> Vec<Around<'_>> {
     let mut found = vec![];
@@ -34,7 +48,8 @@ fn add<'a>(block: &'a Block, at: Span, found: &mut Vec<Around<'a>>) {
 }
 
 fn enter<'a>(one: Around<'a>, at: Span, found: &mut Vec<Around<'a>>) {
-    if at.is_in(one.block.span) {
+    // The condition of a `while` is looked at in each iteration.
+    if one.has(at) {
         let block = one.block;
         found.push(one);
         add(block, at, found);

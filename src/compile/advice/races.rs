@@ -48,9 +48,11 @@ pub(super) fn advised(case: &Case<'_>, race: &Race, mut diagnostic: Diagnostic) 
     }
     let (first, second) = ordered(case.fault.span, race.other_span);
     let chain = around(&case.body.root, first);
-    let common: Vec<&Around<'_>> = chain.iter().filter(|one| second.is_in(one.block.span)).collect();
+    let common: Vec<&Around<'_>> = chain.iter().filter(|one| one.has(second)).collect();
     // Under a condition that differs between threads, a barrier is a mistake of its own.
-    let varying = common.iter().position(|one| one.on.is_some_and(|on| case.varies(on)));
+    // A loop that reads the place in its condition is to go on for all of them.
+    let asks = |one: &Around<'_>| one.is_loop && one.on.is_some_and(|on| first.is_in(on.span) || second.is_in(on.span));
+    let varying = common.iter().position(|one| !asks(one) && one.on.is_some_and(|on| case.varies(on)));
     let reached = &common[..varying.unwrap_or(common.len())];
     let around = reached.iter().rev().find(|one| one.is_loop);
     if around.is_none() && varying.is_some() {
@@ -59,18 +61,20 @@ pub(super) fn advised(case: &Case<'_>, race: &Race, mut diagnostic: Diagnostic) 
     }
     let innermost = common.last().map_or(&case.body.root, |one| one.block);
     let place = match around {
-        Some(around) => in_loop(around.block, first, second),
+        Some(around) => in_loop(around, first, second),
         None if same_statement(innermost, first, second) => Place::One,
         None => Place::Apart,
     };
     let Some(help) = help(case, race, &place) else { return diagnostic };
     diagnostic.help.clear();
-    if !matches!(place, Place::Apart | Place::One)
-        && let Some(on) = around.and_then(|around| around.on)
-    {
+    let Some(around) = around.filter(|_| !matches!(place, Place::Apart | Place::One)) else {
+        return diagnostic.help(help);
+    };
+    if let Some(on) = around.on {
         diagnostic = diagnostic.because(on.span, "both are in this loop");
     }
-    diagnostic.help(help)
+    let before = if around.continues() { ", and one before each `continue`" } else { "" };
+    diagnostic.help(format!("{help}{before}"))
 }
 
 /// `None`: the general help is right.
@@ -130,13 +134,17 @@ fn same_statement(block: &Block, first: Span, second: Span) -> bool {
 }
 
 /// Returns where two accesses are in the body of a loop. A barrier in the body beside them keeps its iterations apart.
-fn in_loop(body: &Block, first: Span, second: Span) -> Place {
-    let at = |span: Span| body.stmts.iter().position(|stmt| span.is_in(stmt.span));
-    // The last expression of the body stands behind all statements.
-    let (a, b) = (at(first).unwrap_or(body.stmts.len()), at(second).unwrap_or(body.stmts.len()));
-    let (before, behind) = (body.stmts.iter().take(a), body.stmts.iter().skip(b + 1));
+fn in_loop(around: &Around<'_>, first: Span, second: Span) -> Place {
+    let stmts = &around.block.stmts;
+    // The condition stands before all statements, at 0, the last expression of the body behind them.
+    let at = |span: Span| match around.on {
+        Some(on) if span.is_in(on.span) => 0,
+        _ => 1 + stmts.iter().position(|stmt| span.is_in(stmt.span)).unwrap_or(stmts.len()),
+    };
+    let (a, b) = (at(first), at(second));
+    let (before, behind) = (stmts.iter().take(a.saturating_sub(1)), stmts.iter().skip(b));
     let apart = before.chain(behind).any(is_barrier);
-    let between = body.stmts.iter().take(b).skip(a + 1).any(is_barrier);
+    let between = stmts.iter().take(b.saturating_sub(1)).skip(a).any(is_barrier);
     match (a == b, between, apart) {
         (true, _, true) => Place::One,
         (true, _, false) => Place::OneInLoop,

@@ -7,16 +7,18 @@ use crate::device::Extents;
 use crate::lang::ops::BinaryOp;
 
 pub(super) fn advised(case: &Case<'_>, elements: u64, mut diagnostic: Diagnostic) -> Diagnostic {
-    let (count, grid) = match case.extents {
-        Extents::Grid { grid, block } => (threads(grid) * threads(block), true),
-        Extents::Threads(n) => (threads(n), false),
+    let (count, block) = match case.extents {
+        Extents::Grid { grid, block } => (threads(grid) * threads(block), Some(block)),
+        Extents::Threads(n) => (threads(n), None),
     };
-    if count == 0 || count >= elements {
+    if count >= elements {
         return diagnostic;
     }
     let plural = if count == 1 { "thread" } else { "threads" };
     diagnostic = diagnostic.note(format!("the launch has {count} {plural} for {elements} elements"));
-    if let (true, Some((written, rounded))) = (grid, rounded_down(case)) {
+    // Whole blocks of elements are lost in another way.
+    let block = block.filter(|&block| elements % threads(block).max(1) != 0);
+    if let (Some(_), Some((written, rounded))) = (block, rounded_down(case)) {
         diagnostic.help.insert(0, format!("`{written}` rounds down: `{rounded}` blocks?"));
     }
     diagnostic
