@@ -17,7 +17,7 @@ pub(super) fn advised(case: &Case<'_>, elements: u64, mut diagnostic: Diagnostic
     let plural = if count == 1 { "thread" } else { "threads" };
     diagnostic = diagnostic.note(format!("the launch has {count} {plural} for {elements} elements"));
     // Whole blocks of elements are lost in another way.
-    let block = block.filter(|&block| elements % threads(block).max(1) != 0);
+    let block = block.filter(|&block| !elements.is_multiple_of(threads(block).max(1)));
     if let (Some(_), Some((written, rounded))) = (block, rounded_down(case)) {
         diagnostic.help.insert(0, format!("`{written}` rounds down: `{rounded}` blocks?"));
     }
