@@ -65,12 +65,8 @@ impl Cx<'_> {
             Builtin::Select => self.select(call, want),
             Builtin::CeilDiv => self.ceil_div(call, want),
             Builtin::Bitcast => self.bitcast(call),
-            Builtin::Len | Builtin::Shape => {
-                let since = self.vars.statement();
-                let extents = if call.entry.builtin == Builtin::Len { self.len(call) } else { self.shape(call) };
-                self.vars.unused(since);
-                extents
-            }
+            Builtin::Len => self.of_extents(|cx| cx.len(call)),
+            Builtin::Shape => self.of_extents(|cx| cx.shape(call)),
             Builtin::Assert => self.assert(call),
             Builtin::Print => {
                 self.no_names(args, "print");
@@ -523,6 +519,14 @@ impl Cx<'_> {
             }
         };
         call.make(parts, ty)
+    }
+
+    /// Checks what asks for the extents of its argument only, and so uses none of its numbers.
+    fn of_extents(&mut self, check: impl FnOnce(&mut Self) -> Expr) -> Expr {
+        let since = self.vars.statement();
+        let extents = check(self);
+        self.vars.unused(since);
+        extents
     }
 
     // Device operations

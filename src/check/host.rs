@@ -74,16 +74,14 @@ impl Cx<'_> {
                 Type::Tuple(parts) if given.len() == 1 => {
                     for (i, part) in parts.iter().enumerate() {
                         let own = match &e.kind {
-                            ExprKind::Tuple(es) => es.get(i).map_or(e.span, |own| own.span),
-                            _ => e.span,
-                        };
-                        if !self.require_kind(&make(ExprKind::Error, part.clone(), own), Kind::Int, "a dimension") {
-                            return None;
-                        }
-                        let known = match &e.kind {
-                            ExprKind::Tuple(es) => es.get(i).and_then(|e| eval::int(self, e)),
+                            ExprKind::Tuple(es) => es.get(i),
                             _ => None,
                         };
+                        let span = own.map_or(e.span, |own| own.span);
+                        if !self.require_kind(&make(ExprKind::Error, part.clone(), span), Kind::Int, "a dimension") {
+                            return None;
+                        }
+                        let known = own.and_then(|own| eval::int(self, own));
                         dims.push(known.map_or(Dim::Unknown, Dim::Known));
                     }
                 }

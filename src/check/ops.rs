@@ -415,7 +415,7 @@ impl Cx<'_> {
             let (weak, strong) = if left_is_weak { (a, other) } else { (b, first) };
             let to = self.vars.finish(strong);
             let to = self.ty_text(&to);
-            d = match self.begins_whole(weak).filter(|_| x < 100 && y >= 100 || y < 100 && x >= 100) {
+            d = match self.begins_whole(weak).filter(|_| (x < 100) != (y < 100)) {
                 Some(literal) => float_from_the_start(d, literal, &to),
                 None => self.conversion_fix(d, weak.span, &to),
             };

@@ -17,8 +17,9 @@ pub(super) fn advised(case: &Case<'_>, elements: u64, mut diagnostic: Diagnostic
     let plural = if count == 1 { "thread" } else { "threads" };
     diagnostic = diagnostic.note(format!("the launch has {count} {plural} for {elements} elements"));
     // Whole blocks of elements are lost in another way.
-    let block = block.filter(|&block| !elements.is_multiple_of(threads(block).max(1)));
-    if let (Some(_), Some((written, rounded))) = (block, rounded_down(case)) {
+    if block.is_some_and(|block| !elements.is_multiple_of(threads(block).max(1)))
+        && let Some((written, rounded)) = rounded_down(case)
+    {
         diagnostic.help.insert(0, format!("`{written}` rounds down: `{rounded}` blocks?"));
     }
     diagnostic

@@ -74,13 +74,18 @@ fn number<'a>(n: i32) -> Arg<'a> {
     Arg::Value(vec![Value::of(n)])
 }
 
+/// Whether a GPU sorts an array in less time than the host, which may have to copy it there.
+fn pays(array: &Array) -> bool {
+    is_there(array) || array.count() >= MANY
+}
+
 /// Returns the array with its rows of this length sorted; `None` if the host is to do that.
 pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
     let (count, form) = (array.count(), Form::of(scalar));
     let rows = count.checked_div(row).unwrap_or(0);
     let fits = count > 1 && count <= LARGEST && (rows == 1 || scalar.size() <= 4);
     // A device is looked for only if it is needed.
-    let site = if fits && (is_there(array) || count >= MANY) { Site::current() } else { return Ok(None) };
+    let site = if fits && pays(array) { Site::current() } else { return Ok(None) };
     if !site.is_gpu() {
         return Ok(None);
     }
@@ -103,11 +108,7 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
 /// Returns the positions of the elements of an array of one row, in ascending order; `None` if the host is to find them.
 pub(crate) fn order(array: &Array, scalar: Scalar, row: usize) -> Outcome<Option<Array>> {
     let count = array.count();
-    let site = if row == count && count > 1 && (is_there(array) || count >= MANY) {
-        Site::current()
-    } else {
-        return Ok(None);
-    };
+    let site = if row == count && count > 1 && pays(array) { Site::current() } else { return Ok(None) };
     if site.is_gpu() { order_of(&site, array, scalar, None) } else { Ok(None) }
 }
 

@@ -257,10 +257,7 @@ impl Machine<'_> {
 
     /// Returns the axes of a reduction: one, or those of a tuple.
     fn axes(&self, value: &Value, span: Span) -> Eval<Vec<i64>> {
-        match value {
-            Value::Tuple(parts) => parts.iter().map(|part| self.as_integer(part, span)).collect(),
-            one => Ok(vec![self.as_integer(one, span)?]),
-        }
+        value.parts().iter().map(|part| self.as_integer(part, span)).collect()
     }
 
     fn reduce_as(&mut self, frame: &mut Frame, how: Reduce, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
