@@ -1,6 +1,6 @@
 //! Operators: on scalars, vectors with their scalars, and host arrays with broadcasting.
 
-use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::diag::{Applicability, Diagnostic, Fix};
 use crate::base::source::Span;
 use crate::check::cx::Cx;
 use crate::check::infer::{Kind, array};
@@ -435,15 +435,9 @@ impl Cx<'_> {
 
     /// Takes back the conversion that was offered for the place of `place op= value`: what it converts is no place.
     pub fn no_converted_place(&mut self, place: Span, before: usize) {
-        for d in self.diagnostics.iter_mut().skip(before).filter(|d| d.code == "E0302") {
-            let converts = |fix: &crate::base::diag::Fix| fix.edits.iter().any(|(at, _)| *at == place.after());
-            if d.fixes.iter().any(converts) {
-                d.fixes.clear();
-                d.help = vec![
-                    "a variable keeps its type: convert the value, or declare the variable with the other type".into(),
-                ];
-            }
-        }
+        let converts = |fix: &Fix| fix.edits.iter().any(|(at, _)| *at == place.after());
+        let help = "a variable keeps its type: convert the value, or declare the variable with the other type";
+        self.instead_of_conversion(before, help, |d| d.fixes.iter().any(converts));
     }
 
     /// Takes back the conversion to a float that was offered for an operator of an index: the index would be none.
@@ -454,12 +448,18 @@ impl Cx<'_> {
                 _ => false,
             }
         }
-        for d in self.diagnostics.iter_mut().skip(before).filter(|d| d.code == "E0302") {
-            let to_float = d.fixes.iter().any(|fix| fix.title.starts_with("convert it with `f"));
-            if to_float && d.primary().is_some_and(|at| has(index, at)) {
-                d.fixes.clear();
-                d.help = vec!["an index is an integer: `i / 2` and `i % 2` are, too".into()];
-            }
+        let to_float = |fix: &Fix| fix.title.starts_with("convert it with `f");
+        let help = "an index is an integer: `i / 2` and `i % 2` are, too";
+        self.instead_of_conversion(before, help, |d| {
+            d.fixes.iter().any(to_float) && d.primary().is_some_and(|at| has(index, at))
+        });
+    }
+
+    /// Gives errors of mixed types, from one on, another help instead of a conversion, where that would not do.
+    fn instead_of_conversion(&mut self, before: usize, help: &str, applies: impl std::ops::Fn(&Diagnostic) -> bool) {
+        for d in self.diagnostics.iter_mut().skip(before).filter(|d| d.code == "E0302" && applies(d)) {
+            d.fixes.clear();
+            d.help = vec![help.into()];
         }
     }
 

@@ -27,8 +27,7 @@ pub(super) fn advised(
         }
         Some(_) => "move it out of the `if`, and let only the work in between depend on the thread".to_string(),
         None => {
-            let returns = returns(case, at, elsewhere);
-            let [first, ..] = returns[..] else { return diagnostic };
+            let Some(first) = first_return(case, at, parts) else { return diagnostic };
             diagnostic = diagnostic.because(first, "threads that return here do not come");
             format!(
                 "instead of the `return`, put the work of the others into an `if`, and let all threads go on to the `{what}`"
@@ -39,16 +38,16 @@ pub(super) fn advised(
     diagnostic.help(help)
 }
 
-/// Returns the `return`s of some threads before a place; only those of the condition at which threads parted, if that is known.
-fn returns(case: &Case<'_>, at: Span, elsewhere: Option<Span>) -> Vec<Span> {
-    let mut found = vec![];
+/// Returns the first `return` before a place that is under a condition at which threads part.
+fn first_return(case: &Case<'_>, at: Span, parts: impl Copy + std::ops::Fn(&Expr) -> bool) -> Option<Span> {
+    let mut found = None;
     walk::stmts(&case.body.root, &mut |stmt| {
-        if matches!(stmt.kind, StmtKind::Return(_)) && stmt.span.end <= at.start {
-            let chain = around(&case.body.root, stmt.span);
-            let counts = |on: &Expr| elsewhere.map_or_else(|| case.varies(on), |span| span.is_in(on.span));
-            if chain.iter().any(|one| one.on.is_some_and(counts)) {
-                found.push(stmt.span);
-            }
+        if found.is_none()
+            && matches!(stmt.kind, StmtKind::Return(_))
+            && stmt.span.end <= at.start
+            && around(&case.body.root, stmt.span).iter().any(|one| one.on.is_some_and(parts))
+        {
+            found = Some(stmt.span);
         }
     });
     found
