@@ -9,7 +9,7 @@ import sys
 import warnings
 from typing import Any
 
-from . import _show
+from . import _cells, _show
 from ._clk import Notebook
 from ._errors import Diagnostic, Error, Warning
 
@@ -26,15 +26,8 @@ def session() -> Notebook:
 
 def run(cell: str, display: Any) -> None:
     """Runs a cell and shows what it gives; raises its errors."""
-    notebook = session()
-    notebook.start(cell)
     errors: list[Diagnostic] = []
-    while True:
-        try:
-            kind, *rest = notebook.next()
-        except KeyboardInterrupt:
-            notebook.interrupt()
-            continue
+    for kind, *rest in _cells.events(session(), cell):
         if kind == "print":
             sys.stdout.write(rest[0])
         elif kind == "error":
@@ -47,8 +40,6 @@ def run(cell: str, display: Any) -> None:
             display(_show.picture(*rest), raw=True)
         elif kind == "value":
             display(_show.value(*rest[1:]), raw=True)
-        elif kind == "done":
-            break
     if any(error.code in ("E0599", "E0607") for error in errors):
         raise KeyboardInterrupt
     if errors:

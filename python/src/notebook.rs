@@ -1,5 +1,6 @@
 //! Sessions for notebooks: cells run on a thread of Clk, and their events come as tuples.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub struct Notebook {
     inner: embed::Notebook,
     /// The events of the cell that runs.
     events: Mutex<Option<Receiver<Event>>>,
+    /// Whether the cell is to stop.
+    interrupted: AtomicBool,
 }
 
 #[pymethods]
@@ -31,11 +34,12 @@ impl Notebook {
     #[pyo3(signature = (check=true))]
     fn new(check: bool) -> PyResult<Notebook> {
         let inner = embed::Notebook::start(check).map_err(PyRuntimeError::new_err)?;
-        Ok(Notebook { inner, events: Mutex::new(None) })
+        Ok(Notebook { inner, events: Mutex::new(None), interrupted: AtomicBool::new(false) })
     }
 
     /// Starts a cell. `next` returns its events.
     fn start(&self, cell: &str) {
+        self.interrupted.store(false, Ordering::SeqCst);
         *self.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.inner.run(cell));
     }
 
@@ -51,6 +55,10 @@ impl Notebook {
             Ok(event) => event_tuple(py, event),
             Err(RecvTimeoutError::Timeout) => {
                 py.check_signals()?;
+                // Once more: the session forgets what came before it began with the cell.
+                if self.interrupted.load(Ordering::SeqCst) {
+                    self.inner.interrupt();
+                }
                 let (begun, of) = self.inner.progress();
                 ("progress", begun, of).into_pyobject(py)
             }
@@ -60,6 +68,7 @@ impl Notebook {
 
     /// Stops the cell that runs.
     fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::SeqCst);
         self.inner.interrupt();
     }
 

@@ -171,6 +171,23 @@ def test_interrupts(client):
     assert only(messages, "execute_result")[0]["data"]["text/plain"] == "5"
 
 
+def test_interrupts_while_something_is_shown(client):
+    # The kernel is about to send one message or another whenever the signal comes.
+    for after in (1, 2, 5):
+        seen = []
+
+        def on_message(kind, content):
+            if kind == "stream":
+                seen.append(content["text"])
+                if len(seen) == after:
+                    client.manager.interrupt_kernel()
+
+        reply, _ = run(client, "for k in 0..100000000 { print(k) }", on_message)
+        assert reply["status"] == "error" and reply["ename"] == "E0599"
+    _, messages = run(client, "1 + 1")
+    assert only(messages, "execute_result")[0]["data"]["text/plain"] == "2"
+
+
 def test_exit_ends_the_kernel(kernel_spec):
     from jupyter_client.manager import start_new_kernel
 

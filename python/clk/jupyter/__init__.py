@@ -11,7 +11,7 @@ from typing import Any
 
 from ipykernel.kernelbase import Kernel
 
-from .. import __version__, _show
+from .. import __version__, _cells, _show
 from .._clk import Notebook
 
 #: Seconds that a launch takes before its progress is shown.
@@ -51,23 +51,14 @@ class ClkKernel(Kernel):
         **_: Any,
     ) -> dict[str, Any]:
         run = _Run(self, silent)
-        self._session.start(code)
-        while not run.take(self._next()):
-            pass
+        for event in _cells.events(self._session, code):
+            run.take(event)
         if run.failure is not None:
             if not silent:
                 self._send("error", run.failure)
             return {"status": "error", "execution_count": self.execution_count, **run.failure}
         payload = [] if run.ended is None else [{"source": "ask_exit", "keepkernel": False}]
         return {"status": "ok", "execution_count": self.execution_count, "payload": payload, "user_expressions": {}}
-
-    def _next(self) -> tuple[Any, ...]:
-        """The next event of the cell. Ctrl-C stops the cell, whose last events are still to come."""
-        while True:
-            try:
-                return self._session.next()
-            except KeyboardInterrupt:
-                self._session.interrupt()
 
     def do_complete(self, code: str, cursor_pos: int | None) -> dict[str, Any]:
         position = len(code) if cursor_pos is None else cursor_pos
@@ -106,25 +97,23 @@ class _Run:
         self._seen: tuple[int, int] = (0, 0)
         self._bar: str | None = None
 
-    def take(self, event: tuple[Any, ...]) -> bool:
-        """Sends an event on; returns whether it was the last one."""
+    def take(self, event: tuple[Any, ...]) -> None:
+        """Sends an event on."""
         kind, *rest = event
         if kind == "progress":
             self._progress(*rest)
-            return False
+            return
         self._no_progress()
         if kind == "done":
             success, self.ended = rest
             if not success and self.failure is None:
                 self.failure = {"ename": "Error", "evalue": "the cell failed", "traceback": []}
-            return True
-        if kind == "error":
+        elif kind == "error":
             self._fail("Error", rest[0], [rest[0]])
         elif kind == "report" and rest[0].severity == "error":
             self._fail(rest[0].code, rest[0].title, rest[0].colored.rstrip().split("\n"))
         elif not self.silent:
             self._show(kind, rest)
-        return False
 
     def _fail(self, name: str, text: str, lines: list[str]) -> None:
         if self.failure is None:

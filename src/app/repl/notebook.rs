@@ -4,7 +4,7 @@
 //! cell's value, and at last whether it succeeded.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::commands;
@@ -56,9 +56,12 @@ pub struct Candidate {
     pub start: usize,
 }
 
+/// How many events wait to be taken before the cell waits: one that prints faster than a notebook shows would fill the memory.
+const AHEAD: usize = 256;
+
 /// What the thread is asked for.
 enum Order {
-    Run(String, Sender<Event>),
+    Run(String, SyncSender<Event>),
     Complete(String, usize, Sender<Vec<Candidate>>),
     Inspect(String, usize, Sender<Option<String>>),
     Set(String, Array, Sender<Result<(), String>>),
@@ -100,9 +103,12 @@ impl Notebook {
         receiver
     }
 
-    /// Runs a cell; its events end with [`Event::Done`].
+    /// Runs a cell; its events, which the caller has to take for it to go on, end with [`Event::Done`].
     pub fn run(&self, cell: &str) -> Receiver<Event> {
-        self.ask(|answer| Order::Run(cell.into(), answer))
+        let (answer, receiver) = mpsc::sync_channel(AHEAD);
+        // If the thread has ended, the receiver says so.
+        let _ = self.orders.send(Order::Run(cell.into(), answer));
+        receiver
     }
 
     /// Returns the completions at a position of a cell, in bytes.
@@ -146,7 +152,7 @@ impl Notebook {
 /// Sends what a cell gives to whoever waits for it.
 #[derive(Default)]
 struct Sent {
-    to: Mutex<Option<Sender<Event>>>,
+    to: Mutex<Option<SyncSender<Event>>>,
     failed: std::sync::atomic::AtomicBool,
 }
 
@@ -158,7 +164,7 @@ impl Sent {
         }
     }
 
-    fn aim(&self, to: Option<Sender<Event>>) {
+    fn aim(&self, to: Option<SyncSender<Event>>) {
         self.failed.store(false, Ordering::Relaxed);
         *self.to.lock().unwrap_or_else(PoisonError::into_inner) = to;
     }
