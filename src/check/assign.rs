@@ -36,8 +36,7 @@ impl Cx<'_> {
             self.divergence(place.span, "assignment");
         }
         let varying = self.varying_reads != before;
-        if let (ExprKind::Local(id), true) =
-            (&place.kind, varying || self.divergent.iter().any(|d| *d != Span::default()))
+        if let (ExprKind::Local(id), true) = (&place.kind, varying || self.divergent.iter().any(Option::is_some))
             && let Some(info) = self.local_info(*id)
         {
             info.varying = true;

@@ -3,7 +3,7 @@
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::builtin_call::BuiltinCall;
-use crate::check::cx::{Cx, Home};
+use crate::check::cx::{Cx, Fork, Home, Parting};
 use crate::check::infer::Kind;
 use crate::check::make::{BOOL, F32, I32, bare, count, is_literal, make};
 use crate::check::ops::{Joined, scalar_of, with_scalar};
@@ -12,6 +12,10 @@ use crate::lang::builtin::{Builtin, Derivative, Entry, Worlds};
 use crate::lang::ops::{AtomicOp, BarrierKind, Family, MathFn, WarpOp};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
+
+/// What helps where a loop keeps some threads from something.
+const AS_OFTEN: &str =
+    "let all threads of the block run the loop as often, and let only the work in it depend on the thread";
 
 /// Returns the shape of a mathematical function: number of arguments, their kind, and whether the result is `bool`.
 pub(crate) fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
@@ -533,16 +537,19 @@ impl Cx<'_> {
 
     /// Warns if some threads of a block may not get to something that all of them do together.
     pub fn divergence(&mut self, at: Span, what: &str) {
-        let none = Span::default();
         let said = |d: &Diagnostic| d.code == "W0008" && d.primary() == Some(at);
         if self.diagnostics.iter().any(said) {
             return;
         }
         let warning = Diagnostic::warning("W0008", format!("some threads may not reach this {what}"))
             .at(at, "every thread of the block has to get here");
-        if let Some(cond) = self.divergent.iter().copied().find(|s| *s != none) {
-            let d = warning.because(cond, "this condition differs between threads");
-            self.report(d.help("move it out of the `if`: threads with nothing to do still have to wait"));
+        if let Some(Parting { at, of }) = self.divergent.iter().copied().flatten().next() {
+            let (differs, help) = match of {
+                Fork::If => ("condition", "move it out of the `if`: threads with nothing to do still have to wait"),
+                Fork::While => ("condition", AS_OFTEN),
+                Fork::For => ("range", AS_OFTEN),
+            };
+            self.report(warning.because(at, format!("this {differs} differs between threads")).help(help));
         } else if let Some(returns) = self.divergent_return {
             let d = warning.because(returns, "some threads return here");
             self.report(d.help("put the work of the others into an `if`, and let all threads go on to here"));

@@ -144,6 +144,21 @@ pub(crate) fn prelude(name: &str) -> Option<Meaning> {
     })
 }
 
+/// What threads may part at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fork {
+    If,
+    While,
+    For,
+}
+
+/// A condition or range that differs between threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parting {
+    pub at: Span,
+    pub of: Fork,
+}
+
 pub(crate) struct Cx<'a> {
     pub program: &'a Program,
     pub module: &'a Module,
@@ -182,8 +197,8 @@ pub(crate) struct Cx<'a> {
     pub writes_in_loops: Vec<(LocalId, u32)>,
     /// Number of reads of thread-dependent values so far; comparing it before and after an expression tells whether that varies.
     pub varying_reads: u32,
-    /// Spans of the enclosing thread-dependent conditions.
-    pub divergent: Vec<Span>,
+    /// For each enclosing condition and loop: where threads part, if they may.
+    pub divergent: Vec<Option<Parting>>,
     /// Span of an earlier `return` under a thread-dependent condition.
     pub divergent_return: Option<Span>,
     pub depth: u32,

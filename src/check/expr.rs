@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::base::stop;
-use crate::check::cx::{Cx, Home, Meaning, Reported, Slot};
+use crate::check::cx::{Cx, Fork, Home, Meaning, Parting, Reported, Slot};
 use crate::check::infer::{Kind, array};
 use crate::check::literal::{self, Literal};
 use crate::check::make::{BOOL, I32, bare, make};
@@ -611,7 +611,7 @@ impl Cx<'_> {
 
     // Conditionals
 
-    pub fn condition(&mut self, cond: &ast::Expr) -> Expr {
+    pub fn condition(&mut self, cond: &ast::Expr, of: Fork) -> Expr {
         let before = self.varying_reads;
         // What it controls comes behind it.
         let begin = self.vars.statement();
@@ -628,11 +628,8 @@ impl Cx<'_> {
             };
             self.report(d);
         }
-        if self.varying_reads != before {
-            self.divergent.push(cond.span);
-        } else {
-            self.divergent.push(Span::default());
-        }
+        let varies = self.varying_reads != before;
+        self.divergent.push(varies.then_some(Parting { at: cond.span, of }));
         checked
     }
 
@@ -663,7 +660,7 @@ impl Cx<'_> {
             }
             return e;
         };
-        let cond = self.condition(cond);
+        let cond = self.condition(cond, Fork::If);
         let (then, then_ty) = self.block(then, true, want);
         let hint = want.cloned().or_else(|| (!matches!(then_ty, Type::Never | Type::Error)).then(|| then_ty.clone()));
         let (other, other_ty) = self.else_block(other, true, hint.as_ref());
@@ -685,7 +682,7 @@ impl Cx<'_> {
 
     /// Checks an `if` whose value is unused.
     pub fn if_statement(&mut self, cond: &ast::Expr, then: &ast::Block, other: Option<&ast::Expr>, span: Span) -> Expr {
-        let cond = self.condition(cond);
+        let cond = self.condition(cond, Fork::If);
         let (then, then_ty) = self.block(then, false, None);
         let other = other.map(|o| self.else_block(o, false, None));
         self.end_condition();

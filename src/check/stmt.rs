@@ -2,7 +2,7 @@
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::cx::{Cx, Home, Info, Slot};
+use crate::check::cx::{Cx, Fork, Home, Info, Parting, Slot};
 use crate::check::eval;
 use crate::check::expr::MAX_DEPTH;
 use crate::check::generics::is_constant;
@@ -123,7 +123,7 @@ impl Cx<'_> {
             AstStmt::Expr { expr, quiet } => return self.expr_stmt(expr, *quiet, out),
             AstStmt::For { var, iter, body, unroll } => self.for_loop(var, iter, body, *unroll),
             AstStmt::While { cond, body, unroll } => {
-                let cond = self.condition(cond);
+                let cond = self.condition(cond, Fork::While);
                 let (body, _) = self.loop_body(body);
                 self.end_condition();
                 StmtKind::While { cond, body: Box::new(body), unroll: *unroll }
@@ -148,7 +148,7 @@ impl Cx<'_> {
             }
             AstStmt::Return(value) => {
                 let value = self.return_value(value.as_ref(), s.span);
-                if self.divergent.iter().any(|d| *d != Span::default()) {
+                if self.divergent.iter().any(Option::is_some) {
                     self.divergent_return.get_or_insert(s.span);
                 }
                 out.push(Stmt { kind: StmtKind::Return(value), span: s.span });
@@ -638,7 +638,7 @@ impl Cx<'_> {
         if let Some(info) = self.local_info(id) {
             info.varying = varying;
         }
-        self.divergent.push(if varying { iter.span } else { Span::default() });
+        self.divergent.push(varying.then_some(Parting { at: iter.span, of: Fork::For }));
         let (body, _) = self.loop_body(body);
         self.divergent.pop();
         self.close();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::cx::{Cx, Home, Meaning, Slot, with_foreign};
+use crate::check::cx::{Cx, Home, Meaning, Slot, prelude, with_foreign};
 use crate::check::infer::{Kind, array};
 use crate::check::typed::*;
 use crate::check::{eval, foreign, suggest};
@@ -86,8 +86,14 @@ impl Cx<'_> {
             Some(Meaning::Item(Binding::Struct(id))) => Type::Struct(id),
             Some(Meaning::Item(Binding::Error)) => Type::Error,
             Some(_) => {
-                let d = Diagnostic::error("E0207", format!("`{}` is not a type", name.text))
+                let mut d = Diagnostic::error("E0207", format!("`{}` is not a type", name.text))
                     .at(span, "a type was expected here");
+                if matches!(prelude(&name.text), Some(Meaning::Type(_))) {
+                    d = d.help(format!(
+                        "something here is named `{0}`, as the type is: give it another name",
+                        name.text
+                    ));
+                }
                 self.report(d);
                 Type::Error
             }

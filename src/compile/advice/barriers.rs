@@ -17,9 +17,17 @@ pub(super) fn advised(
         return diagnostic;
     }
     let chain = around(&case.body.root, at);
-    // The place where the threads parted decides, where it is known: else what differs between threads by its text.
-    let parts = |on: &Expr| elsewhere.map_or_else(|| case.varies(on), |span| span.is_in(on.span));
+    // The place where the threads parted decides, where it is known (at a `for` it is all of the loop): else what differs between
+    // threads by its text.
+    let parts = |on: &Expr| {
+        elsewhere.map_or_else(|| case.varies(on), |span| span.is_in(on.span) || on.span.is_in(span))
+    };
     let by = chain.iter().find(|one| one.on.is_some_and(parts));
+    // Shown is the range of a `for`, not all of it.
+    if let (Some(on), Some(all)) = (by.and_then(|one| one.on), elsewhere) {
+        let labels = diagnostic.labels.iter_mut().filter(|label| label.span == all && on.span.is_in(all));
+        labels.for_each(|label| label.span = on.span);
+    }
     let help = match by {
         Some(one) if one.is_loop => {
             "let all threads of the block run the loop as often, and let only the work in it depend on the thread"
