@@ -82,9 +82,18 @@ pub(crate) fn position(place: Span, sources: &Sources) -> String {
 /// What a launch of another size may do wrong although one of this size does not.
 const BEYOND: [Property; 4] = [Property::InBounds, Property::RaceFree, Property::Barriers, Property::NoOverflow];
 
-/// Takes the warnings of a run. Kernels of the program's own file (others are proved in theirs) whose launches were too small to tell are proved instead: notes of hazards that no launch has are
-/// dropped, others say why that is not known, and faults of larger launches are added.
-pub(crate) fn beyond(interpreter: &mut Interpreter, session: &Session, interrupt: &Interrupt) -> Vec<Diagnostic> {
+/// Takes the warnings of a run. Kernels of the program's own file (others are proved in theirs) whose launches were too small to tell
+/// are proved instead: notes of hazards that no launch has are dropped, others say why that is not known, and faults of larger launches
+/// are added, but for the one with which the run itself has failed.
+pub(crate) fn beyond(
+    interpreter: &mut Interpreter,
+    session: &Session,
+    failed: Option<&Diagnostic>,
+    interrupt: &Interrupt,
+) -> Vec<Diagnostic> {
+    let is_new = |found: &Diagnostic| {
+        failed.is_none_or(|failed| (failed.code, failed.primary()) != (found.code, found.primary()))
+    };
     let mut warnings = interpreter.take_warnings();
     let program = &session.program;
     let own = of_file(program, session.main);
@@ -99,7 +108,7 @@ pub(crate) fn beyond(interpreter: &mut Interpreter, session: &Session, interrupt
         warnings.retain(|one| !(proved && of_kernel(one)));
         warnings.iter_mut().filter(|one| of_kernel(one)).for_each(|hazard| settle(hazard, &report));
         let refuted = report.verdicts.iter().filter(|(property, _)| BEYOND.contains(property));
-        warnings.extend(refuted.filter_map(|(_, verdict)| larger(verdict, &report.kernel, missed)));
+        warnings.extend(refuted.filter_map(|(_, verdict)| larger(verdict, &report.kernel, missed, is_new)));
     }
     warnings
 }
@@ -115,8 +124,16 @@ fn settle(hazard: &mut Diagnostic, report: &Report) {
 }
 
 /// Returns the warning of a fault that a larger launch has.
-fn larger(verdict: &Verdict, kernel: &str, missed: Missed) -> Option<Diagnostic> {
+fn larger(
+    verdict: &Verdict,
+    kernel: &str,
+    missed: Missed,
+    is_new: impl FnOnce(&Diagnostic) -> bool,
+) -> Option<Diagnostic> {
     let Verdict::Refuted { sizes, found } = verdict else { return None };
+    if !is_new(found) {
+        return None;
+    }
     let had = match (missed.blocks, missed.warps) {
         (true, true) => "at most one block, of at most 32 threads",
         (true, false) => "at most one block",

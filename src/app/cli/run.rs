@@ -124,7 +124,12 @@ fn run(
         let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES);
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
         drop(watch);
-        let warnings = proof::beyond(interpreter, &compiled.session, &context.interrupt);
+        let warnings = proof::beyond(
+            interpreter,
+            &compiled.session,
+            result.as_ref().err().map(|failed| &**failed),
+            &context.interrupt,
+        );
         context.console.report_all(&warnings, &compiled.session.sources);
         if let Some(code) = interpreter.ended {
             return (None, code);

@@ -19,9 +19,8 @@ pub(super) fn advised(
     let chain = around(&case.body.root, at);
     // The place where the threads parted decides, where it is known (at a `for` it is all of the loop): else what differs between
     // threads by its text.
-    let parts = |on: &Expr| {
-        elsewhere.map_or_else(|| case.varies(on), |span| span.is_in(on.span) || on.span.is_in(span))
-    };
+    let parts =
+        |on: &Expr| elsewhere.map_or_else(|| case.varies(on), |span| span.is_in(on.span) || on.span.is_in(span));
     let by = chain.iter().find(|one| one.on.is_some_and(parts));
     // Shown is the range of a `for`, not all of it.
     if let (Some(on), Some(all)) = (by.and_then(|one| one.on), elsewhere) {
