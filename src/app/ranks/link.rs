@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -383,9 +383,20 @@ pub(super) fn join(
     Ok(Arc::new(Member { ranks: place.ranks, shared, side, number: Mutex::default() }))
 }
 
+/// Where rank 0 listens: of the family of the addresses that its name has, IPv4 if it has both or cannot be looked up.
+fn own_address(place: &Place) -> IpAddr {
+    let named = (place.host.as_str(), place.port).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
+    let is_six = !named.is_empty() && named.iter().all(SocketAddr::is_ipv6);
+    match (place.is_local(), is_six) {
+        (true, false) => Ipv4Addr::LOCALHOST.into(),
+        (false, false) => Ipv4Addr::UNSPECIFIED.into(),
+        (true, true) => Ipv6Addr::LOCALHOST.into(),
+        (false, true) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 fn listen(place: &Place) -> Result<TcpListener, String> {
-    let address = if place.is_local() { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-    TcpListener::bind((address, place.port)).map_err(|error| {
+    TcpListener::bind((own_address(place), place.port)).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AddrInUse => "another program uses it".to_string(),
             _ => error.to_string(),
