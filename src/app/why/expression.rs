@@ -33,12 +33,20 @@ impl Teller<'_> {
         };
         match &origin {
             Origin::Unknown(why) => said += &format!(", {why}"),
-            Origin::Reduced(Reduced { count: 0, .. }) => said += ", of no elements",
-            Origin::Reduced(Reduced { count, is, .. }) => said += &format!(", of {count} elements, of which {is} is"),
+            Origin::Reduced(Reduced { count: 0, of, .. }) => said += &format!(", of no {of}"),
+            Origin::Reduced(Reduced { count: 1, of: "products", .. }) => said += ", the product of",
+            Origin::Reduced(Reduced { count, of: of @ "products", is, .. }) => {
+                said += &format!(", of {count} {of}, {is} that of")
+            }
+            Origin::Reduced(Reduced { count, of, is, .. }) => said += &format!(", of {count} {of}, {is}"),
             Origin::Each(..) if step.is_function() => said += ", a function of these",
             Origin::Each(..) | Origin::Moved(..) | Origin::Created => {}
         }
-        let ends = matches!(origin, Origin::Unknown(_) | Origin::Created);
+        let ends = match &origin {
+            Origin::Unknown(_) | Origin::Created => true,
+            Origin::Reduced(reduced) => reduced.at.is_empty(),
+            Origin::Each(..) | Origin::Moved(..) => false,
+        };
         if !ends && self.told_steps.contains(&(number, at)) {
             self.say(level, &format!("{said}, as above"));
             return Ok(());
@@ -89,8 +97,8 @@ impl Teller<'_> {
                 self.operand(&step.operands[operand], Some(place), step.launches, level)?
             }
             Origin::Reduced(Reduced { at, .. }) => {
-                if let (Some(operand), Some(at)) = (step.operands.first(), at) {
-                    self.operand(operand, Some(at), step.launches, level)?;
+                for (operand, place) in at {
+                    self.operand(&step.operands[operand], Some(place), step.launches, level)?;
                 }
             }
             Origin::Unknown(_) | Origin::Created => {}
@@ -161,7 +169,7 @@ impl Teller<'_> {
         let own = self.source(operand.span);
         let (Some(at), Value::Array(array)) = (place, &operand.value) else {
             let value = value_at(&operand.value, 0)?;
-            match operand.step {
+            match operand.step.filter(|_| !is_number(&own)) {
                 Some(number) => {
                     // A variable has the step of its definition.
                     let is_itself = |step: &Step| step.span == operand.span;

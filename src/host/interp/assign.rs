@@ -40,15 +40,27 @@ impl Machine<'_> {
         let value = self.eval(frame, value)?;
         // Evaluated once, as its indices may draw random numbers or have side effects.
         let (root, steps) = self.place(frame, place)?;
-        let Some(op) = op else { return self.put(frame, place, (root, &steps), value) };
+        let Some(op) = op else {
+            let given = matches!(value, Value::Scalar(_)).then(|| value.clone());
+            self.put(frame, place, (root, &steps), value)?;
+            if let (Some(given), []) = (given, &steps[..]) {
+                self.note_assigned(frame, root, Some(with), &given);
+            }
+            return Ok(());
+        };
         let old = self.read(frame, place, root, &steps)?;
         self.sound(place.span, || overflow::of_binary(op, &old, &value))?;
         let new = grad::ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
         if steps.is_empty() {
-            self.note_update(op, [(&old, place.span), (&value, with)], &new);
+            self.note_update(frame, op, (place, &old), (with, &value), &new);
         }
         drop(old);
-        self.put(frame, place, (root, &steps), new)
+        let given = matches!(new, Value::Scalar(_)).then(|| new.clone());
+        self.put(frame, place, (root, &steps), new)?;
+        if let (Some(given), []) = (given, &steps[..]) {
+            self.note_assigned(frame, root, Some(place.span.to(with)), &given);
+        }
+        Ok(())
     }
 
     /// Writes a value to an lvalue.
@@ -95,6 +107,9 @@ impl Machine<'_> {
                 _ => None,
             };
             value = self.assignable(frame, &place.ty, old.as_ref(), value, place.span)?;
+        }
+        if steps.is_empty() {
+            self.note_assigned(frame, root, None, &value);
         }
         if let (ExprKind::Local(local), []) = (&root.kind, steps) {
             return self.set_local(frame, *local, value, place.span);

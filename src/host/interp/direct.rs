@@ -97,6 +97,10 @@ impl Machine<'_> {
         let (call, span) = (&code.calls[call as usize], code.spans[pc]);
         let program = self.program;
         let function = &program.fns[call.id];
+        // Code of that kind has floats in slots, of which nothing is kept.
+        if self.interp.recorded.is_some() {
+            return self.indirect(frame, function, call, dst, span);
+        }
         let callee = self.code_of(call.id, function, span)?;
         // Recursion can run forever without a loop.
         if self.interp.options.control.stop.load(Ordering::Relaxed) {

@@ -139,6 +139,7 @@ impl Machine<'_> {
 
     /// Binds a pattern such as `let (a, b) = …`.
     pub(crate) fn bind(&mut self, frame: &mut Frame, pattern: &Pattern, value: Value, at: Span) -> Eval<()> {
+        self.note_defined(frame, pattern);
         match pattern {
             Pattern::Local(local) => self.set_local(frame, *local, value, at)?,
             Pattern::Global(global) => {

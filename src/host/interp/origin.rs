@@ -10,9 +10,9 @@ use crate::host::ops::{self, Pick, Selector};
 use crate::host::problem::Outcome;
 use crate::host::value::{Range, Value};
 use crate::lang::builtin::Builtin;
-use crate::lang::ops::MathFn;
-use crate::lang::scalar::Value as Number;
+use crate::lang::ops::{BinaryOp, MathFn};
 
+use super::reduced::{Reduce, Reduced};
 use super::trail::{Bounds, Operand, Step, What};
 
 /// Elements of an array whose positions are worth to be computed.
@@ -25,7 +25,7 @@ pub enum Origin {
     Each(Vec<Option<usize>>, Option<Value>),
     /// The same element of an operand.
     Moved(usize, usize),
-    /// A reduction of elements of the first operand.
+    /// A reduction of elements of the operands.
     Reduced(Reduced),
     /// It was made of no array.
     Created,
@@ -33,25 +33,18 @@ pub enum Origin {
     Unknown(String),
 }
 
-/// A reduction, and the element that explains the result.
-pub struct Reduced {
-    /// The number of elements.
-    pub count: usize,
-    /// What the element is among them, in words.
-    pub is: &'static str,
-    pub at: Option<usize>,
-}
-
 impl Step {
     /// Returns what the element at a flat position of the result was made of; of a result that is no array, what that was made of.
     pub fn origin(&self, at: usize) -> Origin {
         let found = match &self.what {
             What::Unary(_) | What::Convert(_) => self.each(at, 1),
+            What::Binary(BinaryOp::MatMul) => self.product(at),
             What::Binary(_) => self.each(at, 2),
             What::Lift => self.each(at, self.operands.len()),
             What::Index(bounds) => self.indexed(bounds, at),
             What::Builtin(builtin, args, _) => self.builtin(*builtin, *args, at),
             What::Literal => self.literal(at),
+            What::Constant => Ok(Origin::Created),
             What::Other(what) => Ok(unknown(format!("{what}, which is not followed"))),
         };
         found.unwrap_or_else(|problem| unknown(format!("it could not be followed: {}", problem.anywhere().title)))
@@ -71,7 +64,9 @@ impl Step {
                 Some(all)
             }
             Origin::Moved(operand, place) => Some(vec![(operand, Some(place))]),
-            Origin::Reduced(Reduced { at, .. }) => Some(vec![(0, Some(at?))]),
+            Origin::Reduced(Reduced { at, .. }) => {
+                Some(at.into_iter().map(|(operand, place)| (operand, Some(place))).collect())
+            }
             Origin::Created => Some(vec![]),
             Origin::Unknown(_) => None,
         }
@@ -150,15 +145,23 @@ impl Step {
         }
         let number = |value: &Value| value.as_int().and_then(|number| i64::try_from(number).ok());
         let axis = self.named("axis").map(|operand| &operand.value);
+        let second = given.get(1).copied();
         let moved = |how: &dyn Fn(&Value) -> Outcome<Value>| match given.first() {
             Some(Value::Array(array)) => self.moved(&[array], at, |arrays| how(&arrays[0])),
             _ => Ok(unknown("its argument is no array".into())),
         };
         match builtin {
-            Math(MathFn::Min) if args == 1 => self.reduced(axis, "the smallest", at),
-            Math(MathFn::Max) if args == 1 => self.reduced(axis, "the largest", at),
+            Math(MathFn::Min) if args == 1 => self.reduced(axis, Reduce::Smallest, at),
+            Math(MathFn::Max) if args == 1 => self.reduced(axis, Reduce::Largest, at),
             Math(_) | Select | CeilDiv => self.each(at, args),
-            Sum | Mean => self.reduced(axis.or(given.get(1).copied()), "a sum", at),
+            Sum | Mean => self.reduced(axis.or(second), Reduce::Sum, at),
+            Prod => self.reduced(axis.or(second), Reduce::Product, at),
+            Any => self.reduced(axis.or(second), Reduce::Any, at),
+            All => self.reduced(axis.or(second), Reduce::All, at),
+            Argmin => self.position(axis.or(second), Reduce::Smallest, at),
+            Argmax => self.position(axis.or(second), Reduce::Largest, at),
+            Cumsum => self.running(axis.or(second), at),
+            Dot => self.product(at),
             Transpose => moved(&|array| ops::transpose(array)),
             Reshape => {
                 let dims: Option<Vec<i64>> = given.iter().skip(1).flat_map(|dim| dim.parts()).map(number).collect();
@@ -166,7 +169,7 @@ impl Step {
                 moved(&|array| ops::reshape(array, &dims))
             }
             Flip => {
-                let axis = axis.or(given.get(1).copied()).and_then(number).unwrap_or(0);
+                let axis = axis.or(second).and_then(number).unwrap_or(0);
                 moved(&|array| ops::flip(array, axis))
             }
             Concat | Stack => {
@@ -281,70 +284,9 @@ impl Step {
             _ => unknown("the element that it should have been moved from is another one".into()),
         })
     }
-
-    /// Returns the element that explains a reduction.
-    fn reduced(&self, axes: Option<&Value>, is: &'static str, at: usize) -> Outcome<Origin> {
-        let Some(Value::Array(array)) = self.operands.first().map(|operand| &operand.value) else {
-            return Ok(unknown("a reduction of what is no array is not followed".into()));
-        };
-        let (rank, result) = (array.rank() as i64, self.result.clone());
-        let result = match &result {
-            Value::Array(result) => result.item(at)?,
-            other => Some(other.clone()),
-        };
-        let axis = |value: &Value| {
-            let axis = i64::try_from(value.as_int()?).ok()?;
-            usize::try_from(if axis < 0 { axis + rank } else { axis }).ok().filter(|axis| *axis < array.rank())
-        };
-        let axes: Option<Vec<usize>> = match axes {
-            None => Some((0..array.rank()).collect()),
-            Some(Value::Tuple(parts)) => parts.iter().map(axis).collect(),
-            Some(one) => axis(one).map(|axis| vec![axis]),
-        };
-        let (Some(axes), Some(Value::Scalar(result))) = (axes, result) else {
-            return Ok(unknown(
-                "a reduction of what are no numbers, or along axes that are not known, is not followed".into(),
-            ));
-        };
-        // (position, value) of the elements that the result is of.
-        let (mut count, mut found): (usize, Option<(usize, Number)>) = (0, None);
-        let mut is_wrong = false;
-        for from in crate::base::stop::polled(0..array.count()) {
-            if kept(array.shape(), &axes, from) != at {
-                continue;
-            }
-            let Some(Value::Scalar(value)) = array.item(from)? else {
-                return Ok(unknown("a reduction of what are no numbers is not followed".into()));
-            };
-            count += 1;
-            let number = value.as_f64();
-            let is_better = match is {
-                "a sum" if is_wrong => false,
-                "a sum" if !number.is_finite() => {
-                    is_wrong = true;
-                    true
-                }
-                "a sum" => found.is_none_or(|(_, best)| number.abs() > best.as_f64().abs()),
-                _ => found.is_none() && (value.bits == result.bits || number.is_nan() && result.as_f64().is_nan()),
-            };
-            if is_better {
-                found = Some((from, value));
-            }
-        }
-        let is = match is {
-            "a sum" if is_wrong => "the first that is not finite",
-            "a sum" => "the largest by magnitude",
-            _ if result.is_nan() => "the first NaN",
-            is => is,
-        };
-        Ok(match found {
-            None if count > 0 => unknown("none of its elements has this value".into()),
-            _ => Origin::Reduced(Reduced { count, is, at: found.map(|(at, _)| at) }),
-        })
-    }
 }
 
-fn unknown(why: String) -> Origin {
+pub(super) fn unknown(why: String) -> Origin {
     Origin::Unknown(why)
 }
 
@@ -372,7 +314,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 /// Returns the flat position in an operand of the element that meets the one at a position of the result.
-fn spread(own: &[usize], shape: &[usize], mut at: usize) -> Option<usize> {
+pub(super) fn spread(own: &[usize], shape: &[usize], mut at: usize) -> Option<usize> {
     if !broadcast::repeats_to(own, shape) {
         return None;
     }
@@ -383,17 +325,4 @@ fn spread(own: &[usize], shape: &[usize], mut at: usize) -> Option<usize> {
         at /= extent.max(&1);
     }
     Some(place)
-}
-
-/// Returns the flat position that an element has in what is left when these axes are reduced.
-fn kept(shape: &[usize], axes: &[usize], mut at: usize) -> usize {
-    let (mut place, mut stride) = (0, 1);
-    for (axis, extent) in shape.iter().enumerate().rev() {
-        if !axes.contains(&axis) {
-            place += at % extent.max(&1) * stride;
-            stride *= extent;
-        }
-        at /= extent.max(&1);
-    }
-    place
 }

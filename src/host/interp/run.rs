@@ -94,7 +94,8 @@ impl Machine<'_> {
 
     /// What code of this run is built for.
     pub(super) fn mode(&self) -> Mode {
-        Mode { checked: self.checked(), traced: self.interp.tracing > 0 }
+        let traced = self.interp.tracing > 0 || self.interp.recorded.is_some();
+        Mode { checked: self.checked(), traced }
     }
 
     /// Runs the code of a frame from an instruction on.

@@ -5,15 +5,16 @@
 //! so that no operation has to know of it. Arrays are values, and a step keeps its own: what has the same storage later is the same array.
 //!
 //! Nothing is kept while derivatives are taken, and nothing more once the arrays that expressions made take [`MOST_BYTES`]: what is missing
-//! then is known to be missing. What is written in a part of an array is not kept: each write would cost a copy. Of a number that a `let` has
-//! named, the step is the last one of its definition, if that gave this number.
+//! then is known to be missing. What is written in a part of an array is not kept: each write would cost a copy. Of a number in a variable
+//! the step is that of the last assignment, else the last one of its definition, if that gave this number. So that there are steps of
+//! numbers, code is built as for derivatives, with floats as values.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::base::source::{FileId, Span};
-use crate::check::typed::{Chunk, Expr, ExprKind, FnRef, Program, SliceIndex, SmolStr, Type};
+use crate::check::typed::{Chunk, Expr, ExprKind, FnRef, GlobalId, LocalId, Program, SliceIndex, SmolStr, Type};
 use crate::host::array::Array;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
@@ -52,6 +53,8 @@ pub enum What {
     Builtin(Builtin, usize, Vec<(SmolStr, Span)>),
     /// An array literal.
     Literal,
+    /// A number of the program.
+    Constant,
     /// A function of scalars, for each element.
     Lift,
     /// Another operation, in words.
@@ -67,6 +70,15 @@ pub enum Bounds {
 /// Bytes of the results of steps, and steps, beyond which no more are kept.
 const MOST_BYTES: usize = 1 << 30;
 const MOST_STEPS: usize = 1 << 20;
+/// Steps that gave numbers, beyond which no more of these are kept: a long loop over numbers leaves room for arrays.
+const MOST_NUMBERS: usize = 1 << 18;
+
+/// A variable: one of a function is that of an activation, by the address of its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Variable {
+    Global(GlobalId),
+    Local(usize, LocalId),
+}
 
 /// The steps so far.
 #[derive(Default)]
@@ -75,8 +87,14 @@ pub struct Trail {
     /// Whether there were more than were kept.
     pub is_full: bool,
     bytes: usize,
+    /// How many steps gave numbers.
+    count: usize,
+    /// The step of the last expression, if that was kept.
+    last: Option<usize>,
     /// The last steps that gave numbers, by where their expressions begin.
     numbers: FxHashMap<(FileId, u32), usize>,
+    /// The steps that last gave numbers to variables that were assigned to; `None` for a number of which no step is known.
+    pub(super) assigned: FxHashMap<Variable, Option<usize>>,
     /// The part of the script that runs, of which variables outside of functions are.
     pub(super) chunk: Option<Arc<Chunk>>,
     /// What was evaluated within the current expression, and where that stands.
@@ -93,6 +111,7 @@ impl Trail {
 
 impl Trail {
     pub(super) fn keep(&mut self, step: Step) {
+        self.last = None;
         if let Value::Array(array) = &step.result
             && step.made(array)
         {
@@ -101,10 +120,22 @@ impl Trail {
         self.is_full |= self.bytes > MOST_BYTES || self.steps.len() >= MOST_STEPS;
         if !self.is_full {
             if let Value::Scalar(_) = step.result {
-                self.numbers.insert((step.span.file, step.span.start), self.steps.len());
+                let place = (step.span.file, step.span.start);
+                if self.count == MOST_NUMBERS {
+                    self.numbers.remove(&place);
+                    return;
+                }
+                self.count += 1;
+                self.numbers.insert(place, self.steps.len());
             }
+            self.last = Some(self.steps.len());
             self.steps.push(step);
         }
+    }
+
+    /// Returns the last step, if it is that of the expression at a place, which has this value.
+    pub(super) fn gave_last(&self, span: Span, value: &Value) -> Option<usize> {
+        self.last.filter(|last| self.steps[*last].gave(span, value))
     }
 
     /// Returns the step that gave a number to a variable, of which this is the definition, with the text of its file.
@@ -140,7 +171,6 @@ impl What {
     pub(super) fn of(program: &Program, expr: &Expr) -> Option<What> {
         Some(match &expr.kind {
             ExprKind::Unary { op, .. } => What::Unary(*op),
-            ExprKind::Binary { op: BinaryOp::MatMul, .. } => What::Other("a product of matrices"),
             ExprKind::Binary { op, .. } => What::Binary(*op),
             ExprKind::Convert { to, .. } => What::Convert(*to),
             ExprKind::Index { indices, .. } => What::Index(indices.iter().map(|_| Bounds::One).collect()),
@@ -150,6 +180,7 @@ impl What {
                 What::Builtin(*builtin, args.len(), named)
             }
             ExprKind::Array(_) => What::Literal,
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Const(_) | ExprKind::ConstParam(_) => What::Constant,
             // A function that takes arrays gets them as a whole.
             ExprKind::Lift { callee: FnRef::Fn { id, .. }, .. }
                 if !program.fns[*id].sig.params.iter().any(|param| matches!(param.ty, Type::Array(_))) =>

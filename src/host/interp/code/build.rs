@@ -328,6 +328,10 @@ impl Builder<'_> {
 
     /// Builds a `let` of one variable that nothing has to be checked for.
     fn let_plain(&mut self, pattern: &Pattern, value: &Expr) -> bool {
+        // Whoever asks where a number came from has to know that a variable of that name begins anew.
+        if self.traced && self.scalar_of(&value.ty).is_none() {
+            return false;
+        }
         match pattern {
             Pattern::Local(local) => match (self.code.scalar(*local), self.scalar_of(&value.ty)) {
                 (Some(ty), Some(found)) if ty == found => self.scalar_to(value, ty, local.index() as Slot),

@@ -464,7 +464,8 @@ impl Code {
 pub(crate) struct Mode {
     /// A run with checks of arithmetic.
     pub checked: bool,
-    /// A function that is differentiated: its floats are values, which derivatives are taken along with, and not in slots.
+    /// A function that is differentiated, or a run whose expressions are kept: floats are values, which derivatives are taken along
+    /// with, or which are asked where they came from, and not in slots.
     pub traced: bool,
 }
 
