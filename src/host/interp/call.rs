@@ -13,12 +13,17 @@ use crate::lower::{Argument, Function};
 
 use super::assign::Step;
 use super::bind::{Binder, Given};
+use super::code::Code;
 use super::conform::{Misfit, Place};
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
+use super::run::Done;
+use super::visit::{Like, Visit, Visits};
 
 /// An argument passed by reference, as an lvalue of the caller.
 struct Lent<'e> {
+    /// The number of the parameter.
+    param: usize,
     arg: &'e Expr,
     root: &'e Expr,
     steps: Vec<Step>,
@@ -30,10 +35,10 @@ impl Machine<'_> {
             FnRef::Fn { id, generics } => {
                 let function = &self.program.fns[*id];
                 let (values, places) = self.arguments(frame, &function.sig, args)?;
-                let spans: Vec<Span> = args.iter().map(|a| a.span).collect();
-                let mut inner = self.enter(frame, &function.sig, generics, &values, &spans)?;
-                let result = self.run_body(function, &mut inner, values, &spans, span)?;
-                self.copy_out(frame, function, &places, &mut inner)?;
+                let mut inner = self.interp.frames.pop().unwrap_or_else(|| Box::new(Frame::empty()));
+                let result = self.visited(frame, &mut inner, (function, generics, args), values, span)?;
+                self.copy_out(frame, &places, &mut inner)?;
+                self.keep(inner);
                 Ok(result)
             }
             FnRef::Param(_) | FnRef::Builtin(_) => {
@@ -41,6 +46,34 @@ impl Machine<'_> {
                 self.call_with(frame, callee, values, span)
             }
         }
+    }
+
+    /// Calls a function in a new frame; what was found out about arguments like these at this call is not looked at again.
+    fn visited(
+        &mut self,
+        frame: &mut Frame,
+        inner: &mut Frame,
+        (function, generics, args): (&Fn, &[GenericArg], &[Expr]),
+        mut values: Vec<Value>,
+        span: Span,
+    ) -> Eval {
+        let Some(body) = &function.body else { return Err(self.broken(span, "a function without a body ran")) };
+        let (caller, mode) = (frame.generics.clone(), self.mode());
+        let like = Like { body, caller: &caller, mode, values: &values };
+        if let Some(visit) = self.interp.codes.visits.find(&like, span) {
+            inner.generics = visit.generics.clone();
+            inner.dims.clone_from(&visit.dims);
+            self.poll(span)?;
+            return self.run_code(function, inner, (&visit.code, Some(&visit)), values, (&[], span));
+        }
+        let spans: Vec<Span> = args.iter().map(|a| a.span).collect();
+        *inner = self.enter(frame, &function.sig, generics, &values, &spans)?;
+        let kinds = Visits::may_keep(&function.sig, generics, &values);
+        let code = self.admit(function, inner, &mut values, &spans, span)?;
+        let found = (&inner.generics, &inner.dims[..]);
+        let visits = &mut self.interp.codes.visits;
+        let visit = kinds.map(|kinds| visits.keep((body, &caller, mode), kinds, found, &code, span));
+        self.run_code(function, inner, (&code, visit.as_deref()), values, (&spans, span))
     }
 
     /// Calls a function with evaluated arguments.
@@ -71,22 +104,54 @@ impl Machine<'_> {
         spans: &[Span],
         span: Span,
     ) -> Eval {
-        let Some(body) = function.body.clone() else { return Err(self.broken(span, "a function without a body ran")) };
+        let code = self.admit(function, inner, &mut values, spans, span)?;
+        self.run_code(function, inner, (&code, None), values, (spans, span))
+    }
+
+    /// Checks and converts the arguments of a call that were bound; returns the function's code.
+    fn admit(
+        &mut self,
+        function: &Fn,
+        inner: &mut Frame,
+        values: &mut [Value],
+        spans: &[Span],
+        span: Span,
+    ) -> Eval<Arc<Code>> {
+        let Some(body) = &function.body else { return Err(self.broken(span, "a function without a body ran")) };
         // Recursion can run forever without a loop.
         self.poll(span)?;
-        for (i, (param, value)) in function.sig.params.iter().zip(&mut values).enumerate() {
+        for (i, (param, value)) in function.sig.params.iter().zip(values).enumerate() {
             self.argument(&function.sig, inner, param, value, spans.get(i).copied().unwrap_or(span))?;
         }
-        let code = self.instance(&body, &inner.generics);
-        inner.prepare(&code);
+        Ok(self.instance(body, &inner.generics))
+    }
+
+    /// Runs a function with arguments that were checked.
+    fn run_code(
+        &mut self,
+        function: &Fn,
+        inner: &mut Frame,
+        (code, visit): (&Arc<Code>, Option<&Visit>),
+        values: Vec<Value>,
+        (spans, span): (&[Span], Span),
+    ) -> Eval {
+        inner.prepare(code);
         for (i, value) in values.into_iter().enumerate() {
             self.set_local(inner, LocalId::new(i), value, spans.get(i).copied().unwrap_or(span))?;
         }
         self.deeper(function, span)?;
         self.interp.depth += 1;
-        let done = self.run(inner, &code, 0);
+        let done = self.run(inner, code, 0);
         self.interp.depth -= 1;
-        self.returned(done, function, inner, span)
+        let Some(visit) = visit else { return self.returned(done, function, inner, span) };
+        match done {
+            Ok(Done::End(value) | Done::Return(value, _)) if visit.has_given(&value) => Ok(value),
+            done => {
+                let value = self.returned(done, function, inner, span)?;
+                visit.gives(&value);
+                Ok(value)
+            }
+        }
     }
 
     /// Checks and converts an argument where binding has not done so: computed dimensions, and untyped literals.
@@ -147,35 +212,27 @@ impl Machine<'_> {
         frame: &mut Frame,
         sig: &Signature,
         args: &'e [Expr],
-    ) -> Eval<(Vec<Value>, Vec<Option<Lent<'e>>>)> {
+    ) -> Eval<(Vec<Value>, Vec<Lent<'e>>)> {
         let mut values = room::vec(args.len());
-        let mut places = Vec::with_capacity(args.len());
+        let mut places = Vec::new();
         for (i, arg) in stop::polled(args).enumerate() {
             if sig.params.get(i).is_none_or(|param| param.access == Access::In) {
                 values.push(self.eval(frame, arg)?);
-                places.push(None);
                 continue;
             }
             let (root, steps) = self.place(frame, arg)?;
             values.push(self.read(frame, arg, root, &steps)?);
-            places.push(Some(Lent { arg, root, steps }));
+            places.push(Lent { param: i, arg, root, steps });
         }
         Ok((values, places))
     }
 
     /// Copies `out` and `inout` parameters back to the lvalues that were passed.
-    fn copy_out(
-        &mut self,
-        frame: &mut Frame,
-        function: &Fn,
-        places: &[Option<Lent<'_>>],
-        inner: &mut Frame,
-    ) -> Eval<()> {
-        for i in 0..function.sig.params.len() {
-            let local = LocalId::new(i);
-            let Some(Some(place)) = places.get(i) else { continue };
+    fn copy_out(&mut self, frame: &mut Frame, places: &[Lent<'_>], inner: &mut Frame) -> Eval<()> {
+        for place in places {
             // Taken, so that the array is the caller's alone again.
-            let value = inner.locals.get_mut(i).and_then(Option::take).or_else(|| inner.get(local));
+            let own = inner.locals.get_mut(place.param).and_then(Option::take);
+            let value = own.or_else(|| inner.get(LocalId::new(place.param)));
             if let Some(value) = value {
                 self.put(frame, place.arg, (place.root, &place.steps), value)?;
             }

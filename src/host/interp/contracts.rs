@@ -27,12 +27,23 @@ impl Machine<'_> {
         span: Span,
     ) -> Eval<()> {
         self.conditions(frame, kernel, span)?;
-        if self.interp.options.control.checks.memory { self.promises(frame, kernel, values, span) } else { Ok(()) }
+        self.promises(frame, kernel, values, span)
     }
 
     /// Tests the conditions on sizes, constants and parameters.
     pub(super) fn conditions(&mut self, frame: &mut Frame, kernel: &Kernel, span: Span) -> Eval<()> {
-        for assume in &kernel.assumes {
+        self.conditions_of(frame, kernel, &kernel.assumes, span)
+    }
+
+    /// As [`Machine::conditions`], of these.
+    pub(super) fn conditions_of<'a>(
+        &mut self,
+        frame: &mut Frame,
+        kernel: &Kernel,
+        assumes: impl IntoIterator<Item = &'a Assume>,
+        span: Span,
+    ) -> Eval<()> {
+        for assume in assumes {
             if let AssumeKind::Condition(condition) = &assume.kind
                 && !self.exactly(|machine| machine.holds(frame, condition))?
             {
@@ -43,7 +54,17 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn promises(&mut self, frame: &mut Frame, kernel: &Kernel, values: &[Option<Value>], span: Span) -> Eval<()> {
+    /// Tests promises about arrays in a run with checks.
+    pub(super) fn promises(
+        &mut self,
+        frame: &mut Frame,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        span: Span,
+    ) -> Eval<()> {
+        if !self.interp.options.control.checks.memory {
+            return Ok(());
+        }
         kernel.assumes.iter().try_for_each(|assume| self.promise(frame, kernel, assume, values, span))
     }
 

@@ -1,6 +1,6 @@
 //! Registers of one activation of a body.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::check::typed::{Body, LocalId};
 use crate::host::value::Value;
@@ -25,6 +25,8 @@ pub(crate) struct Frame {
     pub dims: Vec<Option<i64>>,
 }
 
+static NO_GENERICS: LazyLock<Arc<[Argument]>> = LazyLock::new(|| Arc::new([]));
+
 impl Frame {
     /// Creates a frame with the values of a signature's names.
     pub fn new(generics: Arc<[Argument]>, dims: Vec<Option<i64>>) -> Frame {
@@ -41,7 +43,7 @@ impl Frame {
 
     /// Creates a frame for constants.
     pub fn empty() -> Frame {
-        Frame::new(Arc::new([]), Vec::new())
+        Frame::new(NO_GENERICS.clone(), Vec::new())
     }
 
     /// Makes room for code.
@@ -61,6 +63,9 @@ impl Frame {
 
     /// Drops all values, so that the frame can be used again.
     pub fn clear(&mut self) {
+        if !self.generics.is_empty() {
+            self.generics = NO_GENERICS.clone();
+        }
         self.locals.clear();
         self.held.clear();
         self.dims.clear();

@@ -49,6 +49,7 @@ mod timing;
 mod trail;
 mod trial;
 mod tuned;
+mod visit;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

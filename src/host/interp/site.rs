@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::base::source::Span;
-use crate::check::typed::{AssumeKind, Expr, ExprKind, Geometry, Kernel, KernelId, Launch};
+use crate::check::typed::{Assume, AssumeKind, Expr, ExprKind, Geometry, Kernel, KernelId, Launch};
 use crate::check::walk;
 use crate::device::{Executable, Extents};
 use crate::host::array::Element;
@@ -13,6 +13,7 @@ use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
 
 use super::frame::Frame;
+use super::visit::{are_same, is_closed, reads};
 
 /// Maximum number of cached sites; beyond it the cache is cleared.
 const KEPT: usize = 1024;
@@ -22,6 +23,12 @@ pub(crate) struct Site {
     kernel: KernelId,
     kinds: Vec<Kind>,
     named: Named,
+    /// The caller's compile-time arguments, if the launch's depend on nothing else.
+    caller: Option<Arc<[Argument]>>,
+    /// The conditions that read parameters: others held when the launch was prepared, and do from then on.
+    pub open: Vec<usize>,
+    /// Whether the kernel promises something about arrays.
+    promises: bool,
     /// The arrays that the launch allocates: parameter index, element type and shape.
     pub missing: Vec<(usize, Element, Vec<usize>)>,
     /// Compile-time arguments and dimensions; without locals.
@@ -30,6 +37,29 @@ pub(crate) struct Site {
     pub extents: Extents,
     /// Dimensions passed to the kernel as additional arguments.
     pub hidden: Vec<Value>,
+}
+
+impl Site {
+    /// Whether the arguments are like those of the prepared launch.
+    pub fn takes(&self, values: &[Option<Value>]) -> bool {
+        self.kinds.len() == values.len()
+            && self.kinds.iter().zip(values).all(|(kind, value)| kind.is_of(value.as_ref()))
+    }
+
+    /// Whether what is given by name is as in the prepared launch.
+    pub fn is_named(&self, named: &Named) -> bool {
+        self.named == *named
+    }
+
+    /// Whether something about the arguments has to be tested again.
+    pub fn is_tested(&self) -> bool {
+        self.promises || !self.open.is_empty()
+    }
+
+    /// Whether dimensions given by name are those of the prepared launch.
+    pub fn has_dims(&self, dims: &[i64]) -> bool {
+        self.named.dims == dims
+    }
 }
 
 /// What a launch gives by name, evaluated.
@@ -52,7 +82,7 @@ pub(super) struct Made<'a> {
 
 /// The properties of an argument that must be the same for reuse.
 #[derive(PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Missing,
     Array(Element, Vec<usize>),
     Scalar(Scalar),
@@ -63,7 +93,7 @@ enum Kind {
 
 impl Kind {
     /// Returns the kind of an argument; `None` for values that prevent caching.
-    fn of(value: Option<&Value>) -> Option<Kind> {
+    pub fn of(value: Option<&Value>) -> Option<Kind> {
         Some(match value {
             None => Kind::Missing,
             Some(Value::Array(array)) => Kind::Array(array.element().clone(), array.shape().to_vec()),
@@ -74,7 +104,7 @@ impl Kind {
         })
     }
 
-    fn is_of(&self, value: Option<&Value>) -> bool {
+    pub fn is_of(&self, value: Option<&Value>) -> bool {
         match (self, value) {
             (Kind::Missing, None) => true,
             (Kind::Array(element, shape), Some(Value::Array(array))) => {
@@ -92,19 +122,18 @@ impl Kind {
 pub(crate) struct Sites(rustc_hash::FxHashMap<Span, Arc<Site>>);
 
 impl Sites {
-    pub fn find(&self, launch: &Launch, values: &[Option<Value>], named: &Named, span: Span) -> Option<Arc<Site>> {
-        let site = self.0.get(&span)?;
-        let same = site.kernel == launch.kernel
-            && site.named == *named
-            && site.kinds.len() == values.len()
-            && site.kinds.iter().zip(values).all(|(kind, value)| kind.is_of(value.as_ref()));
-        same.then(|| site.clone())
+    /// Returns the launch that was prepared last at a place, and whether it has the compile-time arguments of a launch from this frame
+    /// without a look at these.
+    pub fn last(&self, launch: &Launch, frame: &Frame, span: Span) -> Option<(Arc<Site>, bool)> {
+        let site = self.0.get(&span).filter(|site| site.kernel == launch.kernel)?;
+        let same = site.caller.as_ref().is_some_and(|caller| are_same(caller, &frame.generics));
+        Some((site.clone(), same))
     }
 
     /// Caches a prepared launch.
     pub(super) fn remember(
         &mut self,
-        launch: &Launch,
+        (launch, kernel, frame): (&Launch, &Kernel, &Frame),
         given: Kinds,
         values: &[Option<Value>],
         inner: &Frame,
@@ -122,6 +151,9 @@ impl Sites {
             missing: missing.collect(),
             kinds,
             named,
+            caller: is_closed(&launch.generics).then(|| frame.generics.clone()),
+            open: open(kernel),
+            promises: kernel.assumes.iter().any(|assume| matches!(assume.kind, AssumeKind::Array { .. })),
             inner: Frame::new(inner.generics.clone(), inner.dims.clone()),
             executable: executable.clone(),
             extents,
@@ -151,23 +183,25 @@ impl Kinds {
     }
 }
 
+/// Returns the conditions that read parameters.
+fn open(kernel: &Kernel) -> Vec<usize> {
+    let is_open = |assume: &Assume| matches!(&assume.kind, AssumeKind::Condition(condition) if reads(condition));
+    kernel.assumes.iter().enumerate().filter(|(_, assume)| is_open(assume)).map(|(i, _)| i).collect()
+}
+
 /// Whether shapes or geometry depend on the values of parameters.
 fn depends_on_values(kernel: &Kernel) -> bool {
-    let mut found = false;
-    let mut look = |expr: &Expr| {
-        walk::expr(expr, &mut |e| found |= matches!(e.kind, ExprKind::Local(_) | ExprKind::Global(_)));
-    };
-    kernel.sig.dim_exprs.iter().for_each(|expr| look(expr));
-    match &kernel.geometry {
-        Geometry::Threads { extents, .. } => extents.iter().for_each(look),
-        Geometry::Grid { grid, block, .. } => grid.iter().chain(block).for_each(look),
-    }
-    found
+    let mut exprs = kernel.sig.dim_exprs.iter();
+    exprs.any(|expr| reads(expr))
+        || match &kernel.geometry {
+            Geometry::Threads { extents, .. } => extents.iter().any(reads),
+            Geometry::Grid { grid, block, .. } => grid.iter().chain(block).any(reads),
+        }
 }
 
 /// Whether values of arguments decide if a choice of tuned constants can be taken: only where it meets the conditions.
 fn chooses_by_values(kernel: &Kernel) -> bool {
-    let reads = |expr: &Expr, wanted: &dyn Fn(&ExprKind) -> bool| {
+    let has = |expr: &Expr, wanted: &dyn Fn(&ExprKind) -> bool| {
         let mut found = false;
         walk::expr(expr, &mut |e| found |= wanted(&e.kind));
         found
@@ -176,7 +210,7 @@ fn chooses_by_values(kernel: &Kernel) -> bool {
         |kind: &ExprKind| matches!(kind, ExprKind::ConstParam(i) if kernel.tunes.iter().any(|own| own.param == *i));
     !kernel.tunes.is_empty()
         && kernel.assumes.iter().any(|assume| match &assume.kind {
-            AssumeKind::Condition(_) => assume.exprs().any(|e| reads(e, &|kind| matches!(kind, ExprKind::Local(_)))),
-            AssumeKind::Array { .. } => assume.exprs().any(|e| reads(e, &is_tuned)),
+            AssumeKind::Condition(_) => assume.exprs().any(|e| has(e, &|kind| matches!(kind, ExprKind::Local(_)))),
+            AssumeKind::Array { .. } => assume.exprs().any(|e| has(e, &is_tuned)),
         })
 }

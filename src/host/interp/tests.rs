@@ -1,5 +1,7 @@
 //! Scripts that read arrays of a GPU that has failed: every way to read one ends in the same error, at the statement.
 
+mod visits;
+
 use std::sync::Arc;
 
 use super::*;

@@ -1,0 +1,115 @@
+//! Calls and launches at one place, again and again, where something about them differs: what was found out the first time must not
+//! be taken for it.
+
+use super::*;
+
+fn script(checks: Checks) -> Script {
+    Script::new(checks, &DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() })
+}
+
+const FUNCTIONS: &str = "
+fn part<T: Num>(x: [T; N], k: i32) -> [T; N] { if k > 0 { part(x * T(2), k - 1) } else { x } }
+fn rows(x: [f32; R, C]) -> [f32; C, R] { transpose(x) }
+fn pick<op: fn(f32, f32) -> f32, const K: i32>(x: [f32; N]) -> [f32; N] { x + op(x[0], f32(K)) }
+fn least(a: f32, b: f32) -> f32 { if a < b { a } else { b } }
+fn most<op: fn(f32, f32) -> f32>(x: [f32; N], a: f32) -> [f32; N] { pick(x, op = op, K = 2) + a }
+fn zeroed(n: i32) -> [f32; _] { zeros(n) }
+fn grown(x: [f32; N], n: i32) -> [f32; _] { concat(x, zeros(n)) }
+fn bump(inout x: [f32; N], inout a: f32, by: f32) -> f32 {
+    x[0] += by
+    a += by
+    a
+}
+fn fibonacci(n: i64) -> i64 { if n < 2 { n } else { fibonacci(n - 1) + fibonacci(n - 2) } }
+kernel shifted<const BY: i32>(x: [f32; N], s: i32, out y: [f32; N]) threads(i: N)
+    assume BY < 5, s >= 0, N > 1
+{ y[i] = x[i] + f32(BY + s) }
+fn by<const BY: i32>(x: [f32; N], s: i32) -> [f32; N] { shifted(x, s, BY = BY) }
+";
+
+/// Programs, each with an `assert` at its end.
+const PROGRAMS: &[&str] = &[
+    // Types and shapes.
+    "for n in 1..6 { assert(part(ones(n), 3) == full(n, 8.0)); assert(part(ones(n, type = i64), 2) == full(n, 4i64)) }",
+    "for n in 1..6 { let x = zeros(n, 3); let y = rows(x); assert(shape(y, 0) == 3 && shape(y, 1) == n) }",
+    // Compile-time arguments of the caller.
+    "for k in 0..4 {
+        let x = [1.0, 5.0]
+        assert(most(x, 0.5, op = least) == [2.5, 6.5])
+        assert(most(x, f32(k), op = max) == [3.0 + f32(k), 7.0 + f32(k)])
+    }",
+    "for s in 0..4 {
+        for k in 0..2 { assert(by([1.0, 2.0], s, BY = 1) == [2.0 + f32(s), 3.0 + f32(s)]) }
+        assert(by([1.0, 2.0], s, BY = 4) == [5.0 + f32(s), 6.0 + f32(s)])
+    }",
+    // Extents that values decide.
+    "for n in 0..6 { assert(len(zeroed(n)) == n); assert(len(grown([1.0, 2.0], n)) == n + 2) }",
+    // Results by way of parameters, of an element and of a variable.
+    "var x = [[1.0, 2.0], [3.0, 4.0]]
+    var a = 0.0
+    for k in 0..3 {
+        var row = x[1, ..]
+        assert(bump(row, a, f32(k)) == a)
+        x[1, ..] = row
+    }
+    assert(all(x == [[1.0, 2.0], [6.0, 4.0]]) && a == 3.0)",
+    "assert(fibonacci(15) == 610)",
+];
+
+/// Entries that are errors after many that are none at the same place, and their codes.
+const FAULTS: &[(&str, &str)] = &[
+    ("for s in 0..9 { by([1.0, 2.0], 4 - s, BY = 1) }", "E0525"),
+    ("for n in 0..4 { by(ones(5 - n), 1, BY = 1) ; by(ones(4 - n), 1, BY = 2) }", "E0525"),
+    (
+        "fn wrong(x: [f32; N], k: i32) -> [f32; N] { if k < 3 { x } else { x[1..] } }\nfor k in 0..5 { wrong([1.0, 2.0], k) }",
+        "E0524",
+    ),
+];
+
+#[test]
+fn what_differs_is_bound_anew() {
+    for checks in [Checks::default(), Checks { memory: true, arithmetic: true, nan: false }] {
+        let mut script = script(checks);
+        script.enter(FUNCTIONS).expect("functions");
+        for program in PROGRAMS {
+            script.enter(program).unwrap_or_else(|error| panic!("{program}: {error:?}"));
+        }
+        for (program, code) in FAULTS {
+            let error = script.enter(program).err().unwrap_or_else(|| panic!("{program} is an error"));
+            assert_eq!(error.code, *code, "{program}: {error:?}");
+        }
+        // After faults half-way, too.
+        for program in PROGRAMS {
+            script.enter(program).unwrap_or_else(|error| panic!("{program}, again: {error:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_function_that_is_defined_anew_is_another_one() {
+    let mut script = script(Checks::default());
+    script
+        .enter("fn f(x: [f32; N]) -> [f32; N] { x + 1.0 }\nfn g(x: [f32; N]) -> [f32; N] { f(x) }")
+        .expect("functions");
+    let value = |script: &mut Script, text: &str| script.enter(text).expect(text).expect("a value").value;
+    assert_eq!(value(&mut script, "g([1.0])[0]"), Value::of(2.0f32));
+    script.enter("fn f(x: [f32; N]) -> [f32; N] { x * 10.0 }").expect("another");
+    assert_eq!(value(&mut script, "f([1.0])[0]"), Value::of(10.0f32));
+    script.enter("fn g(x: [f32; N]) -> [f32; N] { f(x) }").expect("another");
+    for _ in 0..3 {
+        assert_eq!(value(&mut script, "g([1.0])[0]"), Value::of(10.0f32));
+    }
+}
+
+/// Derivatives take values along that plain runs do not have.
+#[test]
+fn a_call_within_a_derivative_is_another_one() {
+    let mut script = script(Checks::default());
+    script
+        .enter("fn f<T: Float>(x: [T; N], k: T) -> [T; N] { x * x * k }\nfn g(x: [f32; N]) -> f32 { sum(f(x, 3.0)) }")
+        .expect("functions");
+    for _ in 0..2 {
+        script.enter("assert(g([1.0, 2.0]) == 15.0)").expect("a value");
+        script.enter("assert(grad(g)([1.0, 2.0]) == [6.0, 12.0])").expect("a derivative");
+    }
+}
