@@ -17,7 +17,7 @@ use clk_lang::ir::def::{TileFactor, TileStep};
 use clk_lang::lang::scalar::{Scalar, Value};
 use clk_lang::lower;
 use opened::nvrtc;
-use tensor_text::{complaint, prepared};
+use tensor_text::{complaint, complaint_of, prepared};
 use tile_steps::{Arguments, Array, passed};
 
 /// Attention, with parts to be replaced.
@@ -445,9 +445,8 @@ fn steps_of_random_programs_compute_the_bits_of_the_kernel() {
 
 // Texts
 
-#[test]
-fn texts_of_programs_compile_without_spills() {
-    let Some(nvrtc) = nvrtc() else { return };
+/// Programs of all kinds of steps and factors.
+fn programs() -> Vec<String> {
     let wide = sized(128, 128, 128);
     let rounded = ROUNDED[0].0.replace(" 24", " 64").replace("48", "64").replace("64 * block_idx", "128 * block_idx");
     let rounded = rounded.replace("i + 64", "i + 128").replace("[f32; 64", "[f32; 128").replace("top, 64", "top, 128");
@@ -455,12 +454,31 @@ fn texts_of_programs_compile_without_spills() {
         .replace("0..N step", "0..i + 128 step")
         .replace("select(arange(128) < N - j", "select(i + reshape(arange(128), 128, 1) >= j + arange(128)");
     let halves = attention().replace("bf16", "f16");
-    let three = sized(192, 128, 80);
-    let mut sources = vec![attention(), rounded, wide, causal, three, halves, random_program(1), random_program(4)];
+    let mut sources = vec![attention(), rounded, wide, causal, halves, random_program(1), random_program(4)];
     sources.extend(OF_MORE_AXES.into_iter().chain(ROUNDED).map(|(source, ..)| source.to_string()));
-    for source in sources {
+    sources
+}
+
+#[test]
+fn texts_of_programs_compile_without_spills() {
+    let Some(nvrtc) = nvrtc() else { return };
+    for source in programs().into_iter().chain([sized(192, 128, 80)]) {
         let found = complaint(&nvrtc, &prepared(&source), Copies::Boxes, &["serializ", "setmaxnreg"]);
         assert_eq!(found, None, "{source}");
+    }
+}
+
+/// The text that all GPUs from sm_80 on run, with the shared memory that each has.
+#[test]
+fn texts_of_programs_for_all_tensor_cores_compile_without_spills() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let known = nvrtc.architectures();
+    let pieces = Copies::Pieces { packed: [false; 2] };
+    for architecture in [80, 86, 89, 90, 120].into_iter().filter(|architecture| known.contains(architecture)) {
+        for source in programs().into_iter().chain([sized(192, 64, 80)]) {
+            let found = complaint_of(&nvrtc, architecture, &prepared(&source), pieces, &["ptxas warning"]);
+            assert_eq!(found, None, "sm_{architecture} {source}");
+        }
     }
 }
 

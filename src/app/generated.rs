@@ -16,7 +16,7 @@ use crate::compile::{self, Session};
 use crate::device::cuda::cubin::{self, Resources};
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::nvrtc::{self, Nvrtc};
-use crate::device::cuda::text::{CudaKernel, Options, cuda_text, usual_copies};
+use crate::device::cuda::text::{CudaKernel, Options, cuda_text, usual_options};
 use crate::device::sim::lanes_text;
 use crate::host::interp::constant_block;
 use crate::ir::{self, Checks, Prepared};
@@ -106,9 +106,9 @@ impl Generator {
             Level::Lanes => Ok(lanes_text(&prepared, &session.sources)),
             // What launches run whose blocks are the signature's, and whose arrays have rows of whole boxes.
             Level::Cuda | Level::Ptx | Level::Sass => {
-                let product = usual_copies(&prepared, self.architecture(), self.relies);
                 let block = constant_block(&session.program, &session.program.kernels[id]);
-                let options = Options { block, product, ..self.options.clone() };
+                let options = Options { block, ..self.options.clone() };
+                let options = usual_options(&prepared, options, self.architecture(), self.relies);
                 match level {
                     Level::Cuda => Ok(cuda_text(&prepared, &options, named).text),
                     _ => self.machine(&prepared, &options, &session.sources, level, lines),

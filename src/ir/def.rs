@@ -262,6 +262,8 @@ impl Factors {
 /// is stored in their last parameter, an array without axes; an element of an array of the kernel is stored there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tiles {
+    /// The tensor cores whose bits the sums of its products have.
+    pub cores: Cores,
     /// The rows of all tiles.
     pub rows: u32,
     pub held: Vec<HeldTile>,
@@ -287,7 +289,7 @@ pub enum TileStep {
     /// Puts the elements of each row together, in halves: element `k + h` to element `k`, with `h` the largest power of two below their
     /// number. `fold` takes the two in this order.
     Fold { to: usize, of: usize, fold: Module },
-    /// Adds a product to a tile, in groups of 16 terms in ascending order, or of 8 of factors of `f32`, whose elements are rounded to tf32.
+    /// Adds a product to a tile, in groups of terms in ascending order, as its tensor cores do; elements of factors of `f32` are rounded to tf32.
     Product { sum: usize, terms: u32, a: TileFactor, b: TilePart },
     /// Does the one or the other; the number is not 0 where it is the first.
     If { cond: Module, then: Vec<TileStep>, other: Vec<TileStep> },

@@ -39,9 +39,9 @@ pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instan
     let typed::Geometry::Grid { .. } = kernel.geometry else { return None };
     let typed = kernel.body.as_deref()?;
     let is_product = |stmts: &[Stmt]| stmts.iter().any(has_product);
-    // What runs such programs has the bits of these tensor cores.
-    let usual = instance.sums == Sums::default();
-    if typed.root.tail.is_some() || !usual || !is_product(&typed.root.stmts) {
+    // What runs such programs has the bits of tensor cores.
+    let Sums::Cut(cores) = instance.sums else { return None };
+    if typed.root.tail.is_some() || !is_product(&typed.root.stmts) {
         return None;
     }
     let mut finder = Finder {
@@ -61,7 +61,7 @@ pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instan
     };
     finder.counters_in(&typed.root.stmts);
     let steps = finder.steps(&typed.root.stmts)?;
-    Some(Tiles { rows: finder.rows?, held: finder.held, counters: finder.names, steps })
+    Some(Tiles { cores, rows: finder.rows?, held: finder.held, counters: finder.names, steps })
 }
 
 /// Whether a statement, or one in it, assigns a product; others are not worth the search.

@@ -2,7 +2,7 @@
 
 use clk_lang::compile::{NoFiles, Session, default_instance};
 use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
-use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
+use clk_lang::device::cuda::text::{Copies, Options, cuda_text, room_of};
 use clk_lang::ir::Prepared;
 use clk_lang::{lower, pass};
 
@@ -32,7 +32,7 @@ pub fn complaint_of(
     copies: Copies,
     words: &[&str],
 ) -> Option<String> {
-    let options = Options { product: Some(copies), stop: true, ..Options::default() };
+    let options = Options { product: Some(copies), stop: true, room: room_of(architecture), ..Options::default() };
     let text = cuda_text(kernel, &options, None);
     if text.options.product != Some(copies) {
         return Some("it has the usual text".into());

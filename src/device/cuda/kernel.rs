@@ -56,7 +56,7 @@ impl Kernel {
     /// Returns the options of the variant that launches prefer.
     pub fn options(&self) -> Options {
         let wanted = &self.context.settings.text;
-        Options { stop: wanted.checked, ..wanted.clone() }
+        Options { stop: wanted.checked, room: self.context.properties.shared_per_block, ..wanted.clone() }
     }
 
     /// Returns the variant for these options.

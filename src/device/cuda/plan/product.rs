@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use super::{End, Facts, Room, assumes_values};
 use crate::device::Extents;
-use crate::device::cuda::context::Instructions;
-use crate::device::cuda::driver::Properties;
+use crate::device::cuda::context::{Context, Instructions};
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::text::abi::{BOX_ALIGN, Copies, Geometry, LaunchFacts, NARROW, Options};
 use crate::device::cuda::text::{
     TENSOR_ARCHITECTURE, is_narrow, is_rounded, most_product_tiles, product_extents, product_shared,
 };
 use crate::device::cuda::variant::Variant;
-use crate::ir::def::{Factor, KernelParam, TileFactor, TileStep};
+use crate::ir::def::{Factor, KernelParam, Product, TileFactor, TileStep, Tiles};
 
 /// Numbers of tiles stay below this, so that 32 bits hold them and those that a block does not come to.
 const MOST_TILES: u64 = 1 << 30;
@@ -21,31 +20,46 @@ impl Kernel {
     /// Starts to compile the text for tensor cores that most launches need, if there is one.
     pub fn expect_product(&self) -> bool {
         let compiles = |way| self.product_variant(&Options { product: Some(way), ..self.options() }).is_some();
-        self.ways([BOX_ALIGN; 2]).into_iter().any(compiles)
+        let definition = self.definition();
+        let ways = match (&definition.product, &definition.tiles) {
+            (Some(product), _) => self.ways(product, [BOX_ALIGN; 2]),
+            (None, Some(tiles)) => self.ways_of_tiles(tiles, true),
+            (None, None) => vec![],
+        };
+        ways.into_iter().any(compiles)
     }
 
-    /// Returns how texts for the tensor cores of this GPU may read factors, the best way first, given rows of so many bytes.
-    fn ways(&self, rows: [u64; 2]) -> Vec<Copies> {
-        let Properties { architecture, shared_per_block, .. } = self.context.properties;
-        let is_sm90 = architecture == TENSOR_ARCHITECTURE;
-        let Some(product) = &self.definition().product else {
-            let is_program = is_sm90 && self.definition().tiles.is_some();
-            return if is_program { vec![Copies::Boxes] } else { vec![] };
-        };
+    /// Returns how texts of a product for the tensor cores of this GPU may read factors, the best way first, given rows of so many bytes.
+    fn ways(&self, product: &Product, rows: [u64; 2]) -> Vec<Copies> {
         if !self.context.has_cores(product.cores) {
             return vec![];
         }
         let rounded = is_rounded(&self.prepared, product.a);
         let in_boxes = rows.map(|bytes| bytes.is_multiple_of(BOX_ALIGN));
         let pieces = Copies::Pieces { packed: in_boxes.map(|whole| rounded || !whole) };
-        let mut ways = match (is_sm90 && self.context.settings.tensor == Instructions::Best, in_boxes) {
+        let mut ways = match (self.is_of_sm90a(), in_boxes) {
             (true, [true, true]) => vec![Copies::Boxes, pieces],
             // Packing takes less time than copies by elements do.
             (true, _) => vec![pieces, Copies::Elements],
             (false, _) => vec![pieces],
         };
-        ways.retain(|&way| product_shared(way) <= shared_per_block);
+        ways.retain(|&way| product_shared(way) <= self.context.properties.shared_per_block);
         ways
+    }
+
+    /// As `ways`, of a program of tiles, whose factors all have rows of whole boxes or not.
+    fn ways_of_tiles(&self, tiles: &Tiles, in_boxes: bool) -> Vec<Copies> {
+        if !self.context.has_cores(tiles.cores) {
+            return vec![];
+        }
+        let pieces = Copies::Pieces { packed: [false; 2] };
+        if self.is_of_sm90a() && in_boxes { vec![Copies::Boxes, pieces] } else { vec![pieces] }
+    }
+
+    /// Whether texts may have the instructions of sm_90a.
+    fn is_of_sm90a(&self) -> bool {
+        let Context { properties, settings, .. } = &*self.context;
+        properties.architecture == TENSOR_ARCHITECTURE && settings.tensor == Instructions::Best
     }
 
     /// Returns the variant that computes this launch on tensor cores, if there can be one; and whether that depends on the values of
@@ -113,7 +127,7 @@ impl Kernel {
             self.element_size(product.a.param)? * u64::from(a[1]),
             self.element_size(product.b.param)? * u64::from(b[1]),
         ];
-        Some((self.ways(rows), extents))
+        Some((self.ways(product, rows), extents))
     }
 }
 
@@ -123,7 +137,7 @@ impl Kernel {
         let tiles = self.definition().tiles.as_ref().filter(|_| self.definition().product.is_none())?;
         let Extents::Grid { grid, block } = facts.extents else { return None };
         let is_usual = grid.iter().chain(&block).all(|&n| n > 0) && is_narrow(&self.prepared.module, facts);
-        if self.context.properties.architecture != TENSOR_ARCHITECTURE || !is_usual {
+        if !is_usual {
             return None;
         }
         let extents = |param: usize| -> Vec<u32> {
@@ -136,7 +150,8 @@ impl Kernel {
             let columns = extents(param as usize).last().copied().unwrap_or(0);
             self.element_size(param).is_some_and(|size| (size * u64::from(columns)).is_multiple_of(BOX_ALIGN))
         };
-        copied(&tiles.steps).into_iter().all(in_boxes).then_some((vec![Copies::Boxes], facts.extents))
+        let in_boxes = copied(&tiles.steps).into_iter().all(in_boxes);
+        Some((self.ways_of_tiles(tiles, in_boxes), facts.extents))
     }
 }
 

@@ -64,7 +64,7 @@ fn program() -> Prepared {
     b.array("b", Access::In, Layout::plain(BF16), 2);
     b.array("c", Access::Out, Layout::plain(F32), 2);
     let mut module = module(Default::default(), b, Form::Grid);
-    module.kernel.tiles = Some(Arc::new(Tiles { rows: 128, held, counters: vec![], steps }));
+    module.kernel.tiles = Some(Arc::new(Tiles { cores: Cores::Sm90, rows: 128, held, counters: vec![], steps }));
     Prepared::new(verify(module).expect("a sound kernel"), Default::default())
 }
 

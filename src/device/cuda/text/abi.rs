@@ -65,19 +65,21 @@ pub struct Options {
     pub coarsen: bool,
     /// The threads of a block along x, y, z, if known; only for `grid` kernels.
     pub block: Option<[u32; 3]>,
-    /// The text is one for tensor cores, of a kernel that is a product, and reads the factors like this.
+    /// The text is one for tensor cores, of a kernel that is a product or a program of tiles, and reads the factors like this.
     pub product: Option<Copies>,
+    /// The bytes of shared memory that a block can have, for texts of programs of tiles.
+    pub room: u32,
 }
 
-/// How a text for tensor cores copies the factors of a product to shared memory.
+/// How a text for tensor cores copies the factors of products to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Copies {
     /// By boxes: the rows of both factors are multiples of [`BOX_ALIGN`] bytes.
     Boxes,
     /// By elements.
     Elements,
-    /// By pieces of 16 bytes, with instructions that all GPUs from sm_80 on have. What is packed, of the first and of the second factor, is
-    /// copied before to memory of its own, where it is rounded and its rows are whole pieces.
+    /// By pieces of 16 bytes, with instructions that all GPUs from sm_80 on have. What is packed, of the first and of the second factor of a
+    /// product, is copied before to memory of its own, where it is rounded and its rows are whole pieces. Programs of tiles pack nothing.
     Pieces { packed: [bool; 2] },
 }
 
@@ -90,6 +92,15 @@ impl Copies {
     /// Whether the text is for the tensor cores of sm_90a alone.
     pub(crate) fn is_of_sm90a(self) -> bool {
         !matches!(self, Copies::Pieces { .. })
+    }
+}
+
+/// Returns the bytes of shared memory that a block can have, by the compute capability of the GPU.
+pub fn room_of(architecture: u32) -> u32 {
+    match architecture {
+        80 | 87 => 163 * 1024,
+        90..120 => 227 * 1024,
+        _ => 99 * 1024,
     }
 }
 
@@ -109,6 +120,7 @@ impl Default for Options {
             coarsen: true,
             block: None,
             product: None,
+            room: room_of(90),
         }
     }
 }

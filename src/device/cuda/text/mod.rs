@@ -12,7 +12,7 @@
 //! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
 //! | `product` | products of matrices for tensor cores, with `product.cu` and `product_sync.cu` |
-//! | `tiles`, `steps`, `masks` | programs of tiles for tensor cores, with `tiles.cu` |
+//! | `tiles`, `steps`, `masks` | programs of tiles for tensor cores, with `tiles.cu`, `tiles_boxes.cu` and `tiles_sync.cu` |
 //! | `late` | guards that report behind a loop |
 //! | `fences` | fences and warp barriers that the memory model requires |
 //! | `helpers` | types and functions that a text defines for itself |
@@ -50,7 +50,7 @@ use crate::ir::Prepared;
 use crate::ir::def::*;
 use crate::ir::ranges::{self, Setting};
 pub use abi::CudaKernel;
-pub use abi::{Copies, LaunchFacts, Options};
+pub use abi::{Copies, LaunchFacts, Options, room_of};
 use generator::Gen;
 pub(crate) use launch::{SharedRefusal, is_narrow, message};
 pub(crate) use product::TENSOR_ARCHITECTURE;
@@ -68,18 +68,20 @@ pub(crate) fn is_rounded(kernel: &Prepared, factor: Factor) -> bool {
     kernel.module.functions[*body].memories[*memory].layout.size == 4
 }
 
-/// Returns how the text for the tensor cores of a GPU reads factors whose rows are multiples of 16 bytes, if the kernel is a product or a
+/// Returns the options of the text for the tensor cores of a GPU, for factors whose rows are multiples of 16 bytes, if the kernel is a product or a
 /// program of tiles that launches compute there; `relies` says that the run names the model of tensor cores.
-pub fn usual_copies(kernel: &Prepared, architecture: u32, relies: bool) -> Option<Copies> {
-    let product = kernel.module.kernel.product.as_ref();
-    let of_sm90a = Options { product: Some(Copies::Boxes), ..Options::default() };
-    match product {
-        Some(product) if !product.cores.multiply_on(architecture, relies) => None,
-        _ if architecture == TENSOR_ARCHITECTURE && tensor_text(kernel, &of_sm90a, None).is_some() => {
-            Some(Copies::Boxes)
-        }
-        product => product.map(|product| Copies::Pieces { packed: [is_rounded(kernel, product.a); 2] }),
-    }
+pub fn usual_options(kernel: &Prepared, options: Options, architecture: u32, relies: bool) -> Options {
+    let Kernel { product, tiles, .. } = &kernel.module.kernel;
+    let cores = product.as_ref().map(|product| product.cores).or(tiles.as_ref().map(|tiles| tiles.cores));
+    let packed = product.as_ref().is_some_and(|product| is_rounded(kernel, product.a));
+    let mut ways = vec![Copies::Boxes, Copies::Pieces { packed: [packed; 2] }];
+    ways.retain(|way| !way.is_of_sm90a() || architecture == TENSOR_ARCHITECTURE);
+    let has_cores = cores.is_some_and(|cores| cores.multiply_on(architecture, relies));
+    let options = Options { room: abi::room_of(architecture), ..options };
+    let with = |way| Options { product: Some(way), ..options.clone() };
+    let mut usable =
+        ways.into_iter().map(with).filter(|options| has_cores && tensor_text(kernel, options, None).is_some());
+    usable.next().unwrap_or(options)
 }
 
 /// Generates the CUDA C++ of a kernel. With sources, `#line` directives refer to their lines. What is no product, or cannot be

@@ -42,7 +42,13 @@ const OF_SM90A: Shared = Shared {
 
 /// That of all GPUs from sm_80 on: four stages of 64 bytes a row.
 const OF_SM80: Shared = Shared {
-    text: concat!("namespace tensor_cores {\n", include_str!("elements.cu"), "}\n\n", include_str!("product_sync.cu")),
+    text: concat!(
+        "namespace tensor_cores {\n",
+        include_str!("pieces.cu"),
+        include_str!("elements.cu"),
+        "}\n\n",
+        include_str!("product_sync.cu")
+    ),
     gpus: "sm_80 and later",
     threads: 256,
     bytes: 4 * (FIRST + SECOND) * 64,

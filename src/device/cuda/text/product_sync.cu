@@ -5,8 +5,6 @@
 // a sum are added in ascending order, whatever the tile, so that its bits do not depend on the tile.
 namespace tensor_cores {
 
-typedef unsigned int u32;
-
 // A factor as it is in memory, without gaps between rows.
 struct Plain {
     const void *data;
@@ -35,20 +33,6 @@ struct Part {
         return u32(line * WIDTH + ((piece ^ by) << 4));
     }
 };
-
-// Copies so many of 16 bytes, some time until `copied`; the others become zeros.
-__device__ __forceinline__ void copy_piece(u32 to, const char *from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-
-// Ends the copies of a stage; there may be none.
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits for what this thread copies to all stages but the last COUNT ones.
-template <int COUNT>
-__device__ __forceinline__ void copied() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(COUNT) : "memory");
-}
 
 // How a thread copies its pieces of the lines of a factor to a stage: the same one of every AT_ONCE-th line.
 template <bool ALONG, int OWN>
@@ -90,13 +74,6 @@ __device__ __forceinline__ uint4 shifted(const uint4 &low, const uint4 &high, in
 #pragma unroll
     for (int i = 0; i < 4; i++) all[i] = __funnelshift_r(all[i], all[i + 1], 8 * (bytes & 2));
     return make_uint4(all[0], all[1], all[2], all[3]);
-}
-
-// Rounds an f32 as `tf32` does: to nearest, halves to even. A NaN stays one.
-__device__ __forceinline__ u32 rounded(u32 bits) {
-    const float value = __uint_as_float(bits);
-    const u32 near = bits + 0xfff + (bits >> 13 & 1);
-    return (value != value ? 0x7fffffff : near) & ~0x1fffu;
 }
 
 // Packs a matrix to rows of whole pieces, with zeros behind its own elements, and rounds what `tf32` rounds, by all threads of all blocks: a warp
@@ -158,24 +135,6 @@ __device__ __forceinline__ void meet(unsigned *arrivals) {
     __syncthreads();
 }
 
-// Four matrices of 8 rows of 16 bytes, of which each thread of a warp names a row: thread t gets word t % 4 of row t / 4 of each.
-__device__ __forceinline__ void load_rows(u32 (&to)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
-}
-
-// The same of 16-bit elements, transposed: thread t gets elements 2 * (t % 4) and the next one of column t / 4.
-__device__ __forceinline__ void load_columns(u32 (&to)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
-}
-
-__device__ __forceinline__ u32 load_word(u32 address) {
-    u32 value;
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
-    return value;
-}
-
 // What a thread has of the factors for one instruction of each 16 rows and 8 columns of its warp.
 struct Terms {
     u32 a[HIGH][4], b[WIDE / 2][4];
@@ -226,10 +185,7 @@ struct Terms {
 #endif
 // Adds the product of 16 x STEP and STEP x 8 elements. The sums of a thread t: rows t / 4, and that plus 8; columns 2 * (t % 4), and the next one.
 __device__ __forceinline__ void multiply(float *sums, const u32 (&a)[4], u32 b0, u32 b1) {
-    asm("mma.sync.aligned." TENSOR_SHAPE ".row.col.f32." TENSOR_TYPE "." TENSOR_TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-                 "{%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    TENSOR_ADD(TENSOR_SHAPE, TENSOR_TYPE, sums, a, b0, b1);
 }
 
 // Passes the sums of a warp, whose elements begin at this row and column, to `at`. Neighboring threads exchange sums, so that a thread has four
@@ -340,6 +296,7 @@ __device__ __forceinline__ void product(Plain a, Plain b, const Room &packing, c
 }
 
 }  // namespace tensor_cores
+#undef TENSOR_ADD
 #undef TENSOR_SHAPE
 #undef TENSOR_TYPE
 #undef TENSOR_BYTES

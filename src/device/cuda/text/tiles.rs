@@ -1,7 +1,8 @@
 //! Programs of tiles on tensor cores. In: a kernel that is one. Out: a text in which the warpgroups of a block hold its tiles in registers.
 //!
-//! `tiles.cu` is the part that all of them share. It has to be compiled for `sm_90a`, and runs on no other GPU. What is computed of
-//! elements are lambdas, made from the kernels of the program; around them, [`super::steps`] writes the steps.
+//! `tiles.cu` is the part that all of them share. `tiles_boxes.cu` has the instructions of sm_90a, and has to be compiled for it;
+//! `tiles_sync.cu` those of all GPUs from sm_80 on. What is computed of elements are lambdas, made from the kernels of the program; around
+//! them, [`super::steps`] writes the steps.
 
 use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, OfBox, Options};
 use super::generator::Gen;
@@ -9,7 +10,7 @@ use super::helpers::Helpers;
 use super::masks::{Side, mask};
 use super::names::sanitized;
 use super::print;
-use super::steps::{Factor, Load, Masked, Op, Program, Where};
+use super::steps::{Factor, From, Load, Masked, Op, Program, Target, Where};
 use super::tree::Stmt;
 use crate::base::source::Sources;
 use crate::ir::Prepared;
@@ -18,23 +19,79 @@ use crate::ir::def::{
 };
 use crate::ir::ranges::{self, Bound, Fact, Given, Setting, Symbol};
 
-const TEXT: &str = concat!("namespace tiles {\n", include_str!("boxes.cu"), "}\n\n", include_str!("tiles.cu"));
+/// A text that programs share, and what its registers and shared memory hold.
+struct Shared {
+    text: &'static str,
+    gpus: &'static str,
+    /// Words of tiles that the registers of a thread hold, by warpgroups, and where parts are turned besides.
+    words: [u32; 3],
+    words_beside_turns: [u32; 3],
+}
+
+const OF_SM90A: Shared = Shared {
+    text: concat!(
+        "namespace tiles {\n",
+        include_str!("boxes.cu"),
+        "}\n\n",
+        include_str!("tiles.cu"),
+        "\n",
+        include_str!("tiles_boxes.cu")
+    ),
+    gpus: "sm_90a",
+    words: [208, 208, 136],
+    words_beside_turns: [208, 176, 112],
+};
+
+const OF_SM80: Shared = Shared {
+    text: concat!(
+        "namespace tiles {\n",
+        include_str!("pieces.cu"),
+        "}\n\n",
+        include_str!("tiles.cu"),
+        "\n",
+        include_str!("tiles_sync.cu")
+    ),
+    gpus: "sm_80 and later",
+    words: [200, 200, 120],
+    words_beside_turns: [200, 200, 120],
+};
+
+impl Target {
+    /// Returns what a text reads parts with; `None` if there is none of programs.
+    fn of(options: &Options) -> Option<Target> {
+        match options.product? {
+            Copies::Boxes => Some(Target::Boxes),
+            Copies::Pieces { packed: [false, false] } => Some(Target::Pieces { room: options.room }),
+            Copies::Pieces { .. } | Copies::Elements => None,
+        }
+    }
+
+    fn shared(self) -> &'static Shared {
+        match self {
+            Target::Boxes => &OF_SM90A,
+            Target::Pieces { .. } => &OF_SM80,
+        }
+    }
+
+    /// Returns the bytes of shared memory for parts that are read once.
+    fn once(self) -> u32 {
+        match self {
+            Target::Boxes => 128 * 1024,
+            // They have it once, and a part in the ring in each stage.
+            Target::Pieces { room } => room / 3 * 2,
+        }
+    }
+}
+
 /// Where the instructions of the products go.
 const INSTRUCTIONS: &str = "TILES_INSTRUCTIONS";
-/// Bytes of shared memory that a block can have, and that parts may take which are read once.
-const ROOM: u32 = 227 * 1024;
-const ONCE: u32 = 128 * 1024;
-const MOST_STAGES: u32 = 8;
-/// Words of tiles that the registers of a thread hold, and where parts are turned besides.
-const WORDS: [u32; 3] = [208, 208, 136];
-const WORDS_BESIDE_TURNS: [u32; 3] = [208, 176, 112];
 /// Bytes of a row of a box.
 const BOX_BYTES: u32 = 128;
 
 /// Returns the text of a program of tiles for tensor cores; `None` if the kernel is none, or may report faults or print, or needs more
 /// registers or shared memory than there are.
 pub(super) fn tiles_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> Option<CudaKernel> {
-    let tiles = kernel.module.kernel.tiles.as_ref().filter(|_| options.product == Some(Copies::Boxes))?;
+    let (tiles, target) = (kernel.module.kernel.tiles.as_ref()?, Target::of(options)?);
     let plain = Options { wide: false, block: None, ..options.clone() };
     let mut writer = Writer {
         kernel,
@@ -45,7 +102,7 @@ pub(super) fn tiles_text(kernel: &Prepared, options: &Options, sources: Option<&
         functions: String::new(),
         count: 0,
         signature: None,
-        program: Program::new(tiles),
+        program: Program::new(tiles, target),
         given: Given {
             from: kernel.module.kernel.params.len() as u32,
             facts: vec![Fact::any(Scalar::I32); tiles.counters.len()],
@@ -64,6 +121,8 @@ struct Signature {
     names: Vec<String>,
     /// Of the block's numbers and the counters.
     variables: Vec<String>,
+    /// By parameter, the name of an array and those of its extents.
+    arrays: Vec<(String, Vec<String>)>,
 }
 
 struct Writer<'a> {
@@ -146,31 +205,36 @@ impl Writer<'_> {
         Some(Masked { holds, function })
     }
 
-    /// Returns how a part is copied. Of tf32, products read what lies along the terms.
+    /// Returns how a part is copied. Of tf32, `wgmma` reads what lies along the terms.
     fn load(&mut self, part: &TilePart, along_terms: bool) -> Option<Load> {
-        let is_turned = part.scalar == Scalar::F32 && !along_terms;
+        let target = self.program.target;
+        let is_turned = target == Target::Boxes && part.scalar == Scalar::F32 && !along_terms;
         let width = BOX_BYTES / part.scalar.size() as u32;
         let counters = self.params() + 3..self.params() + 3 + self.tiles.counters.len();
         let varies = part.axes.iter().any(|axis| uses(&axis.start, &counters));
-        // Boxes report no faults: there must be none to report.
+        // Copies report no faults: there must be none to report.
         let written = self.functions.len();
         self.function(&part.element, part.extents())?;
         self.functions.truncate(written);
         let at = part.axes.iter().map(|axis| self.number(&axis.start)).collect::<Option<Vec<String>>>()?;
-        let map = self.map(part, width, is_turned)?;
+        let from = match target {
+            Target::Boxes => From::Map(self.map(part, width, is_turned)?),
+            Target::Pieces { .. } => {
+                let (name, extents) = self.signature.as_ref()?.arrays.get(part.param as usize)?.clone();
+                From::Array { name, extents, axes: part.axes.iter().map(|axis| [axis.extent, axis.step]).collect() }
+            }
+        };
         let [length, columns] = match (is_turned, part.extents()) {
             (true, [rows, columns]) => [columns.next_multiple_of(width), rows],
             (false, extents) => extents,
         };
         let (boxes, scalar) = (columns.div_ceil(width), part.scalar);
         let along_terms = along_terms || is_turned;
-        let mut load = Load { map, scalar, boxes, length, along_terms, is_turned, at, place: Where::Ring };
+        let mut load = Load { from, scalar, boxes, length, along_terms, is_turned, at, place: Where::Ring };
         let taken: u32 = self.program.once.iter().map(Load::bytes).sum();
-        if !varies && taken + load.bytes() <= ONCE {
+        if !varies && taken + load.bytes() <= target.once() {
             load.place = Where::Once(taken);
             self.program.once.push(load.clone());
-        } else {
-            self.program.stage_bytes = self.program.stage_bytes.max(load.bytes());
         }
         Some(load)
     }
@@ -195,22 +259,15 @@ impl Writer<'_> {
         }))
     }
 
-    /// Decides how many stages there are.
+    /// Whether registers hold the tiles, and shared memory the parts.
     fn laid_out(&mut self, ops: &[Op]) -> Option<()> {
-        let once: u32 = self.program.once.iter().map(Load::bytes).sum();
         let held: u32 = self.program.held.iter().map(|tile| tile.words()).sum();
-        let words = if self.program.turns { WORDS_BESIDE_TURNS } else { WORDS };
+        let shared = self.program.target.shared();
+        let words = if self.program.turns { shared.words_beside_turns } else { shared.words };
         if held > *words.get(self.program.warpgroups as usize - 1)? {
             return None;
         }
-        if self.program.stage_bytes > 0 {
-            let room = ROOM.checked_sub(1024 + once + 16)?;
-            let stages = (room / (self.program.stage_bytes + 24)).min(MOST_STAGES);
-            // As many as two products take that are under way.
-            let least = 2 * ops.iter().map(Op::loads).max().unwrap_or(0);
-            self.program.stages = Some(stages).filter(|&stages| stages >= least)?;
-        }
-        Some(())
+        self.program.lay_out(ops)
     }
 
     fn setting(&self) -> Setting {
@@ -275,24 +332,26 @@ impl Writer<'_> {
 
     /// Decides on the parameters of the text, with the first lambda: they have the same names in all.
     fn sign(&mut self, g: &mut Gen<'_>) -> Option<()> {
-        let (own, mut params) = (self.params(), vec![]);
+        let (own, mut params, mut arrays) = (self.params(), vec![], vec![]);
         for (param, declared) in g.module.kernel.params.iter().enumerate().take(own) {
             match declared {
-                KernelParam::Value { ty, .. } => params.push(KernelArgument::Value { param, ty: *ty }),
+                KernelParam::Value { ty, .. } => {
+                    params.push(KernelArgument::Value { param, ty: *ty });
+                    arrays.push(Default::default());
+                }
                 KernelParam::Array { memory, .. } => {
                     params.push(KernelArgument::Array { param });
                     let rank = g.function.memories[*memory].extents.len();
-                    for axis in 0..rank {
-                        g.param_extent(param, axis, rank);
-                        params.push(KernelArgument::Extent { param, axis });
-                    }
+                    let extents = (0..rank).map(|axis| g.param_extent(param, axis, rank)).collect();
+                    params.extend((0..rank).map(|axis| KernelArgument::Extent { param, axis }));
+                    arrays.push((g.memories[memory.index()].name.clone(), extents));
                 }
             }
         }
         if self.signature.is_none() {
             let names = params.iter().map(|param| g.parameter(param)).collect();
             let variables = g.params[own..own + 3 + self.tiles.counters.len()].to_vec();
-            self.signature = Some(Signature { params, names, variables });
+            self.signature = Some(Signature { params, names, variables, arrays });
         }
         Some(())
     }
@@ -325,7 +384,7 @@ impl Writer<'_> {
     }
 
     fn finished(mut self, ops: &[Op]) -> Option<CudaKernel> {
-        let Signature { mut params, mut names, variables } = self.signature.take()?;
+        let Signature { mut params, mut names, variables, .. } = self.signature.take()?;
         for (factor, &(param, element, of_box)) in self.program.maps.iter().enumerate() {
             params.push(KernelArgument::Map { factor, param, element, of_box });
             names.push(format!("const __grid_constant__ tiles::Map map{factor}_"));
@@ -333,7 +392,8 @@ impl Writer<'_> {
         let entry = sanitized(&self.kernel.module.kernel.name);
         let threads = self.program.threads();
         let mut text = std::mem::take(&mut self.helpers).into_text();
-        text.push_str(&TEXT.replace(INSTRUCTIONS, &self.program.instructions(ops)));
+        let shared = self.program.target.shared();
+        text.push_str(&shared.text.replace(INSTRUCTIONS, &self.program.instructions(ops)));
         text.push_str(&format!("\nextern \"C\" __global__ void __launch_bounds__({threads}, 1) {entry}(\n    "));
         text.push_str(&names.join(",\n    "));
         text.push_str(") {\n");
@@ -361,7 +421,7 @@ impl Writer<'_> {
             prints: vec![],
             assumptions: self.assumptions,
             guards: Default::default(),
-            notes: vec!["tiles in the registers of warpgroups, products on tensor cores of sm_90a".into()],
+            notes: vec![format!("tiles in the registers of warpgroups, products on tensor cores of {}", shared.gpus)],
         })
     }
 }
