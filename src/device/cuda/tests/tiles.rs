@@ -2,9 +2,11 @@
 
 use super::products::{arguments, storages};
 use super::*;
+use crate::device::cuda::Instructions;
 use crate::device::cuda::driver::MapElement;
 use crate::device::cuda::kernel::Kernel;
 use crate::device::cuda::plan::Facts;
+use crate::device::cuda::text::room_of;
 use crate::ir::def;
 use crate::ir::typing::{F32, I32};
 
@@ -36,6 +38,11 @@ fn constant(value: impl FnOnce(&mut FunctionBuilder) -> ExprId, ty: Ty) -> def::
 
 /// Returns a kernel that stores the product of 128 rows of `a` and 64 columns of `b`. What it does without tensor cores does not matter here.
 fn program() -> Prepared {
+    program_of(Cores::Sm90)
+}
+
+/// The same with sums that have the bits of these tensor cores.
+fn program_of(cores: Cores) -> Prepared {
     let zero = || constant(|b| b.i32(0), I32);
     let part = |param, extents: [u32; 2]| TilePart {
         param,
@@ -64,7 +71,7 @@ fn program() -> Prepared {
     b.array("b", Access::In, Layout::plain(BF16), 2);
     b.array("c", Access::Out, Layout::plain(F32), 2);
     let mut module = module(Default::default(), b, Form::Grid);
-    module.kernel.tiles = Some(Arc::new(Tiles { cores: Cores::Sm90, rows: 128, held, counters: vec![], steps }));
+    module.kernel.tiles = Some(Arc::new(Tiles { cores, rows: 128, held, counters: vec![], steps }));
     Prepared::new(verify(module).expect("a sound kernel"), Default::default())
 }
 
@@ -88,19 +95,56 @@ fn a_program_of_tiles_is_launched_with_the_blocks_of_the_kernel_and_a_warpgroup_
     assert_eq!(maps, [(MapElement::Bf16, [32, 129, 1, 1, 1], a), (MapElement::Bf16, [64, 32, 1, 1, 1], b)]);
 }
 
+/// Returns how a launch reads the factors on a GPU of this architecture, with how many threads and bytes of shared memory a block; `None` without
+/// tensor cores.
+fn planned(
+    architecture: u32,
+    cores: Cores,
+    settings: Settings,
+    shapes: [[u32; 2]; 3],
+) -> Option<(Copies, [u32; 2])> {
+    let shared_per_block = room_of(architecture);
+    let properties =
+        Properties { architecture, multiprocessors: 4, grid: [1 << 20; 3], shared_per_block, ..Properties::default() };
+    let (_, _, fake) = gpu(program(), 1 << 20, |_| ());
+    let parts = || Ok(Arc::new(Paper) as Arc<dyn Compiler>);
+    let gpu = Gpu::with_parts(properties, settings, move |_| Ok(fake), parts);
+    let kernel = Kernel::new(gpu.context.clone(), Arc::new(program_of(cores)), None);
+    let mut storages = storages([[0; 2]; 3]);
+    let args = &arguments(&mut storages, shapes);
+    let facts = Facts { args, extents: BLOCKS, declared: None };
+    let plan = kernel.plan(&facts).unwrap_or_else(|_| panic!("a plan")).expect("something to run");
+    plan.variant.kernel.options.product.map(|copies| (copies, [plan.shape.block[0], plan.shape.shared]))
+}
+
 #[test]
-fn launches_whose_arrays_cannot_be_copied_by_boxes_have_the_usual_text() {
-    let (gpu, ..) = gpu(program(), 1 << 20, |_| ());
-    let kernel = Kernel::new(gpu.context.clone(), Arc::new(program()), None);
-    let planned = |shapes: [[u32; 2]; 3]| {
-        let mut storages = storages(SHAPES);
-        let args = &arguments(&mut storages, shapes);
-        let facts = Facts { args, extents: BLOCKS, declared: None };
-        let plan = kernel.plan(&facts).unwrap_or_else(|_| panic!("a plan")).expect("something to run");
-        plan.variant.kernel.options.product.is_some()
-    };
-    assert!(planned(SHAPES));
-    // Rows of 66 bytes, and no elements.
-    assert!(!planned([[129, 33], [32, 64], [129, 64]]));
-    assert!(!planned([[0, 32], [32, 64], [0, 64]]));
+fn launches_have_the_text_whose_instructions_and_bits_are_there() {
+    let relies = || Settings { relies: true, ..Settings::default() };
+    let boxes = Some((Copies::Boxes, [384, 1024 + 160 * 128 + 16]));
+    // Two warpgroups that copy what they multiply, to places of their own.
+    let pieces = Some((Copies::Pieces { packed: [false; 2] }, [256, 128 + 160 * 128]));
+    let (sm80, sm90) = (Cores::Sm80, Cores::Sm90);
+    let cases = [
+        (75, sm80, None, None),
+        (80, sm80, None, pieces),
+        (86, sm80, None, pieces),
+        (89, sm80, None, pieces),
+        (89, sm90, None, None),
+        (90, sm80, None, None),
+        (90, sm90, boxes, boxes),
+        (100, sm90, None, pieces),
+        (120, sm90, None, pieces),
+    ];
+    for (architecture, cores, usual, relied_upon) in cases {
+        assert_eq!(planned(architecture, cores, Settings::default(), SHAPES), usual, "{architecture} {cores}");
+        assert_eq!(planned(architecture, cores, relies(), SHAPES), relied_upon, "{architecture} {cores}, relied upon");
+    }
+    let sync = || Settings { tensor: Instructions::Sync, ..Settings::default() };
+    assert_eq!(planned(90, sm90, sync(), SHAPES), pieces);
+    // Rows of 66 bytes are no boxes; without elements there is nothing to multiply.
+    let odd = [[129, 33], [32, 64], [129, 64]];
+    assert_eq!(planned(90, sm90, Settings::default(), odd), pieces);
+    for settings in [Settings::default(), sync()] {
+        assert_eq!(planned(90, sm90, settings, [[0, 32], [32, 64], [0, 64]]), None);
+    }
 }

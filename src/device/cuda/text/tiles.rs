@@ -52,8 +52,8 @@ const OF_SM80: Shared = Shared {
         include_str!("tiles_sync.cu")
     ),
     gpus: "sm_80 and later",
-    words: [200, 200, 120],
-    words_beside_turns: [200, 200, 120],
+    words: [216, 216, 136],
+    words_beside_turns: [216, 216, 136],
 };
 
 impl Target {
