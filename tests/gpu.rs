@@ -761,15 +761,14 @@ fn times_from_start_to_result() {
     println!("process start to saxpy of 16: {:.3} s compiled, {:.3} s cached", time(true), time(false));
 }
 
-/// Products of all types, in all directions, of odd extents: on tensor cores by the best instructions and by those that all GPUs from sm_80 on
-/// have, and with the bits of other tensor cores, by arithmetic.
-#[test]
-fn products_have_the_bits_of_the_simulator() {
+/// Products of all types, in all directions, of odd extents, and programs of tiles with them: on tensor cores by the best instructions and by those
+/// that all GPUs from sm_80 on have, and with the bits of other tensor cores, by arithmetic.
+fn has_the_bits_of_the_simulator(script: &str) {
     let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
-    let text = fs::read_to_string(root().join("tests/gpu/products.clk")).expect("a script");
+    let text = fs::read_to_string(root().join("tests/gpu").join(script)).expect("a script");
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("script.clk"), text).expect("written");
     let ways = [("best", None), ("sync", None), ("sync", Some("sm_80")), ("sync", Some("sm_90"))];
@@ -782,4 +781,14 @@ fn products_have_the_bits_of_the_simulator() {
         assert_eq!((ran.code, ran.out.as_str()), (Some(0), "compared\n"), "{instructions} {cores:?}: {}", ran.err);
         println!("{instructions} {cores:?}: {}", ran.err);
     }
+}
+
+#[test]
+fn products_have_the_bits_of_the_simulator() {
+    has_the_bits_of_the_simulator("products.clk");
+}
+
+#[test]
+fn programs_of_tiles_have_the_bits_of_the_simulator() {
+    has_the_bits_of_the_simulator("tiles.clk");
 }

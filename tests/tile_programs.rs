@@ -13,9 +13,10 @@ use clk_lang::compile::{NoFiles, Session, default_instance};
 use clk_lang::device::cuda::text::{Copies, Options, cuda_text};
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, Extents, FaultKind};
+use clk_lang::ir::Prepared;
 use clk_lang::ir::def::{TileFactor, TileStep};
 use clk_lang::lang::scalar::{Scalar, Value};
-use clk_lang::lower;
+use clk_lang::{lower, pass};
 use opened::nvrtc;
 use tensor_text::{complaint, complaint_of, prepared};
 use tile_steps::{Arguments, Array, passed};
@@ -478,6 +479,42 @@ fn texts_of_programs_for_all_tensor_cores_compile_without_spills() {
         for source in programs().into_iter().chain([sized(192, 64, 80)]) {
             let found = complaint_of(&nvrtc, architecture, &prepared(&source), pieces, &["ptxas warning"]);
             assert_eq!(found, None, "sm_{architecture} {source}");
+        }
+    }
+}
+
+/// Returns the kernels of a file of the repository that are programs of tiles.
+fn programs_in(file: &str) -> Vec<Prepared> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let mut session = Session::default();
+    assert!(!session.add(file, &source, &NoFiles).failed(), "{file}");
+    let instances = session.program.kernels.iter().filter_map(|(id, _)| default_instance(&session.program, id));
+    let modules = instances.filter_map(|instance| lower::lower(&session.program, &instance).ok());
+    modules.filter(|module| module.kernel.tiles.is_some()).filter_map(|module| pass::prepare(module).ok()).collect()
+}
+
+/// The programs of files, each for one GPU.
+#[test]
+fn texts_of_programs_in_files_compile_without_spills() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let known = nvrtc.architectures();
+    let architectures: Vec<u32> = [80, 86, 89, 90, 120].into_iter().filter(|a| known.contains(a)).collect();
+    let files = [
+        ("tests/gpu/tiles.clk", 21),
+        ("tests/peers/attention.clk", 2),
+        ("examples/batched_products.clk", 1),
+        ("examples/grouped_products.clk", 1),
+        ("examples/convolution.clk", 1),
+    ];
+    let pieces = Copies::Pieces { packed: [false; 2] };
+    let mut turns = architectures.iter().cycle();
+    for (file, count) in files {
+        let programs = programs_in(file);
+        assert_eq!(programs.len(), count, "{file}");
+        for (program, &architecture) in programs.iter().zip(&mut turns) {
+            let found = complaint_of(&nvrtc, architecture, program, pieces, &["ptxas warning"]);
+            assert_eq!(found, None, "sm_{architecture} {file} {}", program.module.kernel.name);
         }
     }
 }

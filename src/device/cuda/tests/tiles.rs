@@ -97,12 +97,7 @@ fn a_program_of_tiles_is_launched_with_the_blocks_of_the_kernel_and_a_warpgroup_
 
 /// Returns how a launch reads the factors on a GPU of this architecture, with how many threads and bytes of shared memory a block; `None` without
 /// tensor cores.
-fn planned(
-    architecture: u32,
-    cores: Cores,
-    settings: Settings,
-    shapes: [[u32; 2]; 3],
-) -> Option<(Copies, [u32; 2])> {
+fn planned(architecture: u32, cores: Cores, settings: Settings, shapes: [[u32; 2]; 3]) -> Option<(Copies, [u32; 2])> {
     let shared_per_block = room_of(architecture);
     let properties =
         Properties { architecture, multiprocessors: 4, grid: [1 << 20; 3], shared_per_block, ..Properties::default() };

@@ -12,6 +12,8 @@ const ALIGN: u32 = 128;
 const AHEAD: u32 = 64 * 1024;
 const MOST_STAGES: u32 = 6;
 const STAGES: u32 = 3;
+/// Bytes of shared memory that the system has in each block: one of them is not in what a block can have.
+const RESERVED: u32 = 1024;
 
 /// Returns the bytes of dynamic shared memory: alignment, parts, stages.
 pub(super) fn shared(program: &Program) -> u32 {
@@ -65,11 +67,16 @@ fn in_stage<'a>(a: &'a Factor, b: &'a Load) -> Vec<(&'a Load, u32)> {
 impl Program {
     pub(super) fn lay_out_pieces(&mut self, ops: &[Op], room: u32) -> Option<()> {
         self.stage_bytes = ops.iter().map(|op| op.staged_bytes()[1]).max().unwrap_or(0);
-        let room = room.checked_sub(ALIGN + self.once_bytes())?;
-        if self.stage_bytes > 0 {
-            let wanted = (AHEAD / self.stage_bytes).clamp(STAGES, MOST_STAGES);
-            self.stages = Some(wanted.min(room / self.stage_bytes)).filter(|&stages| stages > 0)?;
+        let besides = ALIGN + self.once_bytes();
+        let most = |room: u32| room.checked_sub(besides)?.checked_div(self.stage_bytes);
+        if self.stage_bytes == 0 {
+            return (besides <= room).then_some(());
         }
+        let wanted = (AHEAD / self.stage_bytes).clamp(STAGES, MOST_STAGES);
+        // Two blocks of four warps compute beside each other, if they have two stages each.
+        let beside = (self.warpgroups == 1).then(|| most((room + RESERVED) / 2 - RESERVED)).flatten();
+        let most = beside.filter(|&stages| stages > 1).or_else(|| most(room))?;
+        self.stages = Some(most.min(wanted)).filter(|&stages| stages > 0)?;
         Some(())
     }
 
