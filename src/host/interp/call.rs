@@ -60,7 +60,7 @@ impl Machine<'_> {
         let Some(body) = &function.body else { return Err(self.broken(span, "a function without a body ran")) };
         let (caller, mode) = (frame.generics.clone(), self.mode());
         let like = Like { body, caller: &caller, mode, values: &values };
-        if let Some(visit) = self.interp.codes.visits.find(&like, span) {
+        if let Some(visit) = self.interp.visits.find(&like, span) {
             inner.generics = visit.generics.clone();
             inner.dims.clone_from(&visit.dims);
             self.poll(span)?;
@@ -71,7 +71,7 @@ impl Machine<'_> {
         let kinds = Visits::may_keep(&function.sig, generics, &values);
         let code = self.admit(function, inner, &mut values, &spans, span)?;
         let found = (&inner.generics, &inner.dims[..]);
-        let visits = &mut self.interp.codes.visits;
+        let visits = &mut self.interp.visits;
         let visit = kinds.map(|kinds| visits.keep((body, &caller, mode), kinds, found, &code, span));
         self.run_code(function, inner, (&code, visit.as_deref()), values, (&spans, span))
     }

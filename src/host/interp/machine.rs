@@ -12,6 +12,7 @@ use super::layout::Layouts;
 use super::record::Recorded;
 use super::small::Small;
 use super::trail::Trail;
+use super::visit::Visits;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
@@ -118,6 +119,8 @@ pub struct Interpreter {
     pub(crate) kernels: Kernels,
     /// Compiled bodies of host code.
     pub(crate) codes: Codes,
+    /// Calls whose arguments were bound.
+    pub(super) visits: Visits,
     /// Frames of calls that have ended, for reuse: boxed, since calls move them in and out.
     #[allow(clippy::vec_box)]
     pub(crate) frames: Vec<Box<Frame>>,

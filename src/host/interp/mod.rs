@@ -2,6 +2,7 @@
 //!
 //! It accesses the terminal and the file system only through [`World`].
 
+mod alike;
 mod assign;
 mod bench;
 mod bind;
@@ -82,13 +83,12 @@ use layout::Layouts;
 use machine::Held;
 pub(crate) use machine::{Eval, Machine, Signal};
 pub use machine::{Interpreter, Last, Options, Shown, World};
-pub use origin::Origin;
 pub use record::Recorded;
-pub use reduced::Reduced;
 use run::Done;
 pub use small::{Missed, Small};
-pub use trail::{Operand, Step, Trail};
+pub use trail::{Operand, Origin, Reduced, Step, Trail};
 pub use trial::args_of;
+use visit::Visits;
 
 /// Index of the random substream with which `test` and `bench` blocks start.
 const OF_SECTIONS: u64 = 1 << 63;
@@ -130,6 +130,7 @@ impl Interpreter {
             tuning: Tuning::default(),
             kernels: Kernels::default(),
             codes: Codes::default(),
+            visits: Visits::default(),
             frames: Vec::new(),
             copies: None,
             spilled: false,
@@ -319,6 +320,7 @@ impl Interpreter {
         self.kernels = Kernels::default();
         self.parked.clear();
         self.codes = Codes::default();
+        self.visits = Visits::default();
         self.layouts = Layouts::default();
     }
 

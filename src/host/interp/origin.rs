@@ -5,33 +5,18 @@
 //! elements are done once more on the positions of elements instead of the elements, so that nothing is told twice how they move them.
 //! What cannot be followed says so.
 
-use crate::host::array::{Array, SliceSpec, broadcast};
+use crate::host::array::{Array, SliceSpec};
 use crate::host::ops::{self, Pick, Selector};
 use crate::host::problem::Outcome;
 use crate::host::value::{Range, Value};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn};
 
-use super::reduced::{Reduce, Reduced};
-use super::trail::{Bounds, Operand, Step, What};
+use super::reduced::{Reduce, spread};
+use super::trail::{Bounds, Operand, Origin, Reduced, Step, What};
 
 /// Elements of an array whose positions are worth to be computed.
 const MOST: usize = 1 << 26;
-
-/// What an element was made of.
-pub enum Origin {
-    /// An operation on the elements at these positions, by operand (`None`: it is no array). With the result of the operation on them, done
-    /// once more, if that is known and is not what the array has.
-    Each(Vec<Option<usize>>, Option<Value>),
-    /// The same element of an operand.
-    Moved(usize, usize),
-    /// A reduction of elements of the operands.
-    Reduced(Reduced),
-    /// It was made of no array.
-    Created,
-    /// It is not known, and why.
-    Unknown(String),
-}
 
 impl Step {
     /// Returns what the element at a flat position of the result was made of; of a result that is no array, what that was made of.
@@ -45,9 +30,11 @@ impl Step {
             What::Builtin(builtin, args, _) => self.builtin(*builtin, *args, at),
             What::Literal => self.literal(at),
             What::Constant => Ok(Origin::Created),
-            What::Other(what) => Ok(unknown(format!("{what}, which is not followed"))),
+            What::Other(what) => Ok(Origin::Unknown(format!("{what}, which is not followed"))),
         };
-        found.unwrap_or_else(|problem| unknown(format!("it could not be followed: {}", problem.anywhere().title)))
+        found.unwrap_or_else(|problem| {
+            Origin::Unknown(format!("it could not be followed: {}", problem.anywhere().title))
+        })
     }
 
     /// Returns the operands, with the positions of their elements, that may have brought a number that is not finite into an element:
@@ -79,19 +66,19 @@ impl Step {
             {
                 Origin::Moved(at, 0)
             }
-            _ => unknown("an array literal of arrays, which is not followed".into()),
+            _ => Origin::Unknown("an array literal of arrays, which is not followed".into()),
         })
     }
 
     /// Returns the elements that an operation on each element took.
     fn each(&self, at: usize, count: usize) -> Outcome<Origin> {
         let Some(operands) = self.operands.get(..count).filter(|_| self.operands.len() == count) else {
-            return Ok(unknown("not all of its operands are known".into()));
+            return Ok(Origin::Unknown("not all of its operands are known".into()));
         };
         let is_array = |operand: &Operand| matches!(operand.value, Value::Array(_));
         let Value::Array(result) = &self.result else {
             return Ok(match operands.iter().any(is_array) {
-                true => unknown("an operation whose result is no array, which is not followed".into()),
+                true => Origin::Unknown("an operation whose result is no array, which is not followed".into()),
                 false => Origin::Each(vec![None; count], None),
             });
         };
@@ -100,7 +87,7 @@ impl Step {
             places.push(match &operand.value {
                 Value::Array(array) => match spread(array.shape(), result.shape(), at) {
                     Some(place) => Some(place),
-                    None => return Ok(unknown("an operand has another shape".into())),
+                    None => return Ok(Origin::Unknown("an operand has another shape".into())),
                 },
                 _ => None,
             });
@@ -148,7 +135,7 @@ impl Step {
         let second = given.get(1).copied();
         let moved = |how: &dyn Fn(&Value) -> Outcome<Value>| match given.first() {
             Some(Value::Array(array)) => self.moved(&[array], at, |arrays| how(&arrays[0])),
-            _ => Ok(unknown("its argument is no array".into())),
+            _ => Ok(Origin::Unknown("its argument is no array".into())),
         };
         match builtin {
             Math(MathFn::Min) if args == 1 => self.reduced(axis, Reduce::Smallest, at),
@@ -165,7 +152,7 @@ impl Step {
             Transpose => moved(&|array| ops::transpose(array)),
             Reshape => {
                 let dims: Option<Vec<i64>> = given.iter().skip(1).flat_map(|dim| dim.parts()).map(number).collect();
-                let Some(dims) = dims else { return Ok(unknown("its shape is not of integers".into())) };
+                let Some(dims) = dims else { return Ok(Origin::Unknown("its shape is not of integers".into())) };
                 moved(&|array| ops::reshape(array, &dims))
             }
             Flip => {
@@ -174,7 +161,7 @@ impl Step {
             }
             Concat | Stack => {
                 let arrays: Option<Vec<&Array>> = given.iter().take(args).map(|value| as_array(value)).collect();
-                let Some(arrays) = arrays else { return Ok(unknown("an argument is no array".into())) };
+                let Some(arrays) = arrays else { return Ok(Origin::Unknown("an argument is no array".into())) };
                 let axis = axis.and_then(number).unwrap_or(0);
                 self.moved(&arrays, at, |arrays| match builtin {
                     Concat => ops::concat(arrays, axis),
@@ -187,9 +174,9 @@ impl Step {
                         order.item(at)?.and_then(|from| number(&from)).and_then(|from| usize::try_from(from).ok());
                     self.checked(0, from, at)
                 }
-                _ => Ok(unknown("its argument is no array".into())),
+                _ => Ok(Origin::Unknown("its argument is no array".into())),
             },
-            _ => Ok(unknown(format!("what `{}` made of its arguments is not followed", builtin.name()))),
+            _ => Ok(Origin::Unknown(format!("what `{}` made of its arguments is not followed", builtin.name()))),
         }
     }
 
@@ -207,7 +194,7 @@ impl Step {
     /// Returns the element that an index picked.
     fn indexed(&self, bounds: &[Bounds], at: usize) -> Outcome<Origin> {
         let Some(Value::Array(array)) = self.operands.first().map(|base| &base.value) else {
-            return Ok(unknown("an index of what is no array is not followed".into()));
+            return Ok(Origin::Unknown("an index of what is no array is not followed".into()));
         };
         let mut rest = self.operands.iter().skip(1).map(|operand| &operand.value);
         let mut picks = vec![];
@@ -235,11 +222,11 @@ impl Step {
                     Some(Pick::Spec(SliceSpec::Range { start, end, inclusive: *inclusive, step }))
                 })(),
             };
-            let Some(pick) = pick else { return Ok(unknown("not all of its indices are known".into())) };
+            let Some(pick) = pick else { return Ok(Origin::Unknown("not all of its indices are known".into())) };
             picks.push(pick);
         }
         if rest.next().is_some() {
-            return Ok(unknown("not all of its indices are known".into()));
+            return Ok(Origin::Unknown("not all of its indices are known".into()));
         }
         let selector = Selector::new(picks);
         self.moved(&[array], at, |arrays| match &selector {
@@ -251,7 +238,7 @@ impl Step {
     /// Finds where an operation that moves elements of the first operands took one, by moving their positions instead.
     fn moved(&self, from: &[&Array], at: usize, how: impl FnOnce(&[Value]) -> Outcome<Value>) -> Outcome<Origin> {
         if from.iter().map(|array| array.count()).sum::<usize>() > MOST {
-            return Ok(unknown("it has too many elements to be followed".into()));
+            return Ok(Origin::Unknown("it has too many elements to be followed".into()));
         }
         let (mut next, mut positions, mut starts) = (0, vec![], vec![]);
         for array in from {
@@ -265,7 +252,7 @@ impl Step {
             other => Some(other),
         };
         let found = found.and_then(|found| i64::try_from(found.as_int()?).ok());
-        let Some(found) = found else { return Ok(unknown("it has no such element".into())) };
+        let Some(found) = found else { return Ok(Origin::Unknown("it has no such element".into())) };
         let operand = starts.iter().rposition(|start| *start <= found && found < next).unwrap_or(0);
         self.checked(operand, usize::try_from(found - starts[operand]).ok(), at)
     }
@@ -273,7 +260,7 @@ impl Step {
     /// Returns that an element was moved, if it is the same there and here.
     fn checked(&self, operand: usize, from: Option<usize>, at: usize) -> Outcome<Origin> {
         let (Some(from), Some(Value::Array(array))) = (from, self.operands.get(operand).map(|own| &own.value)) else {
-            return Ok(unknown("it has no such element".into()));
+            return Ok(Origin::Unknown("it has no such element".into()));
         };
         let own = match &self.result {
             Value::Array(result) => result.item(at)?,
@@ -281,13 +268,9 @@ impl Step {
         };
         Ok(match (array.item(from)?, own) {
             (Some(there), Some(here)) if same(&there, &here) => Origin::Moved(operand, from),
-            _ => unknown("the element that it should have been moved from is another one".into()),
+            _ => Origin::Unknown("the element that it should have been moved from is another one".into()),
         })
     }
-}
-
-pub(super) fn unknown(why: String) -> Origin {
-    Origin::Unknown(why)
 }
 
 fn as_array(value: &Value) -> Option<&Array> {
@@ -311,18 +294,4 @@ fn same(a: &Value, b: &Value) -> bool {
         (Value::Scalar(a), Value::Scalar(b)) => a == b || a.ty == b.ty && a.is_nan() && b.is_nan(),
         (a, b) => a == b,
     }
-}
-
-/// Returns the flat position in an operand of the element that meets the one at a position of the result.
-pub(super) fn spread(own: &[usize], shape: &[usize], mut at: usize) -> Option<usize> {
-    if !broadcast::repeats_to(own, shape) {
-        return None;
-    }
-    let strides = broadcast::strides(own, shape);
-    let mut place = 0;
-    for (extent, stride) in shape.iter().zip(strides).rev() {
-        place += at % extent.max(&1) * stride;
-        at /= extent.max(&1);
-    }
-    Some(place)
 }

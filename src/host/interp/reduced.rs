@@ -4,25 +4,12 @@
 //! is of, and the one that says most about it. Idea: all elements of the reduction are looked at once more, in the order of memory.
 
 use crate::base::stop;
-use crate::host::array::Array;
+use crate::host::array::{Array, broadcast};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
 use crate::lang::scalar::Value as Number;
 
-use super::origin::{Origin, spread, unknown};
-use super::trail::Step;
-
-/// A reduction, and what explains the result.
-pub struct Reduced {
-    /// The number of elements, or of products of two.
-    pub count: usize,
-    /// What they are.
-    pub of: &'static str,
-    /// What is said of them, or of the one that explains the result.
-    pub is: &'static str,
-    /// The elements of that one: the operand and the position of each.
-    pub at: Vec<(usize, usize)>,
-}
+use super::trail::{Origin, Reduced, Step};
 
 /// How elements are reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +26,17 @@ impl Step {
     /// Returns the element that explains a reduction.
     pub(super) fn reduced(&self, axes: Option<&Value>, how: Reduce, at: usize) -> Outcome<Origin> {
         let Some(array) = self.array(0) else {
-            return Ok(unknown("a reduction of what is no array is not followed".into()));
+            return Ok(Origin::Unknown("a reduction of what is no array is not followed".into()));
         };
         let (Some(axes), Some(result)) = (axes_of(array, axes), self.number(at)?) else {
-            return Ok(unknown(
+            return Ok(Origin::Unknown(
                 "a reduction of what are no numbers, or along axes that are not known, is not followed".into(),
             ));
         };
         let mut pick = Pick::new(how, result);
         for from in stop::polled(0..array.count()).filter(|from| kept(array.shape(), &axes, *from) == at) {
             let Some(Value::Scalar(value)) = array.item(from)? else {
-                return Ok(unknown("a reduction of what are no numbers is not followed".into()));
+                return Ok(Origin::Unknown("a reduction of what are no numbers is not followed".into()));
             };
             pick.look(value.as_f64(), value.bits == result.bits, &[(0, from)]);
         }
@@ -60,7 +47,7 @@ impl Step {
     pub(super) fn position(&self, axes: Option<&Value>, how: Reduce, at: usize) -> Outcome<Origin> {
         let axes = self.array(0).and_then(|array| Some((array, axes_of(array, axes)?)));
         let (Some((array, axes)), Some(result)) = (axes, self.number(at)?) else {
-            return Ok(unknown("along which axes is not known".into()));
+            return Ok(Origin::Unknown("along which axes is not known".into()));
         };
         let own = stop::polled(0..array.count()).filter(|from| kept(array.shape(), &axes, *from) == at);
         let mut pick = Pick::new(how, result);
@@ -79,15 +66,15 @@ impl Step {
     pub(super) fn running(&self, axes: Option<&Value>, at: usize) -> Outcome<Origin> {
         let axes = self.array(0).and_then(|array| Some((array, axes_of(array, axes)?)));
         let (Some((array, axes)), Some(result)) = (axes, self.number(at)?) else {
-            return Ok(unknown("along which axis is not known".into()));
+            return Ok(Origin::Unknown("along which axis is not known".into()));
         };
-        let [axis] = axes[..] else { return Ok(unknown("along which axis is not known".into())) };
+        let [axis] = axes[..] else { return Ok(Origin::Unknown("along which axis is not known".into())) };
         let inner: usize = array.shape()[axis + 1..].iter().product();
         let along = at / inner.max(1) % array.shape()[axis].max(1);
         let mut pick = Pick::new(Reduce::Sum, result);
         for from in stop::polled(0..along + 1).map(|k| at - (along - k) * inner) {
             let Some(Value::Scalar(value)) = array.item(from)? else {
-                return Ok(unknown("a running sum of what are no numbers is not followed".into()));
+                return Ok(Origin::Unknown("a running sum of what are no numbers is not followed".into()));
             };
             pick.look(value.as_f64(), false, &[(0, from)]);
         }
@@ -97,7 +84,7 @@ impl Step {
     /// Returns the largest term of an element of a product of matrices or vectors.
     pub(super) fn product(&self, at: usize) -> Outcome<Origin> {
         let (Some(a), Some(b), Some(result)) = (self.array(0), self.array(1), self.number(at)?) else {
-            return Ok(unknown("a product of what are no arrays of numbers is not followed".into()));
+            return Ok(Origin::Unknown("a product of what are no arrays of numbers is not followed".into()));
         };
         let shape = match &self.result {
             Value::Array(result) => result.shape(),
@@ -107,7 +94,7 @@ impl Step {
         let (rows, cols) = (usize::from(a.rank() > 1), usize::from(b.rank() > 1));
         let outer = |array: &Array, matrix: usize| array.shape()[..array.rank() - 1 - matrix].to_vec();
         let Some(batch) = shape.len().checked_sub(rows + cols).filter(|_| a.rank() > 0 && b.rank() > 0) else {
-            return Ok(unknown("its operands have other shapes".into()));
+            return Ok(Origin::Unknown("its operands have other shapes".into()));
         };
         let terms = a.shape()[a.rank() - 1];
         let (height, width) =
@@ -116,13 +103,13 @@ impl Step {
         let places =
             (spread(&outer(a, rows), &shape[..batch], number), spread(&outer(b, cols), &shape[..batch], number));
         let (Some(first), Some(second)) = places else {
-            return Ok(unknown("its operands have other shapes".into()));
+            return Ok(Origin::Unknown("its operands have other shapes".into()));
         };
         let mut pick = Pick::new(Reduce::Sum, result);
         for k in stop::polled(0..terms) {
             let (x, y) = ((first * height + row) * terms + k, (second * terms + k) * width + col);
             let (Some(Value::Scalar(left)), Some(Value::Scalar(right))) = (a.item(x)?, b.item(y)?) else {
-                return Ok(unknown("a product of what are no numbers is not followed".into()));
+                return Ok(Origin::Unknown("a product of what are no numbers is not followed".into()));
             };
             pick.look(left.as_f64() * right.as_f64(), false, &[(0, x), (1, y)]);
         }
@@ -196,7 +183,7 @@ impl Pick {
             (Reduce::All, true) => "all of which are true",
             (Reduce::Any, false) => "of which the first that is true is",
             (Reduce::All, false) => "of which the first that is false is",
-            (_, true) if self.count > 0 => return unknown("none of its elements has this value".into()),
+            (_, true) if self.count > 0 => return Origin::Unknown("none of its elements has this value".into()),
             (Reduce::Smallest | Reduce::Largest, _) if self.is_wrong => "of which the first NaN is",
             (Reduce::Sum | Reduce::Product, _) if self.is_wrong => "of which the first that is not finite is",
             (Reduce::Sum, _) => "of which the largest by magnitude is",
@@ -233,4 +220,18 @@ fn kept(shape: &[usize], axes: &[usize], mut at: usize) -> usize {
         at /= extent.max(&1);
     }
     place
+}
+
+/// Returns the flat position in an operand of the element that meets the one at a position of the result.
+pub(super) fn spread(own: &[usize], shape: &[usize], mut at: usize) -> Option<usize> {
+    if !broadcast::repeats_to(own, shape) {
+        return None;
+    }
+    let strides = broadcast::strides(own, shape);
+    let mut place = 0;
+    for (extent, stride) in shape.iter().zip(strides).rev() {
+        place += at % extent.max(&1) * stride;
+        at /= extent.max(&1);
+    }
+    Some(place)
 }

@@ -9,11 +9,10 @@ use crate::check::walk;
 use crate::device::{Executable, Extents};
 use crate::host::array::Element;
 use crate::host::value::Value;
-use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
 
+use super::alike::{Kind, are_same, is_closed, reads};
 use super::frame::Frame;
-use super::visit::{are_same, is_closed, reads};
 
 /// Maximum number of cached sites; beyond it the cache is cleared.
 const KEPT: usize = 1024;
@@ -78,43 +77,6 @@ pub(super) struct Made<'a> {
     pub extents: Extents,
     /// Dimensions passed to the kernel as additional arguments.
     pub hidden: &'a [Value],
-}
-
-/// The properties of an argument that must be the same for reuse.
-#[derive(PartialEq)]
-pub(super) enum Kind {
-    Missing,
-    Array(Element, Vec<usize>),
-    Scalar(Scalar),
-    /// An untyped literal.
-    Int,
-    Float,
-}
-
-impl Kind {
-    /// Returns the kind of an argument; `None` for values that prevent caching.
-    pub fn of(value: Option<&Value>) -> Option<Kind> {
-        Some(match value {
-            None => Kind::Missing,
-            Some(Value::Array(array)) => Kind::Array(array.element().clone(), array.shape().to_vec()),
-            Some(Value::Scalar(value)) => Kind::Scalar(value.ty),
-            Some(Value::Int(_)) => Kind::Int,
-            Some(Value::Float(_)) => Kind::Float,
-            Some(_) => return None,
-        })
-    }
-
-    pub fn is_of(&self, value: Option<&Value>) -> bool {
-        match (self, value) {
-            (Kind::Missing, None) => true,
-            (Kind::Array(element, shape), Some(Value::Array(array))) => {
-                array.shape() == shape && array.element() == element
-            }
-            (Kind::Scalar(ty), Some(Value::Scalar(value))) => value.ty == *ty,
-            (Kind::Int, Some(Value::Int(_))) | (Kind::Float, Some(Value::Float(_))) => true,
-            _ => false,
-        }
-    }
 }
 
 /// The prepared launches of a device, by the span of the launch expression.

@@ -102,6 +102,33 @@ pub struct Trail {
     pub(super) within: Option<Span>,
 }
 
+/// What an element was made of.
+pub enum Origin {
+    /// An operation on the elements at these positions, by operand (`None`: it is no array). With the result of the operation on them, done
+    /// once more, if that is known and is not what the array has.
+    Each(Vec<Option<usize>>, Option<Value>),
+    /// The same element of an operand.
+    Moved(usize, usize),
+    /// A reduction of elements of the operands.
+    Reduced(Reduced),
+    /// It was made of no array.
+    Created,
+    /// It is not known, and why.
+    Unknown(String),
+}
+
+/// A reduction, and what explains the result.
+pub struct Reduced {
+    /// The number of elements, or of products of two.
+    pub count: usize,
+    /// What they are.
+    pub of: &'static str,
+    /// What is said of them, or of the one that explains the result.
+    pub is: &'static str,
+    /// The elements of that one: the operand and the position of each.
+    pub at: Vec<(usize, usize)>,
+}
+
 impl Trail {
     /// Returns the first step that made an array, with its number: later ones passed it on.
     pub fn maker(&self, array: &Array) -> Option<(usize, &Step)> {

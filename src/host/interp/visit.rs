@@ -10,13 +10,12 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use crate::base::source::Span;
-use crate::check::typed::{Body, Expr, ExprKind, FnRef, GenericArg, Signature};
-use crate::check::walk;
+use crate::check::typed::{Body, GenericArg, Signature};
 use crate::host::value::Value;
 use crate::lower::Argument;
 
+use super::alike::{Kind, are_same, is_closed, reads};
 use super::code::{Code, Mode};
-use super::site::Kind;
 
 /// Maximum number of cached calls; beyond it the cache is cleared.
 const KEPT: usize = 4096;
@@ -106,37 +105,4 @@ impl Visits {
         self.0.insert(span, visit.clone());
         visit
     }
-}
-
-/// Whether two items have the same compile-time arguments.
-pub(super) fn are_same(a: &Arc<[Argument]>, b: &Arc<[Argument]>) -> bool {
-    Arc::ptr_eq(a, b) || **a == **b
-}
-
-/// Whether compile-time arguments, as they are written, depend on the caller's alone.
-pub(super) fn is_closed(generics: &[GenericArg]) -> bool {
-    generics.iter().all(|generic| match generic {
-        GenericArg::Infer | GenericArg::Type(_) | GenericArg::Fn(FnRef::Param(_) | FnRef::Builtin(_)) => true,
-        GenericArg::Const(expr) => is_constant(expr),
-        GenericArg::Fn(FnRef::Fn { generics, .. }) => is_closed(generics),
-        GenericArg::Error => false,
-    })
-}
-
-fn is_constant(expr: &Expr) -> bool {
-    match &expr.kind {
-        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Const(_) | ExprKind::ConstParam(_) => {
-            true
-        }
-        ExprKind::Unary { expr, .. } | ExprKind::Convert { expr, .. } => is_constant(expr),
-        ExprKind::Binary { left, right, .. } => is_constant(left) && is_constant(right),
-        _ => false,
-    }
-}
-
-/// Whether an expression reads a variable.
-pub(super) fn reads(expr: &Expr) -> bool {
-    let mut found = false;
-    walk::expr(expr, &mut |e| found |= matches!(e.kind, ExprKind::Local(_) | ExprKind::Global(_)));
-    found
 }

@@ -99,7 +99,7 @@ fn steps_of(function: &Function, id: ExprId, first: usize) -> Option<[i64; 2]> {
 }
 
 /// Returns the value that a kernel stores at its end.
-fn stored(function: &Function) -> Option<ExprId> {
+pub(super) fn stored(function: &Function) -> Option<ExprId> {
     match function.body.last()?.kind {
         StmtKind::Store { value, ref place, .. } if place.indices.is_empty() => Some(value),
         _ => None,

@@ -32,6 +32,7 @@ mod late;
 mod launch;
 mod masks;
 mod memory;
+mod multiple;
 mod names;
 mod piece;
 mod pieces;

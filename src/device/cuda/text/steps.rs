@@ -252,8 +252,8 @@ impl Program {
     /// Returns the bytes of dynamic shared memory.
     pub fn shared(&self) -> u32 {
         match self.target {
-            Target::Boxes => boxes::shared(self),
-            Target::Pieces { .. } => pieces::shared(self),
+            Target::Boxes => self.shared_of_boxes(),
+            Target::Pieces { .. } => self.shared_of_pieces(),
         }
     }
 

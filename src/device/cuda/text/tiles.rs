@@ -4,10 +4,11 @@
 //! `tiles_sync.cu` those of all GPUs from sm_80 on. What is computed of elements are lambdas, made from the kernels of the program; around
 //! them, [`super::steps`] writes the steps.
 
-use super::abi::{Copies, CudaKernel, Geometry, KernelArgument, NARROW, OfBox, Options};
+use super::abi::{BOX_ALIGN, Copies, CudaKernel, Geometry, KernelArgument, NARROW, OfBox, Options};
 use super::generator::Gen;
 use super::helpers::Helpers;
 use super::masks::{Side, mask};
+use super::multiple;
 use super::names::sanitized;
 use super::print;
 use super::steps::{Factor, From, Load, Masked, Op, Program, Target, Where};
@@ -107,6 +108,7 @@ pub(super) fn tiles_text(kernel: &Prepared, options: &Options, sources: Option<&
             from: kernel.module.kernel.params.len() as u32,
             facts: vec![Fact::any(Scalar::I32); tiles.counters.len()],
         },
+        multiples: vec![0; tiles.counters.len()],
         assumptions: vec![],
     };
     let ops = writer.ops(&tiles.steps)?;
@@ -136,6 +138,8 @@ struct Writer<'a> {
     signature: Option<Signature>,
     program: Program,
     given: Given,
+    /// By counter: the exponent of a power of two that divides it.
+    multiples: Vec<u32>,
     assumptions: Vec<Bound>,
 }
 
@@ -178,6 +182,7 @@ impl Writer<'_> {
                 TileStep::Repeat { counter, bounds, step, body } => {
                     let [start, end] = &**bounds;
                     self.given.facts[*counter] = self.counted(start, end);
+                    self.multiples[*counter] = self.exponent(start).min(step.trailing_zeros());
                     let bounds = [self.number(start)?, self.number(end)?];
                     Op::Repeat { counter: *counter, bounds, step: *step, body: self.ops(body)? }
                 }
@@ -213,6 +218,10 @@ impl Writer<'_> {
         let counters = self.params() + 3..self.params() + 3 + self.tiles.counters.len();
         let varies = part.axes.iter().any(|axis| uses(&axis.start, &counters));
         // Copies report no faults: there must be none to report.
+        let first_column = self.exponent(&part.axes.last()?.start);
+        if target == Target::Boxes && (part.scalar.size() as u64) << first_column < BOX_ALIGN {
+            return None;
+        }
         let written = self.functions.len();
         self.function(&part.element, part.extents())?;
         self.functions.truncate(written);
@@ -281,6 +290,11 @@ impl Writer<'_> {
         let (start, end) = (number(start).unwrap_or(any.clone()), number(end).unwrap_or(any.clone()));
         let counter = Fact { low: start.low, ..any.clone() }.limited_by(&end, -1);
         if counter.low <= counter.high { counter } else { any }
+    }
+
+    /// Returns the exponent of a power of two that divides a number.
+    fn exponent(&self, number: &Module) -> u32 {
+        multiple::exponent(number, self.params() + 3, &self.multiples)
     }
 
     /// As `function`, of what is computed once.

@@ -64,8 +64,6 @@ use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
 
-use super::visit::Visits;
-
 pub(super) use build::{Source, build};
 
 /// Number of a register for scalars.
@@ -478,8 +476,6 @@ pub(crate) struct Codes {
     pub plain: Vec<[Option<Arc<Code>>; 2]>,
     /// By address of the body (which the code keeps alive), compile-time arguments, and what the code is for.
     pub others: FxHashMap<(usize, Arc<[Argument]>, Mode), Arc<Code>>,
-    /// Calls whose arguments were bound.
-    pub(in crate::host::interp) visits: Visits,
     /// By address of the chunk, which is kept: statements that are run again and again, such as those of calls from other languages.
     pub chunks: FxHashMap<(usize, Mode), (Arc<Chunk>, Arc<Code>)>,
 }

@@ -49,11 +49,6 @@ enum Copying {
     Turns,
 }
 
-/// Returns the bytes of dynamic shared memory: alignment, parts, stages, barriers.
-pub(super) fn shared(program: &Program) -> u32 {
-    1024 + program.once_bytes() + program.stages * (program.stage_bytes + 24) + 16
-}
-
 impl Load {
     fn copy(&self, to: &str, barrier: &str) -> String {
         let Load { from: From::Map(map), boxes, length, at, is_turned, scalar, .. } = self else {
@@ -75,6 +70,11 @@ impl Load {
 }
 
 impl Program {
+    /// Returns the bytes of dynamic shared memory: alignment, parts, stages, barriers.
+    pub(super) fn shared_of_boxes(&self) -> u32 {
+        1024 + self.once_bytes() + self.stages * (self.stage_bytes + 24) + 16
+    }
+
     pub(super) fn lay_out_boxes(&mut self, ops: &[Op]) -> Option<()> {
         self.stage_bytes = ops.iter().map(|op| op.staged_bytes()[0]).max().unwrap_or(0);
         if self.stage_bytes > 0 {

@@ -15,11 +15,6 @@ const STAGES: u32 = 3;
 /// Bytes of shared memory that the system has in each block: one of them is not in what a block can have.
 const RESERVED: u32 = 1024;
 
-/// Returns the bytes of dynamic shared memory: alignment, parts, stages.
-pub(super) fn shared(program: &Program) -> u32 {
-    ALIGN + program.once_bytes() + program.stages * program.stage_bytes
-}
-
 impl Load {
     /// Returns the pieces in a row.
     fn pieces(&self) -> u32 {
@@ -65,6 +60,11 @@ fn in_stage<'a>(a: &'a Factor, b: &'a Load) -> Vec<(&'a Load, u32)> {
 }
 
 impl Program {
+    /// Returns the bytes of dynamic shared memory: alignment, parts, stages.
+    pub(super) fn shared_of_pieces(&self) -> u32 {
+        ALIGN + self.once_bytes() + self.stages * self.stage_bytes
+    }
+
     pub(super) fn lay_out_pieces(&mut self, ops: &[Op], room: u32) -> Option<()> {
         self.stage_bytes = ops.iter().map(|op| op.staged_bytes()[1]).max().unwrap_or(0);
         let besides = ALIGN + self.once_bytes();
