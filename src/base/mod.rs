@@ -1,6 +1,7 @@
 //! Layer 0: general infrastructure, independent of Clk.
 pub mod aligned;
 pub mod arena;
+pub mod clock;
 pub mod diag;
 pub mod escape;
 pub mod late;

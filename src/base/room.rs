@@ -8,6 +8,8 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
+#[cfg(panic = "abort")]
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::stop;
 
@@ -40,11 +42,23 @@ pub fn has(bytes: usize) -> bool {
     bytes < MUCH || available().is_none_or(|most| bytes as u64 <= most.saturating_sub(RESERVE))
 }
 
+/// The size of the last allocation that failed, in bytes: where a program is not built to unwind, that ends it.
+#[cfg(panic = "abort")]
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the size of the allocation that ended the program, in bytes; 0 if that was something else.
+#[cfg(panic = "abort")]
+pub fn wanted() -> usize {
+    WANTED.load(Ordering::Relaxed)
+}
+
 /// Reports that an allocation of this many bytes failed.
 ///
 /// # Unwinds
 /// with [`Lacking`].
 pub fn lacking(bytes: usize) -> ! {
+    #[cfg(panic = "abort")]
+    WANTED.store(bytes, Ordering::Relaxed);
     resume_unwind(Box::new(Lacking { wanted: bytes as u64 }))
 }
 

@@ -9,6 +9,7 @@ use crate::ir::{Checks, Prepared};
 use crate::lang::scalar::Value;
 
 pub mod both;
+#[cfg(not(target_family = "wasm"))]
 pub mod cuda;
 mod diagnose;
 pub mod exchange;

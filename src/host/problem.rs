@@ -36,7 +36,7 @@ pub enum Elsewhere {
 pub type Outcome<T> = Result<T, Problem>;
 
 /// Returns the error for an allocation that failed.
-pub(crate) fn no_room(bytes: u64) -> Problem {
+pub fn no_room(bytes: u64) -> Problem {
     let size = crate::device::size(bytes);
     Problem::new("E0509", format!("there is not enough memory: {size} were asked for at once"))
 }

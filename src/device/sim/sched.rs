@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::fault;
 use super::frame::{Frame, Launch};
 use super::warp_split::Standing;
+use crate::base::clock::Instant;
 use crate::base::room;
 use crate::device::{Extents, Fault, FaultKind, Output};
 
@@ -25,7 +26,7 @@ struct Job {
     unwound: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-const CLOSED: usize = 1 << 32;
+const CLOSED: usize = 1 << (usize::BITS / 2);
 
 // SAFETY: the work is `Sync`, and the pointer is only followed between `enter` and `exit`, while its owner waits.
 unsafe impl Send for Job {}

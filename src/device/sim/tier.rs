@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[cfg(not(target_arch = "x86_64"))]
 use self::without::{Division, compile};
@@ -18,6 +18,7 @@ use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::jit::{compile, machine::Division};
 use super::report::Report;
+use crate::base::clock::Instant;
 
 /// When regions of kernels are compiled to machine code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use crate::host::problem::Outcome;
 
 /// Operations, of all elements, that a processor does without looking whether it is to stop: a result that is written in part over
 /// its operand could not be computed again. It takes about a second.
-const MOST_UNSTOPPED: usize = 1 << 32;
+const MOST_UNSTOPPED: u64 = 1 << 32;
 /// A function of floats, in operations.
 const FUNCTION: usize = 16;
 
@@ -63,7 +63,7 @@ pub(super) fn in_place(root: &Node, plan: &mut Plan, element: Source, len: usize
 fn is_brief(plan: &Plan, site: &Site, elements: usize) -> bool {
     let cost = |op: Op| if matches!(op, Op::Math(_)) { FUNCTION } else { 1 };
     let all = plan.steps.iter().map(|step| cost(step.op)).sum::<usize>();
-    site.device().is_remote() || elements.saturating_mul(all) <= MOST_UNSTOPPED
+    site.device().is_remote() || (elements as u64).saturating_mul(all as u64) <= MOST_UNSTOPPED
 }
 
 /// Returns whether a result with the bytes of a node may take the place of an input, if that has no other readers.

@@ -153,6 +153,11 @@ impl Interpreter {
         }
     }
 
+    /// Returns the statement that runs, or ran last.
+    pub fn place(&self) -> Span {
+        self.at
+    }
+
     /// Runs a chunk of the program; returns the value of a last expression statement without `;`.
     pub fn run_chunk(
         &mut self,

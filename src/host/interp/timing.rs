@@ -1,7 +1,8 @@
 //! Measurements for `time { }` and `bench`: warm-up, samples, median and spread.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::base::clock::Instant;
 use crate::base::source::Span;
 use crate::check::typed::{Block, Section};
 use crate::device::device_diagnostic;

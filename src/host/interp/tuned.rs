@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
+use crate::base::clock::Instant;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::choices::{self, Choice};

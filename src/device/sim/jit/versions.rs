@@ -5,10 +5,10 @@
 //! compiled when a group first needs it, and so are both of a region that is part of one with barriers.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use super::ahead::Registers;
 use super::machine::{self, Division, Machine};
+use crate::base::clock::Instant;
 use crate::device::sim::code::Code;
 use crate::device::sim::group::{Group, RegionCode};
 use crate::device::sim::lane::Region;
