@@ -11,6 +11,7 @@ mod describe;
 mod highlight;
 mod hints;
 mod hover;
+pub mod markup;
 mod names;
 mod outline;
 mod rename;

@@ -19,7 +19,7 @@ use crate::app::embed::html;
 use crate::app::embed::report::Report;
 use crate::app::interrupt::Interrupt;
 use crate::app::script::{Limits, Places};
-use crate::app::{STACKS, crash, picture, stack};
+use crate::app::{STACKS, crash, stack};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::source::{Sources, Span};
@@ -30,6 +30,7 @@ use crate::device::cuda::text::Options;
 use crate::device::sim::{Isa, Jit};
 use crate::host::array::Array;
 use crate::host::interp::Shown;
+use crate::host::picture::shown::file;
 use crate::host::value::Value;
 use crate::ide::Analysis;
 
@@ -188,7 +189,7 @@ impl Stage for Sent {
     }
 
     fn show(&self, shown: &Shown) {
-        self.send(match picture::file(shown) {
+        self.send(match file(shown) {
             Ok((kind, content, text)) => Event::Picture(kind, content, text),
             Err(problem) => Event::Report(Box::new(Report::of(problem))),
         });

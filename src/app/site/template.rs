@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::highlight::escape;
 use super::markdown::{self, Rendered};
 use super::page::Page;
 use super::plan::Navigation;
+use crate::ide::markup::escape;
 
 pub(super) const STYLE: &str = include_str!("assets/style.css");
 pub(super) const SCRIPT: &str = include_str!("assets/search.js");

@@ -7,6 +7,7 @@ pub mod heat;
 pub(crate) mod image;
 pub mod plot;
 pub mod raster;
+pub mod shown;
 
 use crate::host::array::Array;
 use crate::host::problem::Outcome;
