@@ -38,7 +38,7 @@ pub(crate) enum Task {
     Profile { file: PathBuf, wanted: Box<Wanted> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
-    Site { out: PathBuf, from: Option<PathBuf>, paths: Vec<PathBuf> },
+    Site { out: PathBuf, own: site::Own, paths: Vec<PathBuf> },
     Fix { paths: Vec<PathBuf>, dry_run: bool, profile: bool },
     Stubs { file: PathBuf },
     Lsp,
@@ -264,7 +264,11 @@ fn task(matches: &ArgMatches) -> Task {
             match sub.get_one::<PathBuf>("html") {
                 Some(out) => {
                     let paths = words.iter().map(PathBuf::from).collect();
-                    Task::Site { out: out.clone(), from: sub.get_one("from").cloned(), paths }
+                    let own = site::Own {
+                        from: sub.get_one("from").cloned(),
+                        playground: sub.get_one("playground").cloned(),
+                    };
+                    Task::Site { out: out.clone(), own, paths }
                 }
                 None => Task::Doc { name: (!words.is_empty()).then(|| words.join(" ")) },
             }

@@ -121,7 +121,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Profile { file, wanted } => profile::file(&file, &wanted, context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
-        Task::Site { out, from, paths } => site::make(&out, from.as_deref(), &paths, context),
+        Task::Site { out, own, paths } => site::make(&out, &own, &paths, context),
         Task::Fix { paths, dry_run, profile } => fix::paths(&paths, fix::Manner { dry_run, profile }, context),
         Task::Stubs { file } => stubs::file(&file, context),
         Task::Lsp => lsp::main(),

@@ -11,18 +11,34 @@ use crate::app::{disk, exit};
 use crate::base::source::Sources;
 
 /// Options of `clk doc`.
-pub(crate) fn options() -> [Arg; 2] {
+pub(crate) fn options() -> [Arg; 3] {
     let folder = |id: &'static str| Arg::new(id).long(id).value_name("FOLDER").value_parser(value_parser!(PathBuf));
     [
         folder("html").help("Write the documentation as web pages into FOLDER"),
         folder("from")
             .requires("html")
             .help("Read the manual's pages from this copy of Clk's repository [default: those in the binary]"),
+        Arg::new("playground")
+            .long("playground")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .requires("html")
+            .conflicts_with("name")
+            .help("Add a page that runs programs in the browser, by this simulator as WebAssembly"),
     ]
 }
 
-pub(crate) fn make(out: &Path, from: Option<&Path>, paths: &[PathBuf], context: &mut Context) -> u8 {
-    let site = match made(from, paths, context) {
+/// What the site of Clk itself is made of, where that is not in the binary.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Own {
+    /// A copy of the repository.
+    pub from: Option<PathBuf>,
+    /// The simulator as WebAssembly.
+    pub playground: Option<PathBuf>,
+}
+
+pub(crate) fn make(out: &Path, own: &Own, paths: &[PathBuf], context: &mut Context) -> u8 {
+    let site = match made(own, paths, context) {
         Ok(site) => site,
         Err(code) => return code,
     };
@@ -41,14 +57,22 @@ pub(crate) fn make(out: &Path, from: Option<&Path>, paths: &[PathBuf], context: 
     if site.complaints.is_empty() { exit::OK } else { exit::FAILURE }
 }
 
-fn made(from: Option<&Path>, paths: &[PathBuf], context: &mut Context) -> Result<site::Site, u8> {
+/// Returns the content of a WebAssembly module.
+fn simulator(path: &Path) -> Result<Vec<u8>, (PathBuf, String)> {
+    let bytes = disk::read(path).map_err(|why| (path.to_path_buf(), why))?;
+    let is_module = bytes.starts_with(b"\0asm");
+    is_module.then_some(bytes).ok_or_else(|| (path.to_path_buf(), "it is no WebAssembly module".into()))
+}
+
+fn made(own: &Own, paths: &[PathBuf], context: &mut Context) -> Result<site::Site, u8> {
     if paths.is_empty() {
-        let texts = match from {
+        let texts = match &own.from {
             None => Ok(Texts::embedded()),
             Some(root) => Texts::of_folder(root),
         };
-        return match texts {
-            Ok(texts) => Ok(site::make(&texts)),
+        let simulator = own.playground.as_deref().map(simulator).transpose();
+        return match texts.and_then(|texts| Ok((texts, simulator?))) {
+            Ok((texts, simulator)) => Ok(site::make(&texts, simulator)),
             Err((path, why)) => {
                 context.console.report(&disk::unreadable(&path, &why), &Sources::default());
                 Err(exit::FAILURE)

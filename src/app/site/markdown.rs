@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
-use super::highlight::{self, escape};
+use super::highlight;
 use super::page::Page;
 use super::plan;
+use super::playground;
 use super::texts::Texts;
 use crate::compile::library;
+use crate::ide::markup::{escape, program};
 use crate::lang::codes;
 
 /// What links are looked up in.
@@ -40,7 +42,7 @@ pub(super) struct Rendered {
 }
 
 pub(super) fn render(page: &Page, known: &Known<'_>) -> Rendered {
-    let mut writer = Writer { page, known, done: Rendered::default(), up: up(&page.output) };
+    let mut writer = Writer { page, known, done: Rendered::default(), up: up(&page.output), programs: 0 };
     let mut events = Parser::new_ext(&page.markdown, Options::ENABLE_TABLES);
     let mut out = Vec::new();
     while let Some(event) = events.next() {
@@ -85,6 +87,8 @@ struct Writer<'w> {
     known: &'w Known<'w>,
     done: Rendered,
     up: String,
+    /// The number of programs so far.
+    programs: usize,
 }
 
 impl Writer<'_> {
@@ -154,8 +158,9 @@ impl Writer<'_> {
     fn block(&mut self, info: &str, text: &str) -> String {
         let pre = |class: &str, body: &str| format!("<pre class=\"{class}\"><code>{body}</code></pre>\n");
         match info.split_once(' ').unwrap_or((info, "")) {
-            ("clk", "" | SIGNATURE) => pre("program", &highlight::program(text)),
-            ("clk", _) => pre("program wrong", &highlight::program(text)),
+            ("clk", SIGNATURE) => pre("program", &program(text)) + &self.link_to_run(false),
+            ("clk", "") => pre("program", &program(text)) + &self.link_to_run(true),
+            ("clk", _) => pre("program wrong", &program(text)) + &self.link_to_run(true),
             ("text", command) if !command.is_empty() => {
                 let mut words: Vec<&str> = command.split_whitespace().collect();
                 if !command.contains("kernels.clk") && words.first() == Some(&"clk") {
@@ -171,6 +176,13 @@ impl Writer<'_> {
             ("sh", _) => pre("shell", &escape(text)),
             _ => pre("foreign", &escape(text)),
         }
+    }
+
+    /// Counts a program; returns the link that runs it, if there is a playground.
+    fn link_to_run(&mut self, is_whole: bool) -> String {
+        self.programs += 1;
+        let is_there = is_whole && self.known.outputs.contains(playground::OUTPUT);
+        if is_there { playground::link(&self.up, &self.page.output, self.programs) } else { String::new() }
     }
 
     /// Returns the link for a link of the page's source; `None` if it leads to something that is not part of the site.

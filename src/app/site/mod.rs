@@ -8,6 +8,7 @@ mod highlight;
 mod markdown;
 mod page;
 mod plan;
+mod playground;
 mod reference;
 mod search;
 mod template;
@@ -30,11 +31,19 @@ pub(crate) struct Site {
     pub complaints: Vec<String>,
 }
 
-/// Makes the site of Clk itself.
-pub(crate) fn make(texts: &Texts) -> Site {
+/// Makes the site of Clk itself; with the simulator as WebAssembly, it has a page that runs programs.
+pub(crate) fn make(texts: &Texts, simulator: Option<Vec<u8>>) -> Site {
     let mut pages = plan::pages(texts);
     pages.extend(reference::pages());
-    build(pages, texts)
+    if simulator.is_some() {
+        pages.push(playground::page(&pages));
+    }
+    let mut site = build(pages, texts);
+    if let Some(simulator) = simulator {
+        site.files.extend(playground::FILES.iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())));
+        site.files.insert("playground.wasm".into(), simulator);
+    }
+    site
 }
 
 /// Makes the site of these programs.

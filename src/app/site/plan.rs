@@ -54,7 +54,7 @@ pub(super) fn pages(texts: &Texts) -> Vec<Page> {
 
 /// The groups of the navigation: title, and the pages by their outputs. A name that ends with `/` stands for all pages below it.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Start", &["index.html", "install.html", "tour.html", "gallery.html", "faq.html"]),
+    ("Start", &["index.html", "install.html", "playground.html", "tour.html", "gallery.html", "faq.html"]),
     ("Tutorial", &["book/"]),
     ("How to", &["howto/"]),
     ("Coming from", &["from/cuda.html", "from/numpy.html", "from/triton.html", "numpy-functions.html"]),

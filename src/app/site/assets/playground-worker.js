@@ -1,0 +1,39 @@
+// The worker in which scripts of the playground run, so that the page stays responsive and can end them.
+importScripts("clk.js");
+
+// What a script may give, so that none can fill the page: bytes of texts, bytes of all, and events that are sent one by one.
+const TEXT = 1 << 20;
+const ALL = 64 << 20;
+const SINGLE = 1000;
+const PAUSE = 50; // ms
+
+class Enough extends Error {}
+
+onmessage = async ({ data: { module, task, source, check } }) => {
+  let [text, all, count, sent, kept] = [0, 0, 0, 0, []];
+  const send = () => {
+    if (kept.length > 0) postMessage({ events: kept });
+    [kept, sent] = [[], performance.now()];
+  };
+  const tell = (event) => {
+    const length = event.body.length + event.head.length;
+    text += event.kind === "picture" || event.kind === "file" ? 0 : length;
+    all += length;
+    count += 1;
+    if (text > TEXT || all > ALL) throw new Enough();
+    kept.push(event);
+    // What a script prints is seen at once, unless it prints very much.
+    if (count <= SINGLE || performance.now() - sent > PAUSE) send();
+  };
+  const begun = performance.now();
+  let done;
+  try {
+    const clk = await CLK.start(module, tell);
+    const code = task === "format" ? clk.format(source) : clk.run(source, check);
+    done = { code };
+  } catch (error) {
+    done = { code: 70, why: error instanceof Enough ? "more than 1 MB of text or 64 MB of pictures and files" : String(error) };
+  }
+  send();
+  postMessage({ done, ms: performance.now() - begun });
+};
