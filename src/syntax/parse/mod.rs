@@ -28,8 +28,8 @@ use chumsky::primitive::custom;
 use primitive::State;
 use std::ops::Range;
 
-/// Nesting depth that fits the calling thread's stack.
-const SHALLOW: u32 = 24;
+/// Nesting depth that fits the calling thread's stack; in a browser there is no other, and what exhausts that is reported.
+const SHALLOW: u32 = if cfg!(target_family = "wasm") { 64 } else { 24 };
 /// Nesting depth that fits a parser thread's stack; `lex` limits bracket nesting below it.
 const DEEP: u32 = 260;
 /// Stack size of a parser thread in bytes (virtual; only touched pages are allocated).
@@ -179,6 +179,7 @@ impl<'t> Job<'t> {
         parsed.unwrap_or_else(|| self.piece(piece, SHALLOW).0)
     }
 
+    /// Parses a piece; returns also whether it is nested more deeply than this, which then is an error.
     fn piece(self, piece: &Piece, max_depth: u32) -> (Done, bool) {
         let mut state = State::new(self.file, self.text, self.tokens, piece.tokens.start, max_depth);
         state.faults = self.faults;
@@ -187,6 +188,10 @@ impl<'t> Job<'t> {
             .parse_with_state(input, &mut state)
             .into_output()
             .unwrap_or_default();
+        // A piece that is refused says so, whatever was tried after that.
+        if let (Some(span), true) = (state.refused, state.errors.is_empty()) {
+            state.errors.push(Mistake::Said(Box::new(primitive::nested_too_deeply(span))));
+        }
         (Done { items, errors: state.errors }, state.overflow)
     }
 }
@@ -216,4 +221,30 @@ fn pieces(tokens: &[Token], first: usize) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_deep_is_an_error_wherever_it_stands() {
+        let parsed = |text: &str, depth: u32| {
+            let tokens = lex(FileId(0), text).tokens;
+            let job = Job { file: FileId(0), text, tokens: &tokens, faults: &[] };
+            let (done, overflow) = job.piece(&pieces(&tokens, 0)[0], depth);
+            (overflow, done.errors.len())
+        };
+        for (open, close) in [("(", ")"), ("[", "]"), ("-(", ")"), ("f(", ")")] {
+            let nested = format!("{}1{}", open.repeat(70), close.repeat(70));
+            for text in [format!("print({nested})"), format!("let x = {nested}"), nested.clone()] {
+                let (overflow, errors) = parsed(&text, SHALLOW);
+                assert!(overflow && errors > 0, "{text}");
+            }
+        }
+        let sum = format!("{}1", "1 + ".repeat(1000));
+        for text in [format!("print({sum})"), format!("let x = {sum}"), format!("f([{sum}])")] {
+            assert!(parsed(&text, DEEP).1 > 0, "{text}");
+        }
+    }
 }

@@ -36,6 +36,8 @@ pub(crate) struct State<'t> {
     max_depth: u32,
     /// The depth limit was exceeded.
     pub overflow: bool,
+    /// Where a limit was first exceeded. What is tried after that takes the message back, but not this.
+    pub refused: Option<Span>,
     /// Height of the most recently parsed tree.
     pub height: u32,
     /// In the head of `if`, `while` or `for`, where `Name {` begins the body, not a struct literal.
@@ -55,6 +57,7 @@ impl<'t> State<'t> {
             depth: 0,
             max_depth,
             overflow: false,
+            refused: None,
             height: 0,
             in_head: false,
         }
@@ -249,15 +252,18 @@ pub(crate) fn grow(inp: &mut Input<'_, '_>) -> Parsed<()> {
     if state.height <= MAX_HEIGHT { Ok(()) } else { too_deep(inp, at) }
 }
 
+/// Returns the error of what is nested more deeply than the parser follows.
+pub(super) fn nested_too_deeply(span: Span) -> Diagnostic {
+    Diagnostic::error("E0111", "an expression is nested too deeply")
+        .at(span, "too many levels or operators here")
+        .help("name the inner parts with `let`, or move them to functions")
+}
+
 fn too_deep<T>(inp: &mut Input<'_, '_>, at: usize) -> Parsed<T> {
     let state = inp.state();
     let span = state.token(at).span(state.file);
-    say(
-        inp,
-        Diagnostic::error("E0111", "an expression is nested too deeply")
-            .at(span, "too many levels or operators here")
-            .help("name the inner parts with `let`, or move them to functions"),
-    );
+    state.refused.get_or_insert(span);
+    say(inp, nested_too_deeply(span));
     // The error has been reported; the miss must not add a second diagnostic.
     inp.state().miss = Miss { at: usize::MAX, ..Miss::default() };
     Err(EmptyErr::default())
