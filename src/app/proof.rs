@@ -8,7 +8,7 @@ use crate::base::render::Style;
 use crate::base::source::{Sources, Span};
 use crate::compile::Session;
 use crate::host::interp::{Interpreter, Missed};
-use crate::prove::{Property, Report, Verdict, examine, of_file};
+use crate::prove::{Report, Small, Verdict, settled};
 
 /// Returns the verdicts, a line each, below the kernel's name.
 pub(crate) fn text(report: &Report, sources: &Sources, style: Style) -> String {
@@ -79,71 +79,15 @@ pub(crate) fn position(place: Span, sources: &Sources) -> String {
     format!("{}:{line}:{column}", sources.name(place.file))
 }
 
-/// What a launch of another size may do wrong although one of this size does not.
-const BEYOND: [Property; 4] = [Property::InBounds, Property::RaceFree, Property::Barriers, Property::NoOverflow];
-
-/// Takes the warnings of a run. Kernels of the program's own file (others are proved in theirs) whose launches were too small to tell
-/// are proved instead: notes of hazards that no launch has are dropped, others say why that is not known, and faults of larger launches
-/// are added, but for the one with which the run itself has failed.
+/// Takes the warnings of a run, settled by proofs; the fault with which it has failed is not among them.
 pub(crate) fn beyond(
     interpreter: &mut Interpreter,
     session: &Session,
     failed: Option<&Diagnostic>,
     interrupt: &Interrupt,
 ) -> Vec<Diagnostic> {
-    let is_new = |found: &Diagnostic| {
-        failed.is_none_or(|failed| (failed.code, failed.primary()) != (found.code, found.primary()))
-    };
-    let mut warnings = interpreter.take_warnings();
-    let program = &session.program;
-    let own = of_file(program, session.main);
-    let small: Vec<_> = interpreter.small.kernels().filter(|(id, _)| own.contains(id)).collect();
-    for (id, missed) in small {
-        if interrupt.exit_code().is_some() {
-            break;
-        }
-        let (kernel, report) = (&program.kernels[id], examine(program, id));
-        let proved = matches!(report.verdict(Property::RaceFree), Some(Verdict::Proved { .. }));
-        let of_kernel = |one: &Diagnostic| one.code == "W0603" && one.primary() == Some(kernel.name_span);
-        warnings.retain(|one| !(proved && of_kernel(one)));
-        warnings.iter_mut().filter(|one| of_kernel(one)).for_each(|hazard| settle(hazard, &report));
-        let refuted = report.verdicts.iter().filter(|(property, _)| BEYOND.contains(property));
-        warnings.extend(refuted.filter_map(|(_, verdict)| larger(verdict, &report.kernel, missed, is_new)));
-    }
-    warnings
-}
-
-/// Adds to the note of a hazard what the proof says of it.
-fn settle(hazard: &mut Diagnostic, report: &Report) {
-    let said = match report.verdict(Property::RaceFree) {
-        Some(Verdict::Refuted { sizes, .. }) => format!("a launch with {sizes} has a race, reported below"),
-        Some(Verdict::Unknown { why, .. }) => format!("a proof for all sizes was tried, and does not settle it: {why}"),
-        _ => return,
-    };
-    hazard.notes.push(said);
-}
-
-/// Returns the warning of a fault that a larger launch has.
-fn larger(
-    verdict: &Verdict,
-    kernel: &str,
-    missed: Missed,
-    is_new: impl FnOnce(&Diagnostic) -> bool,
-) -> Option<Diagnostic> {
-    let Verdict::Refuted { sizes, found } = verdict else { return None };
-    if !is_new(found) {
-        return None;
-    }
-    let had = match (missed.blocks, missed.warps) {
-        (true, true) => "at most one block, of at most 32 threads",
-        (true, false) => "at most one block",
-        _ => "blocks of at most 32 threads",
-    };
-    let mut warning =
-        Diagnostic::warning("W0611", format!("another launch of `{kernel}` has a fault: {}", found.title));
-    warning.labels.clone_from(&found.labels);
-    warning.notes.push(format!("launches of this run had {had}; one with {sizes} has it ({})", found.code));
-    warning.notes.extend(found.notes.iter().cloned());
-    warning.help.clone_from(&found.help);
-    Some(warning)
+    let warnings = interpreter.take_warnings();
+    let kernels = interpreter.small.kernels();
+    let small = kernels.map(|(kernel, Missed { blocks, warps })| Small { kernel, blocks, warps });
+    settled((warnings, failed), small, &session.program, session.main, &|| interrupt.exit_code().is_some())
 }

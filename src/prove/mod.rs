@@ -140,6 +140,7 @@
 //! Warps are not followed: threads of a warp that only `warp_barrier()` or a shuffle keeps apart leave races unknown. A `while`
 //! whose variable neither grows by a constant nor has known values is followed by simple invariants only.
 
+mod beyond;
 mod contents;
 mod evidence;
 mod examine;
@@ -151,6 +152,7 @@ mod report;
 mod trial;
 mod twin;
 
+pub use beyond::{Small, settled};
 pub use evidence::Witness;
 pub use examine::examine;
 pub use examine::examine_until;
