@@ -1,7 +1,7 @@
 //! `f32` and `f64`: the exact operations; the others are in `math32`, `trig32` and `math64`.
 
 use super::narrow::f32_to_tf32;
-use super::{Convert, Element, Float, Number, Scalar, math32, math64, trig32};
+use super::{Convert, Element, Float, Number, Scalar, fused, math32, math64, trig32};
 use crate::lang::functions::math_functions;
 
 /// Defines the methods of the approximations of the table, by the functions for one of the types.
@@ -21,7 +21,7 @@ macro_rules! by_module {
 }
 
 macro_rules! float {
-    ($ty:ident, $signed:ident, $scalar:ident, $from:ident, $pow:path, $tf32:path) => {
+    ($ty:ident, $signed:ident, $scalar:ident, $from:ident, $pow:path, $tf32:path, $fma:path) => {
         impl Element for $ty {
             const SCALAR: Scalar = Scalar::$scalar;
 
@@ -126,7 +126,7 @@ macro_rules! float {
 
             #[inline(always)]
             fn op_fma(self, factor: Self, addend: Self) -> Self {
-                self.mul_add(factor, addend)
+                $fma(self, factor, addend)
             }
 
             #[inline(always)]
@@ -179,5 +179,5 @@ macro_rules! float {
     };
 }
 
-float!(f32, i32, F32, from_f32, math32::pow, f32_to_tf32);
-float!(f64, i64, F64, from_f64, libm::pow, std::convert::identity);
+float!(f32, i32, F32, from_f32, math32::pow, f32_to_tf32, fused::fma32);
+float!(f64, i64, F64, from_f64, libm::pow, std::convert::identity, f64::mul_add);

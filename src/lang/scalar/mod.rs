@@ -14,6 +14,7 @@ pub(crate) mod element;
 pub mod exact;
 mod float;
 pub mod format;
+mod fused;
 pub mod half;
 mod int;
 pub mod math32;
