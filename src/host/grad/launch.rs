@@ -326,7 +326,7 @@ fn tapes(launch: &Launch, derivative: &Derivative, inner: &[Value]) -> Outcome<V
     });
     let slots: Vec<u64> = counted.collect();
     fitting(derivative, &slots, threads as u64)?;
-    Ok(slots.into_iter().map(|slots| slots as usize).collect())
+    Ok(slots.into_iter().map(|slots| usize::try_from(slots).unwrap_or(usize::MAX)).collect())
 }
 
 /// Refuses tapes that take too much memory.
