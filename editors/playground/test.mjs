@@ -66,7 +66,10 @@ for (const name of names("examples")) {
     const here = await run(read(`examples/${name}`));
     assert.equal(here.reports.map((report) => report.text).join("\n"), "");
     assert.deepEqual([here.code, there.status], [0, 0], there.stderr);
-    assert.equal(untimed(here.printed), untimed(there.stdout).replace(/\(a picture\)\n/g, ""));
+    // A terminal has pictures as lines between the others.
+    let lines = untimed(there.stdout).split("\n");
+    if (here.pictures > 0) lines = lines.filter((line) => untimed(here.printed).split("\n").includes(line));
+    assert.equal(untimed(here.printed), lines.join("\n"));
     for (const [file, content] of Object.entries(here.files)) {
       assert.ok(readFileSync(join(folder, file)).equals(content), `${file} differs`);
     }
@@ -91,6 +94,34 @@ for (const name of names(SAME)) {
   });
 }
 
+// The corpora of faulty and of correct kernels (tests/truth.rs): a comment `//~ CODE text` stands above the line that is reported.
+for (const corpus of ["faults", "sound"]) {
+  for (const name of names(`tests/${corpus}`)) {
+    const lines = read(`tests/${corpus}/${name}`).split("\n");
+    const begins = lines.flatMap((line, at) => (line.startsWith("//# ") ? [at] : []));
+    for (const [number, begin] of begins.entries()) {
+      const title = lines[begin].slice(4);
+      // Other options than `--check`; and a hazard that a proof excludes, so that `clk` does not name it.
+      if (title.startsWith("[") || title === "blocks that wait for each other") continue;
+      const end = begins[number + 1] ?? lines.length;
+      // Lines keep their numbers.
+      const text = lines.map((line, at) => (at >= begin && at < end ? line : "")).join("\n");
+      await test(`${corpus}/${name}: ${title}`, async () => {
+        const { reports } = await run(text);
+        const at = lines.findIndex((line, at) => at >= begin && at < end && line.includes("//~ "));
+        // Style, and what larger launches would do, is not what these are about.
+        const serious = reports.filter((report) => !/^W00|W0611/.test(report.code));
+        if (at < 0) return assert.equal(serious.map((report) => report.text).join("\n"), "");
+        let line = at + 1;
+        while (lines[line].trim().startsWith("//~")) line += 1;
+        const code = /\/\/~ (\w+)/.exec(lines[at])[1];
+        const fits = (report) => report.code === code && report.labels.some((label) => label.primary && label.line === line + 1);
+        assert.ok(reports.some(fits), `${code} at line ${line + 1}: ${reports.map((report) => report.text).join("\n")}`);
+      });
+    }
+  }
+}
+
 // The programs of the pages run, without a message.
 const pages = ["book", "howto", "from", "."].flatMap((part) =>
   readdirSync(join(root, "docs", part)).filter((name) => name.endsWith(".md")).map((name) => join("docs", part, name)));
@@ -107,15 +138,15 @@ for (const page of pages) {
 
 // What goes wrong says so, with a code and a line, and ends the run only.
 const wrong = [
-  ["a race", "kernel f(out y: [i32; 1]) threads(i: 64) { y[0] = i }\nprint(f())", "E0602", 1],
+  ["a race", "kernel f(out y: [i32; 1]) threads(i: 64) { y[0] = i }\nprint(f())", "E0610", 1],
   ["an index out of bounds", "kernel f(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i + 1] }\nprint(f(ones(3)))", "E0601", 1],
   ["a syntax error", "let x = (1 + \nprint(x)", null, null],
   ["an array of 37 GiB", "let n = parse(i32, \"100000\")\nprint(sum(zeros(n, n)))", "E0509", 2],
   ["an array of 2^32 bytes", "let n = parse(i32, \"32768\")\nlet x = zeros(n, n)\nprint(sum(x))", "E0509", null],
-  ["an array of 2^32 + 8 bytes", "let n = parse(i32, \"536870913\")\nlet x = zeros_like(full(n, 1.0f64))\nprint(x[n - 1])", "E0509", null],
+  ["an array of 2^32 + 8 bytes", "let n = parse(i32, \"536870913\")\nlet x = full(n, 1.0f64)\nprint(x[n - 1])", "E0509", null],
   ["an array of 2 GiB", "let n = parse(i32, \"536870912\")\nlet x = full(n, 1.0)\nprint(sum(x))", "E0509", null],
   ["an array of 2^33 elements", "let n = parse(i32, \"2048\")\nprint(sum(full((n, n, n), true)))", null, null],
-  ["arrays that fill memory", "var all = [0.0]\nwhile true { all = concat(all, ones(10000000)) }", "E0509", 2],
+  ["arrays that fill memory", "var all = [0.0]\nwhile true { all = concat(all, ones(25000000)) }", "E0509", 2],
   ["a text that fills memory", "var text = \"0123456789\"\nwhile true { text = text + text }", "E0509", 2],
   ["recursion without an end", "fn f(n: i32) -> i32 { return f(n + 1) + 1 }\nprint(f(1))", "E0517", 1],
   ["a file that is not there", "print(read_text(\"/etc/passwd\"))", "E0701", 1],
@@ -133,21 +164,17 @@ for (const [name, source, code, line] of wrong) {
     if (line) assert.equal(first.labels[0]?.line, line, first.text);
   });
 }
-const nested = (depth) => `print(${"(".repeat(depth)}1${")".repeat(depth)})`;
 for (const depth of [10, 100, 250, 1000, 100_000]) {
-  await test(`${depth} parentheses`, async () => {
-    const got = await run(nested(depth));
-    assert.ok(got.code === 0 ? got.printed === "1\n" : got.reports.length > 0, JSON.stringify(got));
-  });
-  for (const [name, source] of [
-    ["blocks", `${"if true { ".repeat(depth)}print(1)${" }".repeat(depth)}`],
-    ["signs", `print(${"-".repeat(depth * 2)}1)`],
-    ["sums", `print(${"1 + ".repeat(depth)}1)`],
-    ["arrays", `let x = ${"[".repeat(depth)}1${"]".repeat(depth)}`],
+  for (const [name, source, expected] of [
+    ["parentheses", `print(${"(".repeat(depth)}1${")".repeat(depth)})`, "1\n"],
+    ["blocks", `${"if true { ".repeat(depth)}print(1)${" }".repeat(depth)}`, "1\n"],
+    ["signs", `print(${"- ".repeat(depth * 2)}1)`, "1\n"],
+    ["sums", `print(${"1 + ".repeat(depth)}1)`, `${depth + 1}\n`],
+    ["arrays", `let x = ${"[".repeat(depth)}1${"]".repeat(depth)}\nprint(rank(x))`, null],
   ]) {
     await test(`${depth} nested ${name}`, async () => {
       const got = await run(source);
-      assert.ok(got.code === 0 || got.reports.length > 0, JSON.stringify(got));
+      assert.ok(got.code === 0 ? got.printed === expected : got.reports.length > 0, JSON.stringify(got).slice(0, 500));
     });
   }
 }
@@ -185,7 +212,7 @@ const inWorker = (source, wait) => new Promise((done) => {
   worker.postMessage({ module, task: "run", source, check: true });
 });
 await test("the worker", async () => {
-  const { events, code } = await inWorker("print(1)\nshow(zeros(4, 4))");
+  const { events, code } = await inWorker("print(1)\nimage(zeros(4, 4))");
   assert.deepEqual([code, events.map((event) => event.kind)], [0, ["print", "picture"]]);
 });
 await test("a loop without an end is stopped, and what it printed was seen", async () => {
@@ -193,7 +220,7 @@ await test("a loop without an end is stopped, and what it printed was seen", asy
   assert.deepEqual([stopped, events.map((event) => event.body).join("")], [true, "1\n2\n"]);
 });
 await test("a kernel without an end is stopped", async () => {
-  const { stopped } = await inWorker("kernel f(out y: [i32; 1]) threads(i: 1) { while y[0] == 0 { y[0] = 0 } }\nprint(f())", 2000);
+  const { stopped } = await inWorker("kernel f(inout y: [i32; 1]) threads(i: 1) { while y[0] == 0 { y[0] = 0 } }\nvar y = [0]\nf(y)", 2000);
   assert.ok(stopped);
 });
 await test("printing without an end is ended", async () => {

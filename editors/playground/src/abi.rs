@@ -22,9 +22,9 @@ unsafe extern "C" {
     fn event(kind: u32, head: *const u8, head_len: usize, body: *const u8, body_len: usize);
 }
 
-/// Bytes of the stack that scripts may use. The stack of the browser, of which this program's is a part, is not known: calls are
-/// limited to what fits into the smallest one.
-const STACK: usize = 96 << 10;
+/// Bytes of the program's own stack that calls of scripts may use, of 2 MiB. The browser has a second stack beside it, of a size that
+/// it does not tell and that is exhausted first in most of them: that ends the instance.
+const STACK: usize = 1 << 20;
 
 /// The run, for what is to be said when it has ended the instance.
 static RUNNING: AtomicPtr<Running> = AtomicPtr::new(null_mut());

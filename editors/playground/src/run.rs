@@ -5,16 +5,19 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::render::{self, Style};
+#[cfg(target_family = "wasm")]
+use crate::base::source::Span;
 use crate::base::source::{FileId, Sources};
 use crate::compile::{NoFiles, Session};
 use crate::device::Control;
-use crate::device::sim::Simulator;
+use crate::device::sim::{Proofs, Simulator};
 use crate::host::format;
-use crate::host::interp::{Interpreter, Options};
+use crate::host::interp::{Interpreter, Missed, Options};
+#[cfg(target_family = "wasm")]
 use crate::host::problem::Problem;
 use crate::host::value::Value;
 use crate::ir::Checks;
-use crate::prove::Witness;
+use crate::prove::{Small, Witness, settled};
 use crate::world::Browser;
 use crate::{Event, Page, fmt};
 
@@ -36,17 +39,28 @@ impl Running {
     pub fn new(check: bool, stack_end: usize) -> Running {
         let checks = Checks { memory: check, arithmetic: check, nan: false };
         let control = Control { workers: 1, checks, ..Control::default() };
-        let device = Arc::new(Simulator::default());
+        let device = Arc::new(Simulator::default().with_proofs(Proofs::Used));
         let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+        interpreter.hints = check;
         interpreter.evidence = Some(Arc::new(Witness));
         interpreter.stack_end = stack_end;
         Running { session: Session::default(), interpreter }
     }
 
-    /// Returns an error of the statement that runs.
+    /// Returns an error of the statement that runs, if one does.
     #[cfg(target_family = "wasm")]
     pub fn failed(&self, problem: Problem) -> (Diagnostic, &Sources) {
-        (problem.at(self.interpreter.place()), &self.session.sources)
+        let place = self.interpreter.place();
+        let is_known = place != Span::default();
+        (if is_known { problem.at(place) } else { problem.anywhere() }, &self.session.sources)
+    }
+
+    /// Takes the warnings of the run, settled by proofs.
+    fn warnings(&mut self) -> Vec<Diagnostic> {
+        let warnings = self.interpreter.take_warnings();
+        let kernels = self.interpreter.small.kernels();
+        let small = kernels.map(|(kernel, Missed { blocks, warps })| Small { kernel, blocks, warps });
+        settled(warnings, small, &self.session.program, self.session.main, &|| false)
     }
 
     /// Runs a script; returns its exit code.
@@ -64,7 +78,7 @@ impl Running {
         let mut world = Browser::new(page);
         for chunk in outcome.chunks {
             let ran = self.interpreter.run_chunk(&self.session, chunk, &mut world);
-            for warning in self.interpreter.take_warnings() {
+            for warning in self.warnings() {
                 report(&warning, &self.session.sources, world.page);
             }
             if let Some(code) = self.interpreter.ended {
