@@ -323,3 +323,51 @@ fn programs_get_pages_too() {
     let ran = run(folder.path(), &["doc", "--html", "out", "none.clk"]);
     assert!(ran.code == 1 && ran.err.contains("E0701"), "{}", ran.err);
 }
+
+/// With the simulator there is a page that runs programs, and a link to it below each whole program, which finds that program again.
+#[test]
+fn a_playground_is_there_if_the_simulator_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let make = |content: &[u8]| {
+        fs::write(folder.path().join("sim.wasm"), content).expect("written");
+        run(folder.path(), &["doc", "--html", "out", "--playground", "sim.wasm"])
+    };
+    let refused = make(b"#!/bin/sh");
+    assert!(refused.code == 1 && refused.err.contains("it is no WebAssembly module"), "{}", refused.err);
+    let ran = make(b"\0asm\x01\0\0\0");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let files = files(&folder.path().join("out"));
+    let text = |name: &str| String::from_utf8(files[name].clone()).expect("UTF-8");
+    let page = text("playground.html");
+    for part in [
+        "<option value=\"examples/saxpy.html\">",
+        "<option value=\"book/01-threads.html\">",
+        "id=\"program\"",
+        "kernel rings(",
+    ] {
+        assert!(page.contains(part), "no {part}");
+    }
+    for script in attributes(&page, "src") {
+        assert!(files.contains_key(script), "{script} is not there");
+    }
+    assert!(files.contains_key("playground-worker.js") && files["playground.wasm"].starts_with(b"\0asm"));
+    let mut count = 0;
+    for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".html")) {
+        let html = std::str::from_utf8(bytes).expect("UTF-8");
+        let programs: Vec<&str> = html.split("<pre class=\"program").skip(1).collect();
+        for (number, program) in programs.iter().enumerate() {
+            // What stands between this program and the next is about this one.
+            let Some(link) = program.split("class=\"try\" href=\"").nth(1).and_then(|rest| rest.split('"').next())
+            else {
+                continue;
+            };
+            let up = "../".repeat(name.matches('/').count());
+            assert_eq!(link, format!("{up}playground.html#from={name}&amp;program={}", number + 1));
+            count += 1;
+        }
+    }
+    assert!(count > 400, "{count} links");
+    for (name, html) in pages() {
+        assert!(!html.contains("class=\"try\"") && name != "playground.html", "{name}: there is no playground");
+    }
+}

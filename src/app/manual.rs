@@ -134,6 +134,7 @@ pub(crate) static PICTURES: &[(&str, &[u8])] = &[
     ("docs/pictures/spheres_from_picture.png", include_bytes!("../../docs/pictures/spheres_from_picture.png")),
     ("docs/pictures/waves.png", include_bytes!("../../docs/pictures/waves.png")),
     ("docs/screens/jupyter.png", include_bytes!("../../docs/screens/jupyter.png")),
+    ("docs/screens/playground.png", include_bytes!("../../docs/screens/playground.png")),
 ];
 
 /// The language reference.

@@ -28,7 +28,7 @@ pub(super) fn page(pages: &[Page]) -> Page {
         }
         list += "</optgroup>";
     }
-    let markdown = include_str!("assets/playground.md").replace("{examples}", &list).replace("{first}", &escape(FIRST));
+    let markdown = include_str!("assets/playground.md").replace("{examples}", &list).replace("{first}", FIRST);
     Page { source: String::new(), output: OUTPUT.into(), title: "Playground".into(), markdown }
 }
 

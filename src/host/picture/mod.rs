@@ -43,6 +43,6 @@ pub fn heat_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
 }
 
 /// Returns the integer factor that enlarges a small picture to about `size` pixels in its longer dimension.
-pub fn enlargement(raster: &Raster, size: usize) -> usize {
+pub(crate) fn enlargement(raster: &Raster, size: usize) -> usize {
     (size / raster.width.max(raster.height).max(1)).clamp(1, 64)
 }
