@@ -15,6 +15,7 @@ use clk_lang_compile::compile;
 use clk_lang_device::device;
 use clk_lang_fmt::fmt;
 use clk_lang_host::host;
+#[cfg(target_family = "wasm")]
 use clk_lang_ide::ide;
 use clk_lang_ir::ir;
 use clk_lang_prove::prove;
