@@ -82,9 +82,12 @@ const ran = () => until("/^(Done|Ended|Stopped|Formatted)/.test(document.getElem
 
 let [passed, failed] = [0, 0];
 const test = async (name, work) => {
+  const begun = performance.now();
   try {
     await work();
     passed += 1;
+    const seconds = (performance.now() - begun) / 1000;
+    if (seconds > 5) console.log(`${name}: ${seconds.toFixed(0)} s`);
   } catch (error) {
     failed += 1;
     console.log(`FAILED ${name}: ${error.message}`);

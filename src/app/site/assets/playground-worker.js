@@ -21,7 +21,8 @@ onmessage = async ({ data: { module, task, source, check } }) => {
     all += length;
     count += 1;
     if (text > TEXT || all > ALL) throw new Enough();
-    kept.push(event);
+    const last = kept.at(-1);
+    if (event.kind === "print" && last?.kind === "print") last.body += event.body; else kept.push(event);
     // What a script prints is seen at once, unless it prints very much.
     if (count <= SINGLE || performance.now() - sent > PAUSE) send();
   };

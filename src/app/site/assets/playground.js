@@ -99,14 +99,17 @@
     [image.src, image.alt] = [address(bytes, type), name];
     output.append(image);
   };
-  let printed = null;
+  let [printed, length] = [null, 0];
   const print = (text) => {
     if (!printed || output.lastChild !== printed) {
       printed = document.createElement("pre");
       printed.className = "output";
       output.append(printed);
     }
-    if (output.textContent.length < SHOWN) printed.append(text);
+    length += text.length;
+    // Text is added to one node: a script may print very many pieces.
+    if (length < SHOWN && printed.firstChild) printed.firstChild.appendData(text);
+    else if (length < SHOWN) printed.append(text);
   };
   const SHOW = {
     print: ({ body }) => print(body),
@@ -138,7 +141,7 @@
   const clear = () => {
     urls.forEach((url) => URL.revokeObjectURL(url));
     urls = [];
-    printed = null;
+    [printed, length] = [null, 0];
     output.replaceChildren();
   };
   const begin = (task) => {
