@@ -55,12 +55,12 @@ impl Running {
         (if is_known { problem.at(place) } else { problem.anywhere() }, &self.session.sources)
     }
 
-    /// Takes the warnings of the run, settled by proofs.
-    fn warnings(&mut self) -> Vec<Diagnostic> {
+    /// Takes the warnings of the run, settled by proofs; the fault with which it has failed is not among them.
+    fn warnings(&mut self, failed: Option<&Diagnostic>) -> Vec<Diagnostic> {
         let warnings = self.interpreter.take_warnings();
         let kernels = self.interpreter.small.kernels();
         let small = kernels.map(|(kernel, Missed { blocks, warps })| Small { kernel, blocks, warps });
-        settled(warnings, small, &self.session.program, self.session.main, &|| false)
+        settled((warnings, failed), small, &self.session.program, self.session.main, &|| false)
     }
 
     /// Runs a script; returns its exit code.
@@ -78,7 +78,7 @@ impl Running {
         let mut world = Browser::new(page);
         for chunk in outcome.chunks {
             let ran = self.interpreter.run_chunk(&self.session, chunk, &mut world);
-            for warning in self.warnings() {
+            for warning in self.warnings(ran.as_ref().err().map(|failed| &**failed)) {
                 report(&warning, &self.session.sources, world.page);
             }
             if let Some(code) = self.interpreter.ended {
