@@ -33,6 +33,7 @@ impl Cx<'_> {
             Builtin::All | Builtin::Any => self.reduce(call, None),
             Builtin::Close => self.is_close(call),
             Builtin::Cumsum => self.cumsum(call),
+            Builtin::Sort if call.args.len() > 1 => self.sort_with(call),
             Builtin::Sort => self.whole(call, Some(Kind::Num), |_, a| array(a.element.clone(), a.dims.clone())),
             Builtin::Argsort => self.whole(call, Some(Kind::Num), |_, a| array(I32, a.dims.clone())),
             Builtin::Transpose => {
@@ -430,14 +431,8 @@ impl Cx<'_> {
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
             return self.bad(call.span);
         };
-        let one_axis = matches!(call.entry.builtin, Builtin::Sort | Builtin::Argsort);
-        if let Some(a) = a.as_ref().filter(|a| one_axis && a.dims.len() != 1) {
-            let d = Diagnostic::error(
-                "E0306",
-                format!("`{}` takes an array of one axis, but this has {}", call.entry.name, a.dims.len()),
-            )
-            .at(x.span, format!("this is `{}`", self.ty_text(&x.ty)));
-            self.report(d);
+        if matches!(call.entry.builtin, Builtin::Sort | Builtin::Argsort) && !self.has_one_axis(call, &x, a.as_deref())
+        {
             return self.bad(call.span);
         }
         let ty = match a {
@@ -445,6 +440,50 @@ impl Cx<'_> {
             None => self.open_array(&x),
         };
         call.make(vec![x], ty)
+    }
+
+    /// Whether an array has one axis, as far as that is known; reports it if not.
+    fn has_one_axis(&mut self, call: BuiltinCall<'_>, x: &Expr, a: Option<&ArrayType>) -> bool {
+        let Some(axes) = a.map(|a| a.dims.len()).filter(|&axes| axes != 1) else { return true };
+        let title = format!("`{}` takes an array of one axis, but this has {axes}", call.entry.name);
+        let d = Diagnostic::error("E0306", title).at(x.span, format!("this is `{}`", self.ty_text(&x.ty)));
+        self.report(d);
+        false
+    }
+
+    /// Checks `sort(keys, values)`.
+    fn sort_with(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.builtin_arguments(call, &[]);
+        let Some(given) = self.take_positional(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let mut args = Vec::with_capacity(2);
+        let mut types = Vec::with_capacity(2);
+        for (e, kind) in given.into_iter().zip([Some(Kind::Num), None]) {
+            let Some((x, a)) = self.array_arg(call, e, kind) else { return self.bad(call.span) };
+            if self.vars.shallow(&x.ty) == Type::Strings {
+                let d = Diagnostic::error("E0301", "`sort` of keys and values takes no texts")
+                    .at(x.span, "this is an array of texts");
+                self.report(d);
+                return self.bad(call.span);
+            }
+            args.push(x);
+            types.push(a);
+        }
+        if !self.has_one_axis(call, &args[0], types[0].as_deref()) {
+            return self.bad(call.span);
+        }
+        let differ = |a: &Dim, b: &Dim| matches!((a, b), (Dim::Known(a), Dim::Known(b)) if a != b);
+        if let [Some(keys), Some(values)] = types.as_slice()
+            && values.dims.first().is_none_or(|rows| differ(&keys.dims[0], rows))
+        {
+            let (x, y) = (self.dims_text(&keys.dims), self.dims_text(&values.dims));
+            let d = Diagnostic::error("E0305", "`sort` needs a value, or a row of them, for each key")
+                .at(args[1].span, format!("this has shape {y}"))
+                .because(args[0].span, format!("this has shape {x}"));
+            self.report(d);
+            return self.bad(call.span);
+        }
+        let types = types.iter().map(|a| a.as_ref().map_or(Type::Unknown, |a| Type::Array(a.clone())));
+        call.make(args, Type::Tuple(types.collect()))
     }
 
     /// Returns the type for an array of unknown element type and shape: `Strings` if it is one, else `Unknown`.

@@ -167,14 +167,26 @@ pub(crate) fn full(dims: &[i64], value: &Value) -> Outcome<Value> {
 }
 
 pub(crate) fn sort(x: &Value) -> Outcome<Value> {
-    match x {
-        Value::Traced(_) => {
-            let title = "the derivative of `sort` is not computed";
-            let problem = Problem::new("E0720", title).label("this depends on what is differentiated by");
-            Err(problem.help("take the elements in order: `x[argsort(x)]`"))
+    if is_traced(x) { Err(no_order("take the elements in order: `x[argsort(x)]`")) } else { ops::sort(x) }
+}
+
+/// Returns keys in ascending order, and values, of which there are as many or as many rows, in the same order.
+pub(crate) fn sort_with(keys: &Value, values: &Value) -> Outcome<Value> {
+    match (keys, values) {
+        (Value::Traced(_), _) => {
+            Err(no_order("take both in the order of the keys: `let at = argsort(keys)`, `keys[at]`, `values[at]`"))
         }
-        _ => ops::sort(x),
+        (_, Value::Traced(_)) => {
+            let order = [Pick::Array(ops::order_of_rows(keys, &primal(values))?)];
+            Ok(Value::Tuple(vec![ops::gather(keys, &order)?, gather(values, &order)?]))
+        }
+        _ => ops::sort_with(keys, values),
     }
+}
+
+fn no_order(help: &str) -> Problem {
+    let problem = Problem::new("E0720", "the derivative of `sort` is not computed");
+    problem.label("this depends on what is differentiated by").help(help)
 }
 
 /// Executes an assignment to a part of an array, if the array or the value is traced; returns whether it did.

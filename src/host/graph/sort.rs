@@ -74,6 +74,16 @@ fn number<'a>(n: i32) -> Arg<'a> {
     Arg::Value(vec![Value::of(n)])
 }
 
+/// What moves with the keys.
+#[derive(Clone, Copy)]
+enum Moved<'a> {
+    Nothing,
+    /// Where each key was.
+    Positions,
+    /// A value for each key, words of this type.
+    Values(&'a Storage, Scalar),
+}
+
 /// Whether a GPU sorts an array in less time than the host, which may have to copy it there.
 fn pays(array: &Array) -> bool {
     is_there(array) || array.count() >= MANY
@@ -93,13 +103,13 @@ pub(crate) fn sorted(array: &Array, scalar: Scalar, row: usize) -> Outcome<Optio
     let input = Arg::Array { storage: array.storage()?, shape: extents(&[rows, row]) };
     let bits = form.word.size() * 8;
     let sorted = if rows == 1 {
-        sort.by_digits(array.storage()?, form, 0..bits, false)?.0
+        sort.by_digits(array.storage()?, form, 0..bits, Moved::Nothing)?.0
     } else {
         let keys = sort.each("row_keys", form, (input, &[rows, row]), Scalar::U64)?;
         let plain = Form::none(Scalar::U64);
-        let keys = sort.by_digits(&keys, plain, 0..bits, false)?.0;
+        let keys = sort.by_digits(&keys, plain, 0..bits, Moved::Nothing)?.0;
         let row_bits = (rows - 1).ilog2() as usize + 1;
-        let keys = sort.by_digits(&keys, plain, 32..32 + row_bits, false)?.0;
+        let keys = sort.by_digits(&keys, plain, 32..32 + row_bits, Moved::Nothing)?.0;
         sort.each("keyed_rows", form, (Arg::Array { storage: &keys, shape: extents(&[count]) }, &[count]), form.word)?
     };
     Array::with_storage(Element::Scalar(scalar), array.shape(), sorted).map(Some)
@@ -129,8 +139,30 @@ pub(super) fn order_of(site: &Site, array: &Array, scalar: Scalar, below: Option
         false => Some(sort.each("order_keys", form, (input()?, &[count]), word)?),
     };
     let keys = keys.as_ref().map_or_else(|| array.storage(), Ok)?;
-    let (_, order) = sort.by_digits(keys, Form::none(word), 0..bits.min(8 * scalar.size()), true)?;
+    let (_, order) = sort.by_digits(keys, Form::none(word), 0..bits.min(8 * scalar.size()), Moved::Positions)?;
     Array::with_storage(Element::Scalar(Scalar::I32), array.shape(), order).map(Some)
+}
+
+/// Returns integers in ascending order, and values of 4 or 8 bytes, one for each, in the same order; `None` if that is better done otherwise.
+pub(crate) fn pairs(keys: &Array, values: &Array) -> Outcome<Option<(Array, Array)>> {
+    let word = [Scalar::U32, Scalar::U64].into_iter().find(|word| word.size() == values.element().size());
+    let integers = keys.scalar().filter(|scalar| scalar.is_int() && keys.element().lanes() == 1);
+    let (Some(scalar), Some(word)) = (integers, word) else { return Ok(None) };
+    let (count, form) = (keys.count(), Form::of(scalar));
+    let are_pairs = keys.rank() == 1 && values.shape() == keys.shape();
+    let site = if are_pairs && count > 1 && count <= LARGEST && (pays(keys) || is_there(values)) {
+        Site::current()
+    } else {
+        return Ok(None);
+    };
+    if !site.is_gpu() {
+        return Ok(None);
+    }
+    let sort = Sort { site: &site, element: Element::Scalar(scalar), shape: keys.shape(), count };
+    let moved = Moved::Values(values.storage()?, word);
+    let (sorted, moved) = sort.by_digits(keys.storage()?, form, 0..8 * scalar.size(), moved)?;
+    let keys = Array::with_storage(Element::Scalar(scalar), keys.shape(), sorted)?;
+    Ok(Some((keys, Array::with_storage(values.element().clone(), values.shape(), moved)?)))
 }
 
 struct Sort<'a> {
@@ -163,34 +195,41 @@ impl Sort<'_> {
         Ok(result)
     }
 
-    /// Returns numbers sorted by these bits of their keys, from the lowest digit on, and their positions if `positions`. Numbers with the
-    /// same digits stay in order.
+    /// Returns numbers sorted by these bits of their keys, from the lowest digit on, and what moves with them. Numbers with the same digits
+    /// stay in order.
     fn by_digits(
         &self,
         numbers: &Storage,
         form: Form,
         bits: Range<usize>,
-        positions: bool,
+        with: Moved<'_>,
     ) -> Outcome<(Storage, Storage)> {
         let own = || extents(&[self.count]);
         let lows: Vec<usize> = bits.clone().step_by(8).collect();
         let passes = lows.len();
-        let items = items(form.word, positions);
+        let items = items(form.word, with);
+        let word = if let Moved::Values(_, word) = with { word } else { Scalar::I32 };
         let blocks = self.count.div_ceil(THREADS * items);
         let count = self.counts(numbers, form, bits.start, passes)?;
         let mut told = Storage::zeros(passes * blocks * RADIX * 4);
-        let (mut keys, mut places) = (None, Storage::zeros(0));
+        let none = Storage::zeros(0);
+        let (mut keys, mut carried) = (None, None);
         for (pass, &low) in lows.iter().enumerate() {
             let [from, to] = [0, passes - 1].map(|at| number(if pass == at { form.form } else { 0 }));
-            let (moves, given) = match (positions, pass) {
-                (false, _) => (0, 0),
-                (true, 0) => (self.count, 2),
-                (true, _) => (self.count, 1),
+            let (moves, given) = match (with, pass) {
+                (Moved::Nothing, _) => (0, 0),
+                (Moved::Positions, 0) => (self.count, 2),
+                _ => (self.count, 1),
             };
+            let values = match with {
+                Moved::Values(values, _) => carried.as_ref().unwrap_or(values),
+                _ => carried.as_ref().unwrap_or(&none),
+            };
+            let have = if given == 1 { self.count } else { 0 };
             let mut next = Storage::unset(numbers.len());
-            let mut moved = Storage::unset(moves * 4);
+            let mut moved = Storage::unset(moves * word.size());
             let mut args = vec![Arg::Array { storage: keys.as_ref().unwrap_or(numbers), shape: own() }];
-            args.push(Arg::Array { storage: &places, shape: extents(&[places.len() / 4]) });
+            args.push(Arg::Array { storage: values, shape: extents(&[have]) });
             args.extend([form.word(low as u64), number(pass as i32)]);
             args.push(Arg::Array { storage: &count, shape: extents(&[passes, RADIX]) });
             args.extend([from, to].into_iter().chain(form.signs()));
@@ -198,13 +237,12 @@ impl Sort<'_> {
             args.push(Arg::ArrayMut { storage: &mut next, shape: own() });
             args.push(Arg::ArrayMut { storage: &mut moved, shape: extents(&[moves]) });
             let grid = Extents::Grid { grid: [blocks as u32, 1, 1], block: [THREADS as u32, 1, 1] };
-            let given =
-                [Given::Type(form.word), Given::Type(Scalar::I32), Given::Number(items as i32), Given::Number(given)];
+            let given = [Given::Type(form.word), Given::Type(word), Given::Number(items as i32), Given::Number(given)];
             self.launch("sweep", &given, grid, &mut args)?;
             drop(args);
-            (keys, places) = (Some(next), moved);
+            (keys, carried) = (Some(next), Some(moved));
         }
-        Ok((keys.ok_or_else(|| broken("a sort by no bits"))?, places))
+        keys.zip(carried).ok_or_else(|| broken("a sort by no bits"))
     }
 
     /// Returns the number of keys with smaller digits than each, for each digit from a bit on.
@@ -225,8 +263,8 @@ impl Sort<'_> {
 }
 
 /// Returns the number of keys of a thread, for tiles of which several fit into shared memory.
-fn items(word: Scalar, positions: bool) -> usize {
-    match (word.size() > 4, positions) {
+fn items(word: Scalar, with: Moved<'_>) -> usize {
+    match (word.size() > 4, !matches!(with, Moved::Nothing)) {
         (false, false) => 23,
         (false, true) => 15,
         (true, _) => 11,

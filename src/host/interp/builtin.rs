@@ -141,6 +141,7 @@ impl Machine<'_> {
             (Concat, parts) => grad::ops::concat(parts, axis.unwrap_or(0)),
             (Stack, parts) => grad::ops::stack(parts),
             (Sort, [x]) => grad::ops::sort(x),
+            (Sort, [keys, values]) => grad::ops::sort_with(keys, values),
             (Argsort, [x]) => ops::argsort(x),
             (Flip, [x]) => grad::ops::flip(x, axis.unwrap_or(0)),
             (Flip, [x, axis]) => grad::ops::flip(x, axis.as_int().and_then(|a| i64::try_from(a).ok()).unwrap_or(0)),

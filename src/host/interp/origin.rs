@@ -168,7 +168,7 @@ impl Step {
                     _ => ops::stack(arrays),
                 })
             }
-            Sort => match (given[0], ops::argsort(given[0])?) {
+            Sort if args == 1 => match (given[0], ops::argsort(given[0])?) {
                 (Value::Array(_), Value::Array(order)) => {
                     let from =
                         order.item(at)?.and_then(|from| number(&from)).and_then(|from| usize::try_from(from).ok());

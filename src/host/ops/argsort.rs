@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use crate::base::aligned::AlignedBytes;
 use crate::base::stop::{self, Ticks};
 use crate::device::sim;
-use crate::host::array::{Array, Item, no_memory};
+use crate::host::array::{Array, Item, no_memory, shape_text};
 use crate::host::graph::{self, Site};
+use crate::host::ops::gather::{Pick, gather};
 use crate::host::ops::operand::{array, undefined};
 use crate::host::ops::sort::{Cell, FEW, by_digits, key, negatives, part};
-use crate::host::problem::Outcome;
+use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::{Number, Scalar};
 use crate::with_number;
@@ -31,6 +32,29 @@ pub fn argsort(value: &Value) -> Outcome<Value> {
     let (places, workers) = (result.items_mut::<i32>()?, Site::current().control().workers);
     with_number!(scalar, T => of_rows::<T>(x, row, places, workers)?, bool => return Err(no_order()));
     Ok(Value::Array(result))
+}
+
+/// Returns the positions of keys in ascending order, in which rows of values are to be taken, one for each key.
+pub(crate) fn order_of_rows(keys: &Value, values: &Value) -> Outcome<Array> {
+    let (k, v) = (array(keys, "`sort`")?, array(values, "`sort`")?);
+    if k.rank() != 1 || v.shape().first() != k.shape().first() {
+        let (k, v) = (shape_text(k.shape()), shape_text(v.shape()));
+        let title = format!("`sort` of keys of the shape {k} and values of the shape {v}");
+        return Err(Problem::new("E0501", title).help("each key has one value, or one row of them"));
+    }
+    match argsort(keys)? {
+        Value::Array(order) => Ok(order),
+        _ => Err(undefined("`sort`", &[keys])),
+    }
+}
+
+/// Returns keys in ascending order, and values, of which there are as many or as many rows, in the same order.
+pub(crate) fn sort_with(keys: &Value, values: &Value) -> Outcome<Value> {
+    if let Some((k, v)) = graph::sort::pairs(array(keys, "`sort`")?, array(values, "`sort`")?)? {
+        return Ok(Value::Tuple(vec![Value::Array(k), Value::Array(v)]));
+    }
+    let order = [Pick::Array(order_of_rows(keys, values)?)];
+    Ok(Value::Tuple(vec![gather(keys, &order)?, gather(values, &order)?]))
 }
 
 fn of_rows<T: Item + Number>(x: &Array, row: usize, places: &mut [i32], workers: usize) -> Outcome<()> {
