@@ -35,6 +35,11 @@ pub fn fault_text(kind: &FaultKind) -> String {
     headline(&kind.clone().of_launch(Span::default()), "the thread").1
 }
 
+/// Returns what happened, and to which thread.
+pub fn fault_title(fault: &Fault) -> String {
+    headline(fault, &thread_text(fault)).1
+}
+
 /// Returns `thread (5, 0, 0) of block (3, 0, 0)`, or the index tuple of a `threads` kernel.
 fn thread_text(fault: &Fault) -> String {
     who_text(fault.index.as_deref(), fault.thread, fault.block)

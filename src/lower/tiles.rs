@@ -21,7 +21,7 @@ use crate::base::source::Span;
 use crate::check::tiles::is_tf32;
 use crate::check::typed::{Expr, ExprKind, FnRef, SmolStr, Type};
 use crate::ir::def::{
-    self, Axis, BinOp, ExprId, Extent, Factors, Hint, Id3, Layout, Place, Scalar, Space, StmtKind, Together, Ty,
+    self, Axis, BinOp, ExprId, Extent, Factors, Hint, Id3, Layout, MemId, Place, Scalar, Space, StmtKind, Together, Ty,
 };
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BarrierKind, BinaryOp, MathFn};
@@ -47,8 +47,14 @@ impl Body<'_, '_> {
         })
     }
 
-    /// Lowers `place = value` and `place op= value` of a tile.
+    /// Lowers `place = value` and `place op= value` of a tile. What it keeps on the way, later assignments may keep theirs in.
     pub(super) fn assign_tile(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
+        self.assigned(place, op, value, span)?;
+        self.spare.append(&mut self.taken);
+        Ok(())
+    }
+
+    fn assigned(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
         // What is read is what stood there before, for all threads; and no thread writes before all have read.
         self.barrier_here(span);
         let before = self.out.function().exprs.len();
@@ -88,7 +94,10 @@ impl Body<'_, '_> {
 
     /// Lowers a reduction of a whole array to one number.
     pub(super) fn tile_scalar(&mut self, expr: &Expr) -> Fallible<ExprId> {
+        let before = self.taken.len();
         let tile = self.tile(expr)?;
+        // The number may be read at any later time.
+        self.taken.truncate(before);
         if !tile.shape.is_empty() {
             return Err(internal(expr.span, "an array is used as a number"));
         }
@@ -328,12 +337,31 @@ impl Body<'_, '_> {
 
     // What needs memory of its own
 
-    /// Declares shared memory for a tile.
+    /// Returns shared memory for a tile: such as was for one of an earlier assignment, or else new memory.
     fn memory_for(&mut self, shape: &[u32], scalar: Scalar, span: Span) -> Part {
-        let extents = shape.iter().map(|&n| Extent::Known(n)).collect();
+        let extents: Vec<Extent> = shape.iter().map(|&n| Extent::Known(n)).collect();
         let layout = Layout::plain(Ty::Scalar(scalar));
-        let memory = self.out.at(span).memory("tile", Space::Shared, layout, extents);
+        let memories = &self.out.function().memories;
+        let fits = |&memory: &MemId| memories[memory].layout == layout && memories[memory].extents == extents;
+        let memory = match self.spare.iter().position(fits) {
+            Some(at) => self.spare.swap_remove(at),
+            None => self.out.at(span).memory("tile", Space::Shared, layout, extents),
+        };
+        self.taken.push(memory);
         Part { memory, along: vec![Along::From(Window::ALL); shape.len()] }
+    }
+
+    /// Returns a factor of a product in shared memory: where it is, if that is all of an array that the product does not write.
+    fn factor_in_memory(&mut self, tile: &Tile, target: &Part) -> Fallible<Part> {
+        if let Node::Part(part) = &tile.node {
+            let memory = &self.out.function().memories[part.memory];
+            let is_whole = part.along.iter().all(|along| *along == Along::From(Window::ALL))
+                && tile.shape.iter().map(|&n| Extent::Known(n)).eq(memory.extents.iter().copied());
+            if memory.space == Space::Shared && is_whole && part.memory != target.memory {
+                return Ok(part.clone());
+            }
+        }
+        self.kept(tile)
     }
 
     /// Computes a tile into shared memory.
@@ -435,7 +463,7 @@ impl Body<'_, '_> {
             acc.node = Node::Part(self.kept(&acc)?);
         }
         let scalar = a.scalar;
-        let (a, b) = (self.kept(&a)?, self.kept(&b)?);
+        let (a, b) = (self.factor_in_memory(&a, target)?, self.factor_in_memory(&b, target)?);
         if !matches!(&acc.node, Node::Part(part) if part == target) {
             self.own_elements(shape, span, &mut |this, at| {
                 let value = this.tile_element(&acc, at)?;

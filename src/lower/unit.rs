@@ -149,6 +149,9 @@ pub struct Body<'a, 'u> {
     pub(super) block: Option<[ExprId; 3]>,
     /// What reductions have given: see [`super::program`].
     pub(super) given: HashMap<Span, Tile>,
+    /// Shared memories of tiles that assignments before have kept, and those that this one has taken: see [`super::tiles`].
+    pub(super) spare: Vec<MemId>,
+    pub(super) taken: Vec<MemId>,
     /// Values, and counters of loops, that all threads of a block share.
     pub(super) uniform: HashSet<ExprId>,
     pub(super) counters: HashSet<def::LocalId>,
@@ -181,6 +184,8 @@ impl<'a, 'u> Body<'a, 'u> {
             tiles: HashMap::new(),
             block: None,
             given: HashMap::new(),
+            spare: vec![],
+            taken: vec![],
             uniform: HashSet::new(),
             counters: HashSet::new(),
             fixed: HashMap::new(),

@@ -18,6 +18,7 @@ use self::copies::{Copies, again, copy, duplicated};
 pub use self::jitter::{Loose, is_approximate, jittered};
 pub(crate) use self::outcome::Cause;
 pub use self::outcome::{Disagreement, How, Parting, Spot, Values, Variation};
+use super::diagnose::fault_title;
 use super::storage::Storage;
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
 use crate::base::source::{Sources, Span};
@@ -256,9 +257,13 @@ impl Pair {
     fn different_faults(&self, first: &Result<Output, Box<Fault>>, other: &Result<Output, Box<Fault>>) -> Box<Fault> {
         let end = |result: &Result<Output, Box<Fault>>| match result {
             Ok(_) => "no fault".to_string(),
-            Err(fault) => fault.to_string(),
+            Err(fault) => fault_title(fault),
         };
         let fault = [first, other].into_iter().find_map(|result| result.as_ref().err());
+        // What one of them has no room for is no other meaning of the kernel.
+        if let Some(fault) = fault.filter(|fault| matches!(fault.kind, FaultKind::SharedSize { .. })) {
+            return fault.clone();
+        }
         let difference = Disagreement::Faults { devices: self.names.clone(), faults: [end(first), end(other)] };
         disagreement(difference, fault.map_or(self.span(), |fault| fault.span))
     }
