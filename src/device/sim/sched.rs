@@ -216,7 +216,8 @@ fn forward(launch: &Launch<'_>, extents: &Extents, progress: &Progress, groups: 
     if workers > 1 && launch.code.atomics.is_empty() && is_short(launch, extents, progress) {
         workers = 1;
     }
-    let batch = (units / (workers as u64 * 16).max(1)).clamp(1, 64);
+    // Of blocks that wait for earlier ones, each worker takes the next: else it waits until another worker has done a whole batch.
+    let batch = if loads_atomically(launch) { 1 } else { (units / (workers as u64 * 16).max(1)).clamp(1, 64) };
     let work = || worker(launch, extents, progress, groups.end, batch, workers == 1);
     pool().run(workers.saturating_sub(1), &work);
 }
@@ -232,8 +233,7 @@ pub fn machine(workers: usize) -> usize {
 /// Returns the number of workers that pay for the launch.
 fn workers(launch: &Launch<'_>) -> u64 {
     // Blocks that wait for earlier ones find them done, one after the other: how often they look is no cost that another run has, too.
-    // An atomic load compares a place with a value and stores the same one.
-    if launch.counts.is_some() && launch.code.atomics.iter().any(|op| op.compare == op.value) {
+    if launch.counts.is_some() && loads_atomically(launch) {
         return 1;
     }
     let wanted = machine(launch.workers) as u64;
@@ -241,6 +241,11 @@ fn workers(launch: &Launch<'_>) -> u64 {
     let lanes = launch.geometry.units * launch.geometry.max_lanes as u64;
     let work = lanes * launch.ops.len() as u64;
     if launch.code.straight && work < 200_000 { 1 } else { wanted }
+}
+
+/// Whether there are atomic loads, by which blocks wait for others: they compare a place with a value and store the same one.
+fn loads_atomically(launch: &Launch<'_>) -> bool {
+    launch.code.atomics.iter().any(|op| op.compare == op.value)
 }
 
 /// The cost of waking helpers.
