@@ -1,5 +1,7 @@
 //! Access paths in constant evaluation: which scalars of which variable an expression selects.
 
+use std::ops::Range;
+
 use super::super::error::{Fallible, internal};
 use super::super::types;
 use super::{Constants, failed, not_constant};
@@ -10,7 +12,47 @@ use crate::lang::scalar::Value;
 /// Selected scalars of a variable, or of a computed value.
 pub(super) struct Part {
     base: Base,
-    positions: Vec<usize>,
+    positions: Positions,
+}
+
+/// Where the selected scalars are. An element of a long array is found without a list of all of it.
+enum Positions {
+    Run(Range<usize>),
+    List(Vec<usize>),
+}
+
+impl Positions {
+    fn len(&self) -> usize {
+        match self {
+            Positions::Run(run) => run.len(),
+            Positions::List(list) => list.len(),
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<usize> {
+        match self {
+            Positions::Run(run) => run.clone().nth(at),
+            Positions::List(list) => list.get(at).copied(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        let (run, list) = match self {
+            Positions::Run(run) => (run.clone(), [].as_slice()),
+            Positions::List(list) => (0..0, list.as_slice()),
+        };
+        run.chain(list.iter().copied())
+    }
+
+    /// Returns so many from one on, as far as there are any.
+    fn part(&self, start: usize, length: usize) -> Positions {
+        let end = self.len().min(start.saturating_add(length));
+        let start = start.min(end);
+        match self {
+            Positions::Run(run) => Positions::Run(run.start + start..run.start + end),
+            Positions::List(list) => Positions::List(list[start..end].to_vec()),
+        }
+    }
 }
 
 enum Base {
@@ -32,14 +74,14 @@ impl Constants<'_> {
             },
             Base::Value(values) => values,
         };
-        let selected: Option<Vec<Value>> = part.positions.iter().map(|&at| values.get(at).copied()).collect();
+        let selected: Option<Vec<Value>> = part.positions.iter().map(|at| values.get(at).copied()).collect();
         selected.ok_or_else(|| internal(expr.span, "a part that is not there"))
     }
 
     pub(super) fn write_part(&mut self, part: &Part, values: &[Value], span: Span) -> Fallible<()> {
         let Base::Local(id) = part.base else { return Err(internal(span, "an assignment to a value")) };
         let stored = self.locals.entry(id).or_default();
-        for (&at, &value) in part.positions.iter().zip(values) {
+        for (at, &value) in part.positions.iter().zip(values) {
             match stored.values.get_mut(at) {
                 Some(slot) => *slot = value,
                 None => return Err(internal(span, "a part that is not there")),
@@ -55,25 +97,24 @@ impl Constants<'_> {
                 if !self.locals.contains_key(id) {
                     return Err(not_constant(expr.span, "this is only known when the program runs"));
                 }
-                Ok(Part { base: Base::Local(*id), positions: (0..count).collect() })
+                Ok(Part { base: Base::Local(*id), positions: Positions::Run(0..count) })
             }
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
                 let part = self.part(base)?;
                 let ty = self.ty(base)?;
                 let (start, length) = self.field(&ty, *field, expr.span)?;
-                let positions = part.positions.iter().copied().skip(start).take(length).collect();
-                Ok(Part { positions, ..part })
+                Ok(Part { positions: part.positions.part(start, length), ..part })
             }
             ExprKind::Swizzle { base, lanes } => {
                 let part = self.part(base)?;
-                let positions = lanes.iter().filter_map(|&lane| part.positions.get(lane as usize).copied()).collect();
-                Ok(Part { positions, ..part })
+                let positions = lanes.iter().filter_map(|&lane| part.positions.get(lane as usize)).collect();
+                Ok(Part { positions: Positions::List(positions), ..part })
             }
             ExprKind::Index { base, indices } => self.element(base, indices, expr),
             ExprKind::Slice { base, indices } => self.row(base, indices, expr),
             _ => {
                 let values = self.leaves(expr)?;
-                Ok(Part { positions: (0..values.len()).collect(), base: Base::Value(values) })
+                Ok(Part { positions: Positions::Run(0..values.len()), base: Base::Value(values) })
             }
         }
     }
@@ -87,8 +128,7 @@ impl Constants<'_> {
         for (index, extent) in indices.iter().zip(&extents) {
             offset = offset * extent + self.index(index, *extent)?;
         }
-        let positions = part.positions.iter().copied().skip(offset as usize * size).take(size).collect();
-        Ok(Part { positions, ..part })
+        Ok(Part { positions: part.positions.part(offset as usize * size, size), ..part })
     }
 
     /// `m[i, ..]`: some axes at one index each, the others as they are.
@@ -110,9 +150,9 @@ impl Constants<'_> {
             elements = elements.iter().flat_map(|&at| along.clone().map(move |k| at * extent + k)).collect();
         }
         let scalars = elements.iter().flat_map(|&at| (0..size).map(move |k| at as usize * size + k));
-        let positions: Option<Vec<usize>> = scalars.map(|at| part.positions.get(at).copied()).collect();
+        let positions: Option<Vec<usize>> = scalars.map(|at| part.positions.get(at)).collect();
         let positions = positions.ok_or_else(|| internal(expr.span, "a row that is not there"))?;
-        Ok(Part { positions, ..part })
+        Ok(Part { positions: Positions::List(positions), ..part })
     }
 
     fn index(&mut self, index: &Expr, extent: i64) -> Fallible<i64> {
