@@ -549,30 +549,8 @@ fn orders_are_found_on_the_device() {
         &["--device", "gpu"],
     );
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    let ran = script(
-        "let x = random_int(0, 1000, 300_000, seed = 3)
-         let at = argsort(x)
-         let (f, d, v) = (random(300_000, seed = 4), f64(random(300_000, seed = 5)), random_int(0u16, 9u16, 300_000))
-         let k = i64(x) - 500i64
-         let pairs = (sort(x, f), sort(k, d), sort(u8(x % 256), f), sort(x, v), sort(f32(x), f), sort(-k, x))
-         on sim {
-             assert(pairs.0 == (x[at], f[at]))
-             assert(pairs.1 == (k[at], d[at]))
-             assert(pairs.2 == sort(u8(x % 256), f))
-             assert(pairs.3 == (x[at], v[at]))
-             assert(pairs.4 == (f32(x[at]), f[at]))
-             assert(pairs.5 == sort(-k, x))
-         }
-         let sums = (cumsum(f), cumsum(d), cumsum(x), cumsum(reshape(f, 3, 50_000, 2), axis = 1), cumsum(random(5_000_000, seed = 8)))
-         on sim {
-             assert(sums.0 == cumsum(f))
-             assert(sums.1 == cumsum(d))
-             assert(sums.2 == cumsum(x))
-             assert(sums.3 == cumsum(reshape(f, 3, 50_000, 2), axis = 1))
-             assert(sums.4 == cumsum(random(5_000_000, seed = 8)))
-         }",
-        &["--device", "gpu"],
-    );
+    let pairs = fs::read_to_string(root().join("tests/gpu/orders.clk")).expect("a script");
+    let ran = script(&pairs, &["--device", "gpu"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let ran = script(
         "var x = random(1 << 22, seed = 1) * 2.0

@@ -36,7 +36,7 @@ pub fn fault_text(kind: &FaultKind) -> String {
 }
 
 /// Returns what happened, and to which thread.
-pub fn fault_title(fault: &Fault) -> String {
+pub(crate) fn fault_title(fault: &Fault) -> String {
     headline(fault, &thread_text(fault)).1
 }
 
