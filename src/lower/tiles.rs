@@ -462,7 +462,7 @@ impl Body<'_, '_> {
         if acc.reads_elsewhere(target, shape) {
             acc.node = Node::Part(self.kept(&acc)?);
         }
-        let scalar = a.scalar;
+        let (scalar, of_left, of_right) = (a.scalar, a.span, b.span);
         let (a, b) = (self.factor_in_memory(&a, target)?, self.factor_in_memory(&b, target)?);
         if !matches!(&acc.node, Node::Part(part) if part == target) {
             self.own_elements(shape, span, &mut |this, at| {
@@ -488,8 +488,8 @@ impl Body<'_, '_> {
                 for term in 0..size.min(k) {
                     let by = this.out.i32(term as i32, span);
                     let index = this.out.binary(BinOp::Add, from, by, span);
-                    let left = this.get(&a, &[at[0], index], scalar, guarded, span);
-                    let right = this.get(&b, &[index, at[1]], scalar, guarded, span);
+                    let left = this.get(&a, &[at[0], index], scalar, guarded, of_left);
+                    let right = this.get(&b, &[index, at[1]], scalar, guarded, of_right);
                     terms.push((left, right));
                 }
                 let before = this.out.read(sum, span);
