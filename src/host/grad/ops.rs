@@ -172,16 +172,16 @@ pub(crate) fn sort(x: &Value) -> Outcome<Value> {
 
 /// Returns keys in ascending order, and values, of which there are as many or as many rows, in the same order.
 pub(crate) fn sort_with(keys: &Value, values: &Value) -> Outcome<Value> {
-    match (keys, values) {
-        (Value::Traced(_), _) => {
-            Err(no_order("take both in the order of the keys: `let at = argsort(keys)`, `keys[at]`, `values[at]`"))
-        }
-        (_, Value::Traced(_)) => {
-            let order = [Pick::Array(ops::order_of_rows(keys, &primal(values))?)];
-            Ok(Value::Tuple(vec![ops::gather(keys, &order)?, gather(values, &order)?]))
-        }
-        _ => ops::sort_with(keys, values),
+    if is_traced(keys) {
+        return Err(no_order("take both in the order of the keys: `let at = argsort(keys)`, `keys[at]`, `values[at]`"));
     }
+    if !is_traced(values)
+        && let Some(pair) = ops::sorted_pairs(keys, values)?
+    {
+        return Ok(pair);
+    }
+    let order = [Pick::Array(ops::order_of_rows(keys, &primal(values))?)];
+    Ok(Value::Tuple(vec![gather(keys, &order)?, gather(values, &order)?]))
 }
 
 fn no_order(help: &str) -> Problem {

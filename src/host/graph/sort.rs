@@ -208,11 +208,14 @@ impl Sort<'_> {
         let lows: Vec<usize> = bits.clone().step_by(8).collect();
         let passes = lows.len();
         let items = items(form.word, with);
-        let word = if let Moved::Values(_, word) = with { word } else { Scalar::I32 };
+        let none = Storage::zeros(0);
+        let (first, word) = match with {
+            Moved::Values(values, word) => (values, word),
+            Moved::Nothing | Moved::Positions => (&none, Scalar::I32),
+        };
         let blocks = self.count.div_ceil(THREADS * items);
         let count = self.counts(numbers, form, bits.start, passes)?;
         let mut told = Storage::zeros(passes * blocks * RADIX * 4);
-        let none = Storage::zeros(0);
         let (mut keys, mut carried) = (None, None);
         for (pass, &low) in lows.iter().enumerate() {
             let [from, to] = [0, passes - 1].map(|at| number(if pass == at { form.form } else { 0 }));
@@ -221,10 +224,7 @@ impl Sort<'_> {
                 (Moved::Positions, 0) => (self.count, 2),
                 _ => (self.count, 1),
             };
-            let values = match with {
-                Moved::Values(values, _) => carried.as_ref().unwrap_or(values),
-                _ => carried.as_ref().unwrap_or(&none),
-            };
+            let values = carried.as_ref().unwrap_or(first);
             let have = if given == 1 { self.count } else { 0 };
             let mut next = Storage::unset(numbers.len());
             let mut moved = Storage::unset(moves * word.size());

@@ -11,7 +11,6 @@ use crate::base::stop::{self, Ticks};
 use crate::device::sim;
 use crate::host::array::{Array, Item, no_memory, shape_text};
 use crate::host::graph::{self, Site};
-use crate::host::ops::gather::{Pick, gather};
 use crate::host::ops::operand::{array, undefined};
 use crate::host::ops::sort::{Cell, FEW, by_digits, key, negatives, part};
 use crate::host::problem::{Outcome, Problem};
@@ -48,13 +47,10 @@ pub(crate) fn order_of_rows(keys: &Value, values: &Value) -> Outcome<Array> {
     }
 }
 
-/// Returns keys in ascending order, and values, of which there are as many or as many rows, in the same order.
-pub(crate) fn sort_with(keys: &Value, values: &Value) -> Outcome<Value> {
-    if let Some((k, v)) = graph::sort::pairs(array(keys, "`sort`")?, array(values, "`sort`")?)? {
-        return Ok(Value::Tuple(vec![Value::Array(k), Value::Array(v)]));
-    }
-    let order = [Pick::Array(order_of_rows(keys, values)?)];
-    Ok(Value::Tuple(vec![gather(keys, &order)?, gather(values, &order)?]))
+/// Returns keys in ascending order with their values, where a GPU moves both together; `None` if they are to be taken by [`order_of_rows`].
+pub(crate) fn sorted_pairs(keys: &Value, values: &Value) -> Outcome<Option<Value>> {
+    let pair = graph::sort::pairs(array(keys, "`sort`")?, array(values, "`sort`")?)?;
+    Ok(pair.map(|(keys, values)| Value::Tuple(vec![Value::Array(keys), Value::Array(values)])))
 }
 
 fn of_rows<T: Item + Number>(x: &Array, row: usize, places: &mut [i32], workers: usize) -> Outcome<()> {

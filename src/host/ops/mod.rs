@@ -24,7 +24,7 @@ pub mod text;
 pub(crate) mod totals;
 
 pub use argsort::argsort;
-pub(crate) use argsort::{order_of_rows, sort_with};
+pub(crate) use argsort::{order_of_rows, sorted_pairs};
 pub(crate) use binary::index_text;
 pub use binary::{binary, unary};
 pub(crate) use collect::{collect, one_of_each_row};
