@@ -59,7 +59,8 @@ impl Arg<'_> {
 pub struct Control {
     /// Set by Ctrl-C: the launch stops soon after with [`FaultKind::Interrupted`].
     pub stop: Arc<AtomicBool>,
-    /// Loop iterations that a lane group may run in total before [`FaultKind::StepLimit`]; 0 is no limit.
+    /// Loop iterations that a lane group may run in total before [`FaultKind::StepLimit`]; 0 is no limit. Loops over tiles that are
+    /// done at once have none.
     pub max_steps: u64,
     /// Worker threads; 0 uses the machine's parallelism.
     pub workers: usize,

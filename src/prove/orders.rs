@@ -49,8 +49,9 @@ fn twice(
     [mut first, mut last]: [Arguments; 2],
 ) -> Result<Option<(String, Difference)>, FaultKind> {
     for (arguments, backward) in [(&mut first, false), (&mut last, true)] {
-        let control = Control { backward, max_steps: MAX_STEPS, ..runner.control(UNCHECKED) };
         let extents = arguments.extents;
+        let control = runner.control(UNCHECKED, extents);
+        let control = Control { backward, max_steps: control.max_steps.min(MAX_STEPS), ..control };
         let Some(mut args) = arguments.all(runner.module) else { return Ok(None) };
         executable.launch(extents, &mut args, &control).map_err(|fault| fault.kind)?;
     }

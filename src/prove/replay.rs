@@ -13,8 +13,8 @@ use crate::check::typed::{AssumeKind, Kernel, Program};
 use crate::compile::advice::explained;
 use crate::compile::sizes::Sizes;
 use crate::compile::{self, sizes};
-use crate::device::sim::{Jit, Simulator};
-use crate::device::{Arg, Control, Device, Executable, Extents, Fault};
+use crate::device::sim::{Jit, Proofs, Simulator};
+use crate::device::{Arg, Control, Declared, Device, Executable, Extents, Fault};
 use crate::ir::def::{Access, KernelParam, Layout, Module, Ty};
 use crate::ir::footprint::constant;
 use crate::ir::footprint::space::Promised;
@@ -26,9 +26,9 @@ use crate::lower::Instance;
 /// Bytes of an array, and threads of a launch, at most.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_THREADS: u64 = 1 << 17;
-/// Loop iterations of a lane group at most, and of all of a launch together.
+/// Loop iterations of a lane group at most, and operations of all of a launch together, if an iteration has all of its kernel's.
 const MAX_STEPS: u64 = 200_000;
-const ALL_STEPS: u64 = 500_000;
+const ALL_OPERATIONS: u64 = 4_000_000;
 
 const CHECKS: Checks = Checks { memory: true, arithmetic: true, nan: false };
 
@@ -112,6 +112,17 @@ impl Shaped {
 }
 
 impl Arguments {
+    /// Returns the largest number of elements of an array, or dimension.
+    fn largest(&self) -> u64 {
+        let shapes = self.storage.iter().flatten().map(|(_, shape)| shape);
+        let most = shapes.map(|shape| {
+            let count = shape.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
+            count.max(shape.iter().copied().max().unwrap_or(0).into())
+        });
+        let dims = self.values.iter().flatten().filter_map(|value| value.as_integer());
+        most.chain(dims.map(|n| n.unsigned_abs() as u64)).max().unwrap_or(0)
+    }
+
     pub fn all(&mut self, module: &Module) -> Option<Vec<Arg<'_>>> {
         let mut args = vec![];
         for (position, (param, storage)) in module.kernel.params.iter().zip(&mut self.storage).enumerate() {
@@ -212,9 +223,14 @@ impl<'a> Runner<'a> {
     }
 
     /// Returns how runs of candidates are controlled.
-    pub(super) fn control(&self, checks: Checks) -> Control {
-        let stop = self.stop.clone();
-        Control { workers: 1, checks, max_steps: MAX_STEPS, wait: true, stop, ..Control::default() }
+    pub(super) fn control(&self, checks: Checks, extents: Extents) -> Control {
+        let groups: u64 = match extents {
+            Extents::Grid { grid, .. } => grid.iter().map(|&n| u64::from(n)).product(),
+            Extents::Threads(_) => 1,
+        };
+        let operations: u64 = self.module.functions.iter().map(|(_, f)| f.exprs.len() as u64).sum();
+        let max_steps = (ALL_OPERATIONS / (operations * groups).max(1)).clamp(1, MAX_STEPS);
+        Control { workers: 1, checks, max_steps, wait: true, stop: self.stop.clone(), ..Control::default() }
     }
 
     pub(super) fn load(&self, checks: Checks) -> Option<Arc<dyn Executable>> {
@@ -222,17 +238,15 @@ impl<'a> Runner<'a> {
         let counts = checks.memory && self.properties.len() > Property::ALL.len();
         prepared.counted = counts.then_some(Counted::Kernel);
         // When machine code is ready depends on time, and verdicts do not.
-        Some(Simulator::default().compiling(Jit::Off).load(Arc::new(prepared)))
+        Some(Simulator::default().compiling(Jit::Off).with_proofs(Proofs::Always).load(Arc::new(prepared)))
     }
 
     /// `None`: such a launch is refused, or too large to be tried.
     fn once(&mut self, what: &Try, seed: u64) -> Option<Vec<Found>> {
         let mut arguments = self.arguments(what, Filling::Numbers(seed))?;
-        let groups = match arguments.extents {
-            Extents::Grid { grid, .. } => grid.iter().map(|&n| u64::from(n)).product(),
-            Extents::Threads(_) => 1,
-        };
-        let control = Control { max_steps: (ALL_STEPS / groups.max(1)).clamp(1, MAX_STEPS), ..self.control(CHECKS) };
+        // Such a launch keeps what its kernel assumes, so that what is proved need not be looked at.
+        let declared = Some(Declared { largest: arguments.largest(), promises: true });
+        let control = Control { declared, ..self.control(CHECKS, arguments.extents) };
         let result = self.executable()?.launch(arguments.extents, &mut arguments.all(self.module)?, &control);
         let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
         faults.extend(result.err().map(|fault| *fault));

@@ -179,7 +179,7 @@ impl Writer {
         let i = ["i", "t"][usize::from(grid && self.below(3) == 0)];
         let (least, most) = (off(self, 2), off(self, 3));
         let within = format!("{i} >= {least} && {i} < M");
-        match self.below(8) {
+        match self.below(10) {
             0 => {
                 self.line(&format!("if {condition} {{ if {within} {{ y[{i}] = 1 }} }}"));
                 self.line(&format!("else {{ if {i} < M {{ y[{i}] = 2 }} }}"));
@@ -220,6 +220,18 @@ impl Writer {
                 let c = if self.below(4) == 0 { 1 + self.below(3) } else { a };
                 let at = format!("{i} / {a} * {c} + {i} % {}", if self.below(3) == 0 { b } else { a });
                 self.line(&format!("if {at} < M {{ y[{at}] = 1 }}"));
+            }
+            7..9 => {
+                // Rows of a tile, whose elements the threads of a block take in turn.
+                let (width, rows) = (1 + self.below(4), 1 + self.below(4));
+                let step = if self.below(4) == 0 { 1 + self.below(8) } else { [2, 4, 8][self.below(3)] };
+                let (wide, high) = (width + off(self, 2), rows + off(self, 2));
+                let first = if grid && self.below(2) == 0 { format!("b * {} + ", wide * high) } else { String::new() };
+                let start = if grid { "t" } else { "i" };
+                self.line(&format!("for n in {start} + {least}..{} step {step} {{", width * rows));
+                self.line(&format!("    let at = {first}n / {width} * {wide} + n % {width}"));
+                self.line("    if at < M { y[at] = n }");
+                self.line("}");
             }
             _ => {
                 let from = self.index(1);

@@ -48,7 +48,7 @@ impl Step for Fill {
     }
 }
 
-/// Makes a copy; returns false, with nothing done, if an index is out of bounds.
+/// Makes a copy; returns false, with nothing done, if an index is out of bounds or overflows.
 ///
 /// # Safety
 /// The copy is one of the group's code.
@@ -70,6 +70,10 @@ unsafe fn fill(g: &Group, def: &CopyDef) -> bool {
                 TakenDef::From { start, count, step, end } => {
                     let end = if end == NONE { i64::MAX } else { number(end) };
                     *window = Window { start: number(start), count, step, end };
+                    // Threads would compute other indices.
+                    if i32::try_from(window.start + count as i64 * step).is_err() {
+                        return false;
+                    }
                 }
             }
         }
@@ -94,8 +98,8 @@ unsafe fn fill(g: &Group, def: &CopyDef) -> bool {
 }
 
 impl Group {
-    /// Returns whether all threads of a block are active, and no steps of theirs are counted.
+    /// Returns whether all threads of a block are active.
     fn is_whole_block(&self) -> bool {
-        self.full && !self.is_split && self.shape[3] == 1 && self.max_steps == 0
+        self.full && !self.is_split && self.shape[3] == 1
     }
 }

@@ -1,7 +1,8 @@
 //! The code that a kernel runs as: one that tells the checker of all accesses, and one that leaves out what is proved.
 //!
 //! Input: a kernel, and its launches with checks of memory. Output: the code for each. The idea: proofs are about launches that are as the
-//! kernel's signature says, and cost some milliseconds. So a kernel gets the second code once such launches have had enough threads.
+//! kernel's signature says, and cost some milliseconds. So a kernel gets the second code once such launches have had enough threads, or if a
+//! block has enough to do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,6 +15,8 @@ use super::report::Report;
 use super::tier::{Jit, Tier};
 use crate::base::source::Sources;
 use crate::device::{Control, Declared};
+use crate::ir::def::StmtKind;
+use crate::ir::visit::each_stmt;
 use crate::ir::{Apart, MOST_ELEMENTS, Prepared};
 
 /// A kernel as compiled code.
@@ -70,11 +73,22 @@ impl Lean {
             return None;
         }
         let before = self.threads.fetch_add(threads, Ordering::Relaxed);
-        if proofs == Proofs::Used && before.saturating_add(threads) < WORTHWHILE {
+        let pays = || before.saturating_add(threads) >= WORTHWHILE || has_tiles(kernel);
+        if proofs == Proofs::Used && !pays() {
             return None;
         }
         self.version.get_or_init(|| make(kernel, full, (isa, jit)).map(Box::new)).as_deref()
     }
+}
+
+/// Returns whether a kernel has loops over tiles: each may be one op then, in place of some thousands for the block.
+fn has_tiles(kernel: &Prepared) -> bool {
+    let mut found = false;
+    let bodies = kernel.module.functions.iter().map(|(_, function)| &function.body);
+    bodies.for_each(|body| {
+        each_stmt(body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::For { together: Some(_), .. }));
+    });
+    found
 }
 
 /// Compiles a kernel without what is proved; `None` if that is nothing of what is looked at.

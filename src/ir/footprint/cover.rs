@@ -3,7 +3,10 @@
 //! Input: the writes of a footprint. Output: questions, each of which says with the answer "no" that all elements are written.
 //! Idea: the indices of a write are read as numbers in mixed digits, which are coordinates of the thread and iterations. Any
 //! integers have such digits, so what they define exists; that this thread writes the element is then a question. An index that is a
-//! remainder is read as the dividend, of one of the numbers with this remainder.
+//! remainder is read as the dividend, of one of the numbers with this remainder. What several indices have the quotient and the
+//! remainder of, such as `thread + 96 * iteration`, is a [number](Joint) with digits of its own first.
+
+use std::borrow::Cow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -97,8 +100,14 @@ fn missed(
             coordinates.push(*counter);
         }
     }
+    let mut space = Cow::Borrowed(space);
+    let joints = Joint::all(&mut space, &coordinates, &form.indices);
+    let space = &*space;
     let mut builder = Builder::free(space);
     builder.placed.clone_from(&coordinates);
+    // Those of a thread and its iterations, then what is made up of several.
+    let placed = coordinates.len();
+    coordinates.extend(joints.iter().map(|joint| joint.var));
     let mut elements = vec![];
     for (axis, extent) in form.extents.iter().enumerate() {
         let element = builder.natural(&format!("element {axis}"));
@@ -114,10 +123,12 @@ fn missed(
         builder.path(&read.path, 1);
     }
     let mut goal = vec![];
-    let places = form.indices.iter().zip(&elements);
-    let places: Vec<(Linear, Linear)> =
-        places.map(|(index, element)| position(&mut builder, space, index, element, &mut goal)).collect();
-    let splits = splits(space, &coordinates, places.iter().map(|(index, _)| index))?;
+    let mut places: Vec<(Linear, Linear)> = vec![];
+    for (index, element) in form.indices.iter().zip(&elements) {
+        let index = joints.iter().fold(index.clone(), |index, joint| joint.within(&index));
+        places.push(position(&mut builder, space, &index, element, &mut goal));
+    }
+    let splits = splits(space, &coordinates, &joints, places.iter().map(|(index, _)| index))?;
     let mut values: Vec<Vec<(Part, Linear)>> = vec![vec![]; coordinates.len()];
     // The elements as sums of their digits, and the coordinates.
     let mut sums = vec![];
@@ -126,9 +137,16 @@ fn missed(
         let sum = digits.place(&mut builder, index, position, &mut values)?;
         sums.push(if position == element { sum } else { element.clone() });
     }
+    let split = |at: usize| splits.iter().find(|split| split.at == at);
+    for (at, joint) in (placed..).zip(&joints) {
+        let number = value(&mut builder, &values[at], split(at));
+        let digits = Digits::of(space, &coordinates[..placed], &[], &joint.form)?;
+        digits.place(&mut builder, &joint.form, &number, &mut values)?;
+    }
+    coordinates.truncate(placed);
     let mut known: FxHashMap<Var, Linear> = FxHashMap::default();
     for (at, &var) in coordinates.iter().enumerate() {
-        let value = value(&mut builder, &values[at], splits.iter().find(|split| split.at == at));
+        let value = value(&mut builder, &values[at], split(at));
         let own = builder.form(&variable(var), 0);
         builder.fact(equal(&own, &value));
         goal.push(builder.limits(var, 0));
@@ -210,6 +228,51 @@ fn turned(
     Some((dividend.clone(), position))
 }
 
+/// A number that several coordinates make up, of which indices have the quotient and the remainder.
+struct Joint {
+    var: Var,
+    form: Linear,
+    quotient: Var,
+}
+
+impl Joint {
+    /// Finds the numbers that more than one index, or one that is more than a remainder, has quotients of, and names them.
+    fn all(space: &mut Cow<'_, Variables>, coordinates: &[Var], indices: &[Linear]) -> Vec<Joint> {
+        let mut found: Vec<Joint> = vec![];
+        for index in indices {
+            if space.remainder(index).is_some() {
+                continue;
+            }
+            for &(var, _) in index.terms() {
+                let factors = space.products.get(&var).map_or(vec![var], |times| vec![times.left, times.right]);
+                let parts = factors.iter().find_map(|&factor| Some((factor, space.divided(factor)?)));
+                let Some((quotient, (form, _))) = parts else { continue };
+                let own = form.terms().iter().filter(|(var, _)| coordinates.contains(var)).count();
+                if own < 2 || found.iter().any(|joint| joint.quotient == quotient) {
+                    continue;
+                }
+                let form = form.clone();
+                let var = space.to_mut().name(&form);
+                found.push(Joint { var, form, quotient });
+            }
+        }
+        found
+    }
+
+    /// Returns an index in terms of the number where it has a multiple of it.
+    fn within(&self, index: &Linear) -> Linear {
+        let weights = self.form.terms().iter().map(|&(var, weight)| (index.coefficient(var), weight));
+        let times = |(own, weight): (i128, i128)| if own % weight == 0 { own / weight } else { 0 };
+        let mut all = weights.map(times);
+        match all.next() {
+            Some(times) if times != 0 && all.all(|other| other == times) => {
+                index.minus(&self.form.times(times)).plus(&variable(self.var).times(times))
+            }
+            _ => index.clone(),
+        }
+    }
+}
+
 /// A coordinate of which an index has the quotient by a number, or by a dimension.
 struct Split {
     /// The position of the coordinate.
@@ -221,11 +284,17 @@ struct Split {
 }
 
 /// Returns the coordinates that are split; `None` if one is in two ways.
-fn splits<'a>(space: &Variables, coordinates: &[Var], indices: impl Iterator<Item = &'a Linear>) -> Option<Vec<Split>> {
+fn splits<'a>(
+    space: &Variables,
+    coordinates: &[Var],
+    joints: &[Joint],
+    indices: impl Iterator<Item = &'a Linear>,
+) -> Option<Vec<Split>> {
     let mut found: Vec<Split> = vec![];
     for &(quotient, _) in indices.flat_map(Linear::terms) {
         let Some((a, by)) = space.divided(quotient) else { continue };
-        let Some(at) = single(a).and_then(|var| coordinates.iter().position(|known| *known == var)) else { continue };
+        let whole = joints.iter().find(|joint| joint.quotient == quotient).map(|joint| joint.var).or_else(|| single(a));
+        let Some(at) = whole.and_then(|var| coordinates.iter().position(|known| *known == var)) else { continue };
         if found.iter().any(|split| split.quotient == quotient) {
             continue;
         }

@@ -107,9 +107,28 @@ impl<'a> Walk<'a> {
             }
             _ => return,
         };
+        // Otherwise each level of nested loops would multiply the walks through the innermost one.
+        if self.muted > 0 && self.leaves_nothing(&shape) {
+            return;
+        }
         if !self.execute(&shape) {
             self.summarize(&shape);
         }
+    }
+
+    /// Returns whether control always goes on behind a loop, in the state in front of it: it changes no local that is followed, and
+    /// has no barriers.
+    fn leaves_nothing(&self, shape: &Shape<'a>) -> bool {
+        let mut nothing = shape.range.is_some();
+        each_stmt(shape.body, &mut |stmt| {
+            nothing &= match &stmt.kind {
+                StmtKind::Write { local, .. } => !self.slice.locals.contains(local),
+                StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => false,
+                StmtKind::Barrier { .. } | StmtKind::Call { .. } => false,
+                _ => true,
+            }
+        });
+        nothing
     }
 
     /// Returns which threads take the same way through a loop that `break` ends.

@@ -252,7 +252,7 @@ impl Space {
     }
 
     /// Returns a variable with the value of a form.
-    fn name(&mut self, form: &Linear) -> Var {
+    pub fn name(&mut self, form: &Linear) -> Var {
         if let Some(var) = single(form).or_else(|| self.named.get(form).copied()) {
             return var;
         }
@@ -327,11 +327,21 @@ impl Space {
         if constant(b) == Some(1) {
             return a.clone();
         }
+        let ((low, high), (least, _)) = (self.bounds(a), self.bounds(b));
+        if let Some(n) = constant(b).filter(|n| *n > 1 && (floor || low >= 0)) {
+            if low >= 0 && high < n {
+                return number(0);
+            }
+            let whole = multiples(a, n);
+            if whole != number(0) {
+                let rest = a.minus(&whole.times(n));
+                return whole.plus(&self.quotient(&rest, b, true));
+            }
+        }
         let key = (a.clone(), b.clone(), floor);
         if let Some(known) = self.known_quotients.get(&key) {
             return variable(*known);
         }
-        let ((low, high), (least, _)) = (self.bounds(a), self.bounds(b));
         let by = least.max(1);
         let (from, to) = match constant(b) {
             Some(n) if n > 0 => (low.div_euclid(n), high.div_euclid(n) + i128::from(low < 0)),
@@ -475,6 +485,12 @@ impl Promised {
         let axes = indices.iter().zip(&self.extents);
         or(axes.flat_map(|(index, extent)| [less(index, &number(0)), at_most(extent, index)]).collect::<Vec<_>>())
     }
+}
+
+/// Returns how often a number goes into the terms of a form that are multiples of it: `it` for `thread + 128 * it` and 128.
+fn multiples(form: &Linear, n: i128) -> Linear {
+    let terms = form.terms().iter().filter(|(_, weight)| weight % n == 0).map(|&(var, weight)| (var, weight / n));
+    Linear::new(form.constant() / n, terms).unwrap_or_else(|| number(0))
 }
 
 /// Returns the formula of a comparison.

@@ -54,12 +54,15 @@ impl<'a> Compiler<'a> {
         let shared = to.space == Space::Shared && !matches!(from.space, Space::Local | Space::Param { .. });
         let fits = shared && copy.to != copy.from && copy.along.len() <= MOST_AXES && copy.fits(self.f);
         // On the baseline, all is as the threads do it.
-        (fits && self.does_at_once()).then_some(copy)
+        (fits && self.does_at_once(&[copy.to, copy.from])).then_some(copy)
     }
 
-    /// Returns whether ops may stand for loops: nobody looks at single threads.
-    fn does_at_once(&self) -> bool {
-        self.isa != Isa::Base && !self.checks.any() && !self.waits && self.counted.is_none()
+    /// Returns whether ops may stand for loops over these memories: nobody looks at what single threads do with them. Their indices do not
+    /// overflow, or the op does nothing.
+    fn does_at_once(&self, memories: &[MemId]) -> bool {
+        let watched = |id: &MemId| self.watched.get(id.index()).is_none_or(Option::is_some);
+        let seen = self.checks.nan || self.checks.memory && memories.iter().any(watched);
+        self.isa != Isa::Base && !seen && !self.waits && self.counted.is_none()
     }
 
     fn product_of(&self, stmt: &Stmt) -> Option<ProductDef> {
@@ -82,6 +85,7 @@ impl<'a> Compiler<'a> {
             held,
             isa: self.isa,
         };
-        (fits && apart && self.does_at_once() && held.is_covered(self.isa)).then_some(found)
+        let at_once = self.does_at_once(&[factors.sum, factors.left, factors.right]);
+        (fits && apart && at_once && held.is_covered(self.isa)).then_some(found)
     }
 }
