@@ -10,6 +10,7 @@ use crate::check::infer::{Kind, array, same_dim};
 use crate::check::make::{I32, bare, make};
 use crate::check::solve;
 use crate::check::typed::*;
+use crate::check::walk;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
 pub(crate) struct Bind<'s> {
@@ -86,13 +87,24 @@ impl Cx<'_> {
                 (None, Some((dim, value))) if dim == i => Some(value),
                 _ => None,
             },
-            const_param: &|i| match bind.consts.get(i as usize)? {
-                Some(e) => eval::int(self, e),
-                None => match &bind.sig.generics.get(i as usize)?.kind {
-                    GenericKind::Const { default: Some(e), .. } => eval::int(self, e),
-                    _ => None,
-                },
-            },
+            const_param: &|i| self.bound_const(bind, i),
+            local: &|_| None,
+            global: &|_| None,
+        };
+        eval::eval(&scope, e, 0)
+    }
+
+    /// Returns a constant of a call: as given, or the default, which may depend on parameters before it.
+    fn bound_const(&self, bind: &Bind<'_>, i: u32) -> Option<i64> {
+        if let Some(e) = bind.consts.get(i as usize)? {
+            return eval::int(self, e);
+        }
+        let GenericKind::Const { default: Some(e), .. } = &bind.sig.generics.get(i as usize)?.kind else { return None };
+        let const_param = |before: u32| if before < i { self.bound_const(bind, before) } else { None };
+        let scope = Scope {
+            program: self.program,
+            dim: &|_| None,
+            const_param: &const_param,
             local: &|_| None,
             global: &|_| None,
         };
@@ -457,6 +469,8 @@ impl Cx<'_> {
                 }
                 GenericKind::Const { default, .. } => match (bind.consts.get(i).cloned().flatten(), default) {
                     (Some(e), _) => GenericArg::Const(e),
+                    // It is evaluated with the arguments before it.
+                    (None, Some(e)) if is_open(e) => GenericArg::Infer,
                     (None, Some(e)) => self.default_number(bind, e),
                     (None, None) if self.mentioned(bind, i) => GenericArg::Infer,
                     (None, None) => {
@@ -471,7 +485,7 @@ impl Cx<'_> {
                         if let FnRef::Fn { id, .. } = f {
                             self.needs.calls.push((*id, span));
                         }
-                        GenericArg::Fn(f.clone())
+                        if is_open_fn(f) { GenericArg::Infer } else { GenericArg::Fn(f.clone()) }
                     }
                     (None, None) => {
                         self.unbound(callee, g, span, "max");
@@ -511,6 +525,43 @@ impl Cx<'_> {
             .because(g.span, "declared here")
             .help(format!("give it by name: `{} = {example}`", g.name));
         self.report(d);
+    }
+}
+
+/// Whether a default depends on compile-time parameters before it. A literal of such a type does not: its type is that of the call.
+fn is_open(e: &Expr) -> bool {
+    let mut found = false;
+    walk::expr(e, &mut |part| {
+        found |= match &part.kind {
+            ExprKind::ConstParam(_) | ExprKind::ConvertParam { .. } => true,
+            ExprKind::Call { callee, .. } => is_open_fn(callee),
+            _ => false,
+        }
+    });
+    found
+}
+
+/// The same of a function.
+fn is_open_fn(f: &FnRef) -> bool {
+    match f {
+        FnRef::Param(_) => true,
+        FnRef::Builtin(_) => false,
+        FnRef::Fn { generics, .. } => generics.iter().any(|generic| match generic {
+            GenericArg::Type(ty) => has_param(ty),
+            GenericArg::Const(e) => is_open(e),
+            GenericArg::Fn(f) => is_open_fn(f),
+            GenericArg::Error | GenericArg::Infer => false,
+        }),
+    }
+}
+
+fn has_param(ty: &Type) -> bool {
+    match ty {
+        Type::Param(_) => true,
+        Type::Array(array) => has_param(&array.element),
+        Type::Tuple(parts) => parts.iter().any(has_param),
+        Type::Fn(f) => f.params.iter().any(has_param) || has_param(&f.result),
+        _ => false,
     }
 }
 

@@ -53,6 +53,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// Returns the number of definitions so far, which grows with each, also with one that takes the name of another.
+    pub fn definitions(&self) -> usize {
+        self.structs.len() + self.consts.len() + self.fns.len() + self.kernels.len()
+    }
+
     /// Returns the kernels that a module defines.
     pub fn kernels_of(&self, module: Option<ModuleId>) -> impl Iterator<Item = (KernelId, &Kernel)> {
         self.kernels.iter().filter(move |(_, kernel)| Some(kernel.module) == module)
@@ -703,7 +708,7 @@ pub enum GenericArg {
     Fn(FnRef),
     /// The argument had an error, which was reported: the program does not run.
     Error,
-    /// Host: inferred from the argument values at run time, or the default.
+    /// Inferred from the argument values at run time, on the host; or the default, which depends on the arguments before it.
     Infer,
 }
 

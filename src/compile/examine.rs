@@ -10,7 +10,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::exprs;
 use crate::check::typed::{Block, ExprKind, GenericArg, Launch, ModuleId, Program, Type};
-use crate::lower::{Argument, Constants, Instance, function, lower};
+use crate::lower::{Argument, Constants, Instance, default_argument, function, lower};
 
 use super::{Session, default_instance};
 
@@ -37,8 +37,8 @@ impl Session {
     fn wanted(&self) -> Vec<Wanted> {
         let program = &self.program;
         let mut wanted: IndexMap<Instance, Option<Span>> = IndexMap::new();
-        each_launch(program, &|module| Some(module) == self.main, &mut |launch, span, generic| {
-            if let Some(instance) = if generic { None } else { launched(program, launch) } {
+        each_launch(program, &|module| Some(module) == self.main, &mut |launch, span| {
+            if let Some(instance) = launched(program, launch) {
                 wanted.entry(instance).or_insert(Some(span));
             }
         });
@@ -51,40 +51,40 @@ impl Session {
     }
 }
 
-/// Calls `f` with the launches of some modules, and whether they stand in a function with compile-time parameters: they may depend
-/// on those.
-pub fn each_launch(program: &Program, of: &dyn Fn(ModuleId) -> bool, f: &mut dyn FnMut(&Launch, Span, bool)) {
-    let mut launches = |block: &Block, generic: bool| {
+/// Calls `f` with the launches of some modules.
+pub fn each_launch(program: &Program, of: &dyn Fn(ModuleId) -> bool, f: &mut dyn FnMut(&Launch, Span)) {
+    let mut launches = |block: &Block| {
         exprs(block, &mut |e| {
             if let ExprKind::Launch(launch) = &e.kind {
-                f(launch, e.span, generic);
+                f(launch, e.span);
             }
         });
     };
     let chunks = program.chunks.iter().filter(|chunk| of(chunk.module));
-    chunks.for_each(|chunk| launches(&chunk.body.root, false));
+    chunks.for_each(|chunk| launches(&chunk.body.root));
     for (_, section) in program.tests.iter().chain(program.benches.iter()) {
         if of(section.module) {
-            launches(&section.body.root, false);
+            launches(&section.body.root);
         }
     }
     for (_, f) in program.fns.iter() {
         if let Some(body) = f.body.as_ref().filter(|_| of(f.module)) {
-            launches(&body.root, !f.sig.generics.is_empty());
+            launches(&body.root);
         }
     }
 }
 
-/// Returns the instance that a launch requires, if it is known entirely.
+/// Returns the instance that a launch requires, if it is known entirely: compile-time parameters of the function around it are not.
 fn launched(program: &Program, launch: &Launch) -> Option<Instance> {
+    let declared = &program.kernels.get(launch.kernel)?.sig.generics;
     let mut arguments: Vec<Argument> = Vec::with_capacity(launch.generics.len());
-    for generic in &launch.generics {
-        arguments.push(match generic {
+    for (given, generic) in launch.generics.iter().zip(declared) {
+        arguments.push(match given {
             GenericArg::Type(ty) => Argument::Type(is_concrete(ty).then(|| ty.clone())?),
-            // A default may refer to earlier parameters.
-            GenericArg::Const(value) => Argument::Const(Constants::new(program, &arguments).evaluate(value).ok()?),
-            GenericArg::Fn(callee) => Argument::Fn(function(program, callee, &arguments).ok()?),
-            GenericArg::Error | GenericArg::Infer => return None,
+            GenericArg::Const(value) => Argument::Const(Constants::new(program, &[]).evaluate(value).ok()?),
+            GenericArg::Fn(callee) => Argument::Fn(function(program, callee, &[]).ok()?),
+            GenericArg::Infer => default_argument(program, generic, &arguments)?.ok()?,
+            GenericArg::Error => return None,
         });
     }
     Some(Instance::new(launch.kernel, arguments))

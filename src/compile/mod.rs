@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
-use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program, Type};
+use crate::check::typed::{KernelId, Module, ModuleId, Program, Type};
 use crate::derive::Launches;
 use crate::ir::footprint::Given;
 use crate::ir::{self, Checks, Declared, MOST_ELEMENTS, Prepared};
-use crate::lower::{Argument, Constants, Function, Instance, lower_for, lower_map, lower_named};
+use crate::lower::{Argument, Function, Instance, default_argument, lower_for, lower_map, lower_named};
 use crate::syntax::ast;
 use crate::{check, pass, syntax};
 use sizes::Sizes;
@@ -110,15 +110,7 @@ fn discard(tree: ast::File, bytes: usize) {
 pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance> {
     let mut arguments: Vec<Argument> = Vec::new();
     for generic in &program.kernels.get(kernel)?.sig.generics {
-        arguments.push(match &generic.kind {
-            GenericKind::Type { .. } => return None,
-            GenericKind::Const { default, .. } => {
-                Argument::Const(Constants::new(program, &arguments).evaluate(default.as_deref()?).ok()?)
-            }
-            GenericKind::Fn { default, .. } => {
-                Argument::Fn(crate::lower::function(program, default.as_ref()?, &arguments).ok()?)
-            }
-        });
+        arguments.push(default_argument(program, generic, &arguments)?.ok()?);
     }
     Some(Instance::new(kernel, arguments))
 }

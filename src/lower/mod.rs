@@ -48,6 +48,7 @@ pub use constant::Constants;
 pub use describe::arguments as describe;
 pub(crate) use error::Fallible;
 pub use instance::{Argument, Function, Instance, Sums, hidden_params};
+pub use mono::default_argument;
 
 /// Lowers a kernel. Errors are those that depend on the compile-time arguments (a local array of zero size, a division by a
 /// constant zero, …).

@@ -6,7 +6,7 @@ use super::constant::Constants;
 use super::error::{Fallible, internal};
 use super::instance::{Argument, Function};
 use crate::base::source::Span;
-use crate::check::typed::{FnRef, GenericArg, Program, Type};
+use crate::check::typed::{FnRef, Generic, GenericArg, GenericKind, Program, Type};
 use crate::lang::scalar::{Scalar, Value};
 
 /// The compile-time arguments of one instance of a function or kernel.
@@ -60,8 +60,17 @@ impl<'a> Mono<'a> {
                 _ => Err(internal(span, "a function parameter without argument")),
             },
             FnRef::Fn { id, generics } => {
-                let arguments: Fallible<Vec<Argument>> = generics.iter().map(|g| self.argument(g, span)).collect();
-                Ok(Function::Fn { id: *id, arguments: arguments? })
+                let declared = self.program.fns.get(*id).map_or(&[][..], |f| &f.sig.generics);
+                let mut arguments: Vec<Argument> = Vec::with_capacity(generics.len());
+                for (i, given) in generics.iter().enumerate() {
+                    let default = declared.get(i).filter(|_| matches!(given, GenericArg::Infer));
+                    let default = default.and_then(|generic| default_argument(self.program, generic, &arguments));
+                    arguments.push(match default {
+                        Some(default) => default?,
+                        None => self.argument(given, span)?,
+                    });
+                }
+                Ok(Function::Fn { id: *id, arguments })
             }
         }
     }
@@ -77,4 +86,17 @@ impl<'a> Mono<'a> {
             GenericArg::Infer => Err(internal(span, "a compile-time argument was left open in a kernel")),
         }
     }
+}
+
+/// Returns the default of a compile-time parameter, with the arguments before it, if there is one.
+pub fn default_argument(program: &Program, generic: &Generic, before: &[Argument]) -> Option<Fallible<Argument>> {
+    Some(match &generic.kind {
+        GenericKind::Const { default: Some(default), .. } => {
+            Constants::new(program, before).evaluate(default).map(Argument::Const)
+        }
+        GenericKind::Fn { default: Some(default), .. } => {
+            Mono::new(program, before).function(default, generic.span).map(Argument::Fn)
+        }
+        _ => return None,
+    })
 }

@@ -13,7 +13,7 @@ use crate::ir::{Checks, Prepared};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::{Scalar, format};
-use crate::lower::{Argument, Constants, Function, Instance, function};
+use crate::lower::{Argument, Constants, Function, Instance, default_argument, function};
 
 /// Instances examined, at most.
 const MAX_INSTANCES: usize = 8;
@@ -41,7 +41,7 @@ pub(super) struct Instances {
 /// arguments, which the other file does not know.
 pub fn of_file(program: &Program, file: Option<ModuleId>) -> Vec<KernelId> {
     let mut all: Vec<KernelId> = program.kernels_of(file).map(|(id, _)| id).collect();
-    compile::each_launch(program, &|module| Some(module) == file, &mut |launch, _, _| {
+    compile::each_launch(program, &|module| Some(module) == file, &mut |launch, _| {
         let Some(kernel) = program.kernels.get(launch.kernel) else { return };
         let library = program.modules.get(kernel.module).is_none_or(|module| module.name.starts_with("std."));
         if !library && !kernel.sig.generics.is_empty() && !all.contains(&launch.kernel) {
@@ -58,11 +58,11 @@ pub(super) fn of(program: &Program, id: KernelId, kernel: &Kernel) -> Instances 
     let mut others: Vec<(String, Span)> = vec![];
     if !kernel.sig.generics.is_empty() {
         let mut seen = FxHashSet::default();
-        compile::each_launch(program, &|_| true, &mut |launch, span, generic| {
+        compile::each_launch(program, &|_| true, &mut |launch, span| {
             if launch.kernel != id {
                 return;
             }
-            let arguments = launched(program, launch, generic);
+            let arguments = launched(program, launch);
             let known: Option<Vec<Argument>> = arguments.iter().cloned().collect();
             match known {
                 Some(known) if examined.iter().any(|named| named.instance.arguments == known) => {}
@@ -168,16 +168,20 @@ fn defaults(program: &Program, kernel: &Kernel, types: (Scalar, Scalar)) -> Opti
 }
 
 /// Returns the arguments of a launch, as far as they are known before the program runs.
-fn launched(program: &Program, launch: &Launch, generic: bool) -> Vec<Option<Argument>> {
+fn launched(program: &Program, launch: &Launch) -> Vec<Option<Argument>> {
+    let declared = program.kernels.get(launch.kernel).map_or(&[][..], |kernel| &kernel.sig.generics);
     let mut all: Vec<Option<Argument>> = vec![];
-    for given in &launch.generics {
-        // A default may depend on the arguments before it. In a function with parameters of its own, these would be meant.
-        let before: Vec<Argument> = if generic { vec![] } else { all.iter().map_while(Clone::clone).collect() };
+    for (given, generic) in launch.generics.iter().zip(declared) {
         all.push(match given {
             GenericArg::Type(ty) => compile::is_concrete(ty).then(|| Argument::Type(ty.clone())),
-            GenericArg::Const(value) => Constants::new(program, &before).evaluate(value).ok().map(Argument::Const),
-            GenericArg::Fn(callee) => function(program, callee, &before).ok().map(Argument::Fn),
-            GenericArg::Infer | GenericArg::Error => None,
+            // In a function with parameters of its own, these are not known.
+            GenericArg::Const(value) => Constants::new(program, &[]).evaluate(value).ok().map(Argument::Const),
+            GenericArg::Fn(callee) => function(program, callee, &[]).ok().map(Argument::Fn),
+            GenericArg::Infer => {
+                let before: Option<Vec<Argument>> = all.iter().cloned().collect();
+                before.and_then(|before| default_argument(program, generic, &before)?.ok())
+            }
+            GenericArg::Error => None,
         });
     }
     all
@@ -194,10 +198,9 @@ fn argument(
             let scalar = if *bound == crate::check::typed::Bound::Int { integer } else { other };
             Some(Argument::Type(Type::Scalar(scalar)))
         }
-        GenericKind::Const { default, .. } => {
-            Constants::new(program, before).evaluate(default.as_deref()?).ok().map(Argument::Const)
+        GenericKind::Const { .. } | GenericKind::Fn { default: Some(_), .. } => {
+            default_argument(program, generic, before)?.ok()
         }
-        GenericKind::Fn { default: Some(default), .. } => function(program, default, before).ok().map(Argument::Fn),
         GenericKind::Fn { default: None, ty } => {
             stand_in(ty).map(|function| Argument::Fn(Function::Builtin(Builtin::Math(function))))
         }

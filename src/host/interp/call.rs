@@ -334,7 +334,8 @@ impl Machine<'_> {
                 self.const_argument(ty, value, span)
             }
             (GenericKind::Fn { default: Some(default), .. }, _) => {
-                Ok(Argument::Fn(self.function(&mut Frame::empty(), default, span)?))
+                let mut before = Frame { generics: known.into(), ..Frame::empty() };
+                Ok(Argument::Fn(self.function(&mut before, default, span)?))
             }
             _ => Err(self.error(
                 Diagnostic::error("E0518", format!("nothing says what `{}` is", generic.name))

@@ -121,6 +121,8 @@ pub struct Interpreter {
     pub(crate) codes: Codes,
     /// Calls whose arguments were bound.
     pub(super) visits: Visits,
+    /// How many definitions the program had when these were found.
+    pub(super) definitions: usize,
     /// Frames of calls that have ended, for reuse: boxed, since calls move them in and out.
     #[allow(clippy::vec_box)]
     pub(crate) frames: Vec<Box<Frame>>,

@@ -131,6 +131,7 @@ impl Interpreter {
             kernels: Kernels::default(),
             codes: Codes::default(),
             visits: Visits::default(),
+            definitions: 0,
             frames: Vec::new(),
             copies: None,
             spilled: false,
@@ -329,7 +330,19 @@ impl Interpreter {
         self.layouts = Layouts::default();
     }
 
+    /// Discards what was found at calls and launches, if there are new definitions: a name that one of them gives as a compile-time argument
+    /// may mean another one now, at the same place.
+    fn follow(&mut self, program: &Program) {
+        let definitions = program.definitions();
+        if std::mem::replace(&mut self.definitions, definitions) != definitions {
+            self.visits = Visits::default();
+            self.kernels.forget_sites();
+            self.parked.iter_mut().for_each(|(_, kernels)| kernels.forget_sites());
+        }
+    }
+
     fn machine<'a>(&'a mut self, session: &'a Session, world: &'a mut dyn World) -> Machine<'a> {
+        self.follow(&session.program);
         let wanted = session.program.globals.len();
         if self.globals.len() < wanted {
             self.globals.resize(wanted, None);

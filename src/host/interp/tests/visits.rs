@@ -101,6 +101,78 @@ fn a_function_that_is_defined_anew_is_another_one() {
     }
 }
 
+/// What a name means that is given as a compile-time argument may change, too; it may decide an extent, or a derivative.
+#[test]
+fn compile_time_arguments_follow_new_definitions() {
+    let before = "const C: i32 = 2
+fn op(a: i32) -> i32 { a + 1 }
+";
+    let functions = "fn scaled<const K: i32>(x: i32) -> i32 { x * K }
+fn apply<f: fn(i32) -> i32>(x: i32) -> i32 { f(x) }
+kernel mapped<f: fn(i32) -> i32>(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = f(x[i]) }
+kernel repeated<const K: i32>(x: [i32; N], out y: [i32; N * K]) threads(i: N * K) { y[i] = x[i / K] }
+fn times<const K: i32>(x: [f32; N]) -> [f32; N] { x * f32(K) }
+fn rule<const K: i32>(_x: [f32; N], d: [f32; N]) -> [f32; N] { d * f32(K) }
+fn own(x: [f32; N]) -> [f32; N] { times(x, K = C) }
+fn back(x: [f32; N], d: [f32; N]) -> [f32; N] { rule(x, d, K = C) }
+fn stated(x: [f32; N]) -> f32 { sum(with_grad(own, back)(x)) }
+fn a() -> i32 { scaled(10, K = C) }
+fn b() -> i32 { apply(10, f = op) }
+fn c() -> [i32; _] { mapped([10], f = op) }
+fn d() -> [i32; _] { repeated([7], K = C) }
+";
+    let mut script = script(Checks::default());
+    script.enter(before).expect("constants");
+    script.enter(functions).expect("functions");
+    for (definition, expected) in [
+        ("", "a() == 20 && b() == 11 && all(c() == [11]) && all(d() == [7, 7]) && all(grad(stated)([1.0]) == [2.0])"),
+        ("const C: i32 = 3", "a() == 30 && all(d() == [7, 7, 7]) && all(grad(stated)([1.0]) == [3.0])"),
+        ("fn op(a: i32) -> i32 { a + 100 }", "b() == 110 && all(c() == [110]) && stated([2.0]) == 6.0"),
+    ] {
+        script.enter(definition).expect(definition);
+        for _ in 0..2 {
+            script.enter(&format!("assert({expected})")).unwrap_or_else(|error| panic!("{definition}: {error:?}"));
+        }
+    }
+}
+
+/// Defaults that depend on other compile-time parameters are those of the call, whoever calls with parameters of its own.
+#[test]
+fn defaults_are_computed_from_the_arguments_of_the_call() {
+    let functions = "fn f<const K: i32 = 3, const L: i32 = 2 * K>(x: i32) -> i32 { x + 1000 * K + L }
+fn plus(a: i32, b: i32) -> i32 { a + b }
+fn twice<first: fn(i32, i32) -> i32 = plus, then: fn(i32, i32) -> i32 = first>(x: i32) -> i32 { then(first(x, x), 1) }
+fn both(a: i32, b: i32) -> i32 { a * b + 1 }
+fn given<op: fn(i32) -> i32>(x: i32) -> i32 { op(x) }
+kernel k<const K: i32 = 3, const L: i32 = 2 * K>(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1000 * K + L }
+kernel wide<const K: i32 = 2, const L: i32 = K + 1>(x: [i32; N], out y: [i32; N * L]) threads(i: N * L) { y[i] = x[i / L] }
+kernel calls<const Z: i32 = 50>(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = f(x[i]) + f(x[i], K = Z) + 0 * Z + given(0, op = f) }
+fn host<const Z: i32, z: fn(i32, i32) -> i32>() -> i32 { f(1) + f(0, K = Z) + z(0, 0) + twice(2, first = z) + given(0, op = f) }
+fn launched<const Z: i32>() -> [i32; _] { k([0, Z]) }";
+    for checks in [Checks::default(), Checks { memory: true, arithmetic: true, nan: false }] {
+        let mut script = script(checks);
+        script.enter(functions).expect("functions");
+        for expected in [
+            "f(1) == 3007",
+            "f(1, K = 1) == 1003",
+            "f(1, K = 1, L = 5) == 1006",
+            "twice(2) == 5",
+            "twice(2, then = both) == 5",
+            "twice(2, first = both) == 6",
+            "given(0, op = f) == 3006",
+            "k([0]) == [3006]",
+            "k([0], K = 1) == [1002]",
+            "all(wide([7]) == [7, 7, 7])",
+            "len(wide([7], K = 4)) == 5",
+            "calls([0]) == [3006 + 50100 + 3006]",
+            "host(Z = 50, z = both) == 3007 + 50100 + 1 + 6 + 3006",
+            "all(launched(Z = 50) == [3006, 3056])",
+        ] {
+            script.enter(&format!("assert({expected})")).unwrap_or_else(|error| panic!("{expected}: {error:?}"));
+        }
+    }
+}
+
 /// Derivatives take values along that plain runs do not have.
 #[test]
 fn a_call_within_a_derivative_is_another_one() {
