@@ -84,6 +84,25 @@ print(rounded(f32(a) * more, f32(b) * more)[15, 15] - 1.0)
         assert_eq!((fast.code, fast.out.as_str()), (0, "0.0\n0.0\n"), "{}", fast.err);
         assert!(fast.err.contains("note: `mma` adds in `f32` (--fast-mma)"), "{}", fast.err);
     }
+    // Tiles that a GPU holds in registers are more than its shared memory has room for.
+    const LARGE: &str = "
+kernel large(a: [bf16; 128, 16], b: [bf16; 16, 512], out c: [f32; 128, 512]) grid(1) block(128) {
+    shared left: [f32; 128, 256]
+    shared right: [f32; 128, 256]
+    left = 0.0
+    right = 0.0
+    left = mma(left, a[..128, ..16], b[..16, ..256])
+    right = mma(right, a[..128, ..16], b[..16, 256..512])
+    c[..128, ..256] = left
+    c[..128, 256..512] = right
+}
+print(sum(large(bf16(ones(128, 16)), bf16(ones(16, 512)))))
+";
+    let folder = folder_with(&[("mma.clk", TEXT), ("large.clk", LARGE)]);
+    for arguments in [["run", "large.clk"].as_slice(), &["run", "--fast-mma", "large.clk"]] {
+        let large = run(folder.path(), arguments);
+        assert_eq!((large.code, large.out.as_str()), (0, "1048576.0\n"), "{}", large.err);
+    }
     let refused = run(folder.path(), &["run", "--fast-mma", "--device", "gpu", "mma.clk"]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("--fast-mma is for the simulator"), "{}", refused.err);

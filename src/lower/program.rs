@@ -6,7 +6,7 @@
 
 use super::emit::Emitter;
 use super::error::Fallible;
-use super::instance::{Instance, Sums};
+use super::instance::Instance;
 use super::product::{is_of_elements, names_numbers};
 use super::tensor::{GROUP, is_narrow_factor};
 use super::tile::{Along, Node, Part, Place, Step, Tile, Window};
@@ -39,8 +39,8 @@ pub(super) fn tiles(program: &Program, kernel: &typed::Kernel, instance: &Instan
     let typed::Geometry::Grid { .. } = kernel.geometry else { return None };
     let typed = kernel.body.as_deref()?;
     let is_product = |stmts: &[Stmt]| stmts.iter().any(has_product);
-    // What runs such programs has the bits of tensor cores.
-    let Sums::Cut(cores) = instance.sums else { return None };
+    // Where `mma` adds in `f32` nothing has tensor cores, but the program remains one whose tiles a GPU holds in registers.
+    let cores = instance.sums.cores();
     if typed.root.tail.is_some() || !is_product(&typed.root.stmts) {
         return None;
     }

@@ -328,6 +328,68 @@ fn what_proofs_rest_on() {
     );
 }
 
+/// Loops over tiles are one operation where nothing has to look at them.
+#[test]
+fn tiles() {
+    cases(
+        "kernel product(a: [bf16; M, K], b: [bf16; K, N], out c: [f32; M, N]) grid(ceil_div(N, 32), ceil_div(M, 16)) block(64) {
+            let (i, j) = (16 * block_idx.y, 32 * block_idx.x)
+            shared acc: [f32; 16, 32]
+            acc = 0.0
+            for k in 0..K step 16 { acc = mma(acc, a[i..i + 16, k..k + 16], b[k..k + 16, j..j + 32]) }
+            c[i..i + 16, j..j + 32] = acc
+        }
+        kernel turned(a: [bf16; K, M], b: [bf16; N, K], shift: i32, out c: [f32; M, N]) grid(ceil_div(N, 32), ceil_div(M, 16)) block(96) {
+            let (i, j) = (16 * block_idx.y, 32 * block_idx.x)
+            shared acc: [f32; 16, 32]
+            acc = 0.0
+            for k in shift..K step 16 {
+                acc = mma(acc, transpose(a[k..k + 16, i..i + 16]), transpose(b[j..j + 32, k..k + 16]))
+            }
+            c[i..i + 16, j..j + 32] = acc
+        }
+        kernel twice(a: [bf16; M, 16], b: [bf16; 16, 32], part: i32, out c: [f32; M, 32]) grid(ceil_div(M, 16)) block(64) {
+            let i = 16 * block_idx.x
+            shared left: [bf16; 16, 16]
+            shared acc: [f32; 16, 32]
+            acc = 0.0
+            for k in 0..2 {
+                if k >= part { left = a[i..i + 16, 0..16] }
+                acc = mma(acc, left, b[0..16, 0..32])
+            }
+            c[i..i + 16, 0..32] = acc
+        }
+        kernel squared(inout a: [bf16; M, 16], step: i32) grid(ceil_div(M, 16)) block(64) {
+            let i = 16 * block_idx.x
+            shared acc: [f32; 16, 16]
+            acc = 0.0
+            acc = mma(acc, a[i * step..i * step + 16, 0..16], a[i..i + 16, 0..16])
+            a[i..i + 16, 0..16] = bf16(acc)
+        }
+        kernel apart(x: [f32; M, 16], by: i32, out y: [f32; M, 16]) grid(ceil_div(M, 16)) block(64) {
+            let i = by * block_idx.x
+            shared t: [f32; 16, 16]
+            t = x[i..i + 16, 0..16]
+            y[i..i + 16, 0..16] = t + reshape(t, 16, 16)
+        }
+        fn made(rows: i32, columns: i32) -> [bf16; _, _] { bf16(reshape(random_normal(rows * columns, seed = 3), rows, columns)) }
+        ",
+        &[
+            ("print(product(made(35, 21), made(21, 70)))\n", ""),
+            ("print(turned(made(21, 35), made(70, 21), 0))\n", ""),
+            ("print(turned(made(21, 35), made(70, 21), -16))\n", ""),
+            ("print(turned(made(21, 35), made(70, 21), 16))\n", ""),
+            ("print(twice(made(35, 16), made(16, 32), 0))\n", ""),
+            ("print(twice(made(35, 16), made(16, 32), 1))\n", "E0611"),
+            ("var a = made(35, 16)\nsquared(a, 1)\nprint(a)\n", ""),
+            ("var b = made(35, 16)\nsquared(b, 0)\n", "E0610"),
+            ("print(apart(reshape(arange(35.0 * 16.0), 35, 16), 16))\n", ""),
+            ("print(apart(reshape(arange(35.0 * 16.0), 35, 16), 8))\n", "W0601 W0602"),
+            ("print(apart(reshape(arange(35.0 * 16.0), 35, 16), 1073741820))\n", "E0612"),
+        ],
+    );
+}
+
 /// What is proved is left out: there is other code for it, unless everything is looked at, launches have few threads, or the geometry
 /// is another one.
 #[test]

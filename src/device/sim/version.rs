@@ -1,8 +1,7 @@
 //! The code that a kernel runs as: one that tells the checker of all accesses, and one that leaves out what is proved.
 //!
 //! Input: a kernel, and its launches with checks of memory. Output: the code for each. The idea: proofs are about launches that are as the
-//! kernel's signature says, and cost some milliseconds. So a kernel gets the second code once such launches have had enough threads, or if a
-//! block has enough to do.
+//! kernel's signature says, and cost some milliseconds. So a kernel gets the second code once such launches have had enough threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -46,8 +45,9 @@ pub enum Proofs {
     Always,
 }
 
-/// Threads of a kernel's checked launches, from which on proofs pay.
+/// Threads of a kernel's checked launches, from which on proofs pay; and of one with loops over tiles, of which a thread does more.
 const WORTHWHILE: u64 = 1 << 16;
+const WORTHWHILE_TILES: u64 = 1 << 10;
 
 /// The code without what is proved, made when it is first wanted.
 #[derive(Default)]
@@ -73,15 +73,15 @@ impl Lean {
             return None;
         }
         let before = self.threads.fetch_add(threads, Ordering::Relaxed);
-        let pays = || before.saturating_add(threads) >= WORTHWHILE || has_tiles(kernel);
-        if proofs == Proofs::Used && !pays() {
+        let pays = |threads: u64| threads >= WORTHWHILE || threads >= WORTHWHILE_TILES && has_tiles(kernel);
+        if proofs == Proofs::Used && !pays(before.saturating_add(threads)) {
             return None;
         }
         self.version.get_or_init(|| make(kernel, full, (isa, jit)).map(Box::new)).as_deref()
     }
 }
 
-/// Returns whether a kernel has loops over tiles: each may be one op then, in place of some thousands for the block.
+/// Returns whether a kernel has loops over tiles: each may be one op, in place of some thousands for the block, if nothing looks at it.
 fn has_tiles(kernel: &Prepared) -> bool {
     let mut found = false;
     let bodies = kernel.module.functions.iter().map(|(_, function)| &function.body);
