@@ -263,7 +263,8 @@ impl Cx<'_> {
         match self.vars.shallow(&e.ty) {
             Type::Array(a) => {
                 if let Some(kind) = kind {
-                    let scalar = scalar_of(&a.element);
+                    let ordered = matches!(call.entry.builtin, Builtin::Sort | Builtin::Argsort);
+                    let scalar = if ordered { a.element.clone() } else { scalar_of(&a.element) };
                     if !self.vars.require(&scalar, kind) {
                         let found = self.ty_text(&scalar);
                         let noun = if kind == Kind::Float { "floats" } else { "numbers" };
@@ -272,10 +273,10 @@ impl Cx<'_> {
                             format!("`{}` takes {noun}, but this holds `{found}`", call.entry.name),
                         )
                         .at(e.span, format!("elements are `{found}`"));
-                        d = if scalar == BOOL {
-                            d.help("count how many hold with `sum(i32(x))`")
-                        } else {
-                            self.conversion_fix(d, e.span, "f32")
+                        d = match scalar {
+                            Type::Scalar(Scalar::Bool) => d.help("count how many hold with `sum(i32(x))`"),
+                            Type::Vector(..) => d.help("for those of one component: `x.x`"),
+                            _ => self.conversion_fix(d, e.span, "f32"),
                         };
                         self.report(d);
                         return None;

@@ -3,6 +3,8 @@
 //! In: calls of what tiles alone have. Out: typed calls. Shapes are known when the kernel is lowered, and compared there
 //! (`lower::tiles`); here are the types of elements and the number of axes.
 
+use std::sync::Arc;
+
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::builtin_call::BuiltinCall;
@@ -89,7 +91,13 @@ impl Cx<'_> {
             _ => None,
         };
         let float = |ty: &Type| matches!(ty, Type::Scalar(Scalar::F16 | Scalar::Bf16 | Scalar::F32) | Type::Param(_));
-        let [acc, a, b] = [0, 1, 2].map(|at| types.get(at).and_then(matrix));
+        let [mut acc, mut a, mut b] = [0, 1, 2].map(|at| types.get(at).and_then(matrix));
+        // Literals have the types of the others.
+        if let (Some(acc), Some(a), Some(b)) = (&mut acc, &mut a, &mut b) {
+            self.vars.unify(&acc.element, &F32);
+            self.vars.unify(&a.element, &b.element);
+            [acc, a, b].into_iter().for_each(|own| Arc::make_mut(own).element = self.vars.shallow(&own.element));
+        }
         let fits = match (&acc, &a, &b) {
             (Some(acc), Some(a), Some(b)) => acc.element == F32 && float(&a.element) && a.element == b.element,
             _ => false,

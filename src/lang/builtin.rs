@@ -343,7 +343,7 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Transpose, "transpose", Rearrange, Host, "(x: array) -> array", "The axes in reverse order."),
     item(Builtin::Concat, "concat", Rearrange, Host, "(a: array, b: array, …, axis = 0) -> array", "Arrays joined along an axis."),
     item(Builtin::Stack, "stack", Rearrange, Host, "(a: array, b: array, …) -> array", "Arrays of one shape along a new first axis."),
-    item(Builtin::Sort, "sort", Rearrange, Host, "<T: Num>(x: [T; N], values = none) -> [T; N]", "In ascending order, NaN last. Texts go by their characters' numbers in Unicode. `sort(keys, values)` gives the keys and the values, or rows of them, in the order of the keys, as a tuple: `keys[at]` and `values[at]` with `at = argsort(keys)`."),
+    item(Builtin::Sort, "sort", Rearrange, Host, "<T: Num>(x: [T; N]) -> [T; N]", "In ascending order, NaN last. Texts go by their characters' numbers in Unicode. `sort(keys, values)` gives the keys and the values, or rows of them, in the order of the keys, as a tuple: `keys[at]` and `values[at]` with `at = argsort(keys)`."),
     item(Builtin::Argsort, "argsort", Rearrange, Host, "<T: Num>(x: [T; N]) -> [i32; N]", "The positions of the elements in ascending order: `x[argsort(x)]` is sorted. Equal elements stay in their order, NaN come last."),
     item(Builtin::Flip, "flip", Rearrange, Host, "(x: array, axis = 0) -> array", "In reverse order along an axis."),
     // Host: text

@@ -140,7 +140,7 @@ fn missed(
     let split = |at: usize| splits.iter().find(|split| split.at == at);
     for (at, joint) in (placed..).zip(&joints) {
         let number = value(&mut builder, &values[at], split(at));
-        let digits = Digits::of(space, &coordinates[..placed], &[], &joint.form)?;
+        let digits = Digits::of(space, &coordinates[..placed], &splits, &joint.form)?;
         digits.place(&mut builder, &joint.form, &number, &mut values)?;
     }
     coordinates.truncate(placed);
@@ -210,8 +210,7 @@ fn turned(
     dividend: &Linear,
     by: &Linear,
 ) -> Option<(Linear, Linear)> {
-    let is_launch = |var: Var| space.get(var).role == Role::Launch;
-    let own = dividend.terms().iter().filter(|(var, _)| !is_launch(*var));
+    let own = dividend.terms().iter().filter(|(var, _)| !space.is_of_launch(*var));
     let sign = if own.clone().all(|(_, weight)| *weight < 0) { -1 } else { 1 };
     let own = own.fold(number(0), |sum, &(var, weight)| sum.plus(&variable(var).times(weight)));
     let turns = builder.integer("turns");
@@ -247,7 +246,11 @@ impl Joint {
                 let factors = space.products.get(&var).map_or(vec![var], |times| vec![times.left, times.right]);
                 let parts = factors.iter().find_map(|&factor| Some((factor, space.divided(factor)?)));
                 let Some((quotient, (form, _))) = parts else { continue };
-                let own = form.terms().iter().filter(|(var, _)| coordinates.contains(var)).count();
+                let is_own = |var: Var| {
+                    let whole = space.divided(var).and_then(|(whole, _)| single(whole)).unwrap_or(var);
+                    coordinates.contains(&whole)
+                };
+                let own = form.terms().iter().filter(|(var, _)| is_own(*var)).count();
                 if own < 2 || found.iter().any(|joint| joint.quotient == quotient) {
                     continue;
                 }
@@ -303,7 +306,7 @@ fn splits<'a>(
         }
         let product = match (constant(by), single(by)) {
             (Some(n), _) if n > 1 => None,
-            (None, Some(by)) if space.get(by).role == Role::Launch => Some(space.known_product(quotient, by)?),
+            (None, Some(by)) if space.is_of_launch(by) => Some(space.known_product(quotient, by)?),
             _ => return None,
         };
         found.push(Split { at, quotient, by: by.clone(), product });
@@ -325,6 +328,8 @@ struct Digit {
     part: Part,
     weight: i128,
     count: Option<i128>,
+    /// Of an iteration.
+    counts: bool,
 }
 
 /// An index as a number in digits.
@@ -361,7 +366,7 @@ impl Digits {
                     true => return None,
                     false => weights.push((split.at, Part::Quotient, weight)),
                 }
-            } else if space.get(var).role == Role::Launch {
+            } else if space.is_of_launch(var) {
                 rest = rest.plus(&variable(var).times(weight));
             } else {
                 return None;
@@ -374,14 +379,15 @@ impl Digits {
                 None => {
                     let split = splits.iter().find(|split| split.at == at);
                     let count = count(space, coordinates[at], part, split);
-                    digits.push(Digit { at, part, weight, count });
+                    let counts = space.get(coordinates[at]).role == Role::Counter;
+                    digits.push(Digit { at, part, weight, count, counts });
                 }
             }
         }
         digits.retain(|digit| digit.weight != 0);
         let sign = if digits.iter().all(|digit| digit.weight < 0) { -1 } else { 1 };
         digits.iter_mut().for_each(|digit| digit.weight *= sign);
-        digits.sort_by_key(|digit| digit.weight);
+        digits.sort_by_key(|digit| (digit.weight, !digit.counts));
         Some(Digits { digits, sign, rest })
     }
 
@@ -420,6 +426,14 @@ impl Digits {
                 Some(_) => return None,
                 None => None,
             };
+            if values[own.at].iter().any(|(part, _)| *part == own.part) {
+                return None;
+            }
+            // Another digit has the same weight: this one is left to be 0, such as the number of the only iteration.
+            if most == Some(1) && own.counts {
+                values[own.at].push((own.part, number(0)));
+                continue;
+            }
             let count = match (own.count, most) {
                 (Some(count), Some(most)) if most % count == 0 => Some(count),
                 (_, Some(most)) => Some(most),
@@ -429,9 +443,6 @@ impl Digits {
                 return None;
             }
             let value = digit(builder, own.weight, count);
-            if values[own.at].iter().any(|(part, _)| *part == own.part) {
-                return None;
-            }
             values[own.at].push((own.part, value));
             reached = count.map(|count| count * own.weight);
         }

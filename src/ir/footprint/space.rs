@@ -195,6 +195,16 @@ impl Space {
         self.known_products.get(&(a.min(b), a.max(b))).copied()
     }
 
+    /// Whether a value depends on the launch alone: it is one of the launch, or computed from such.
+    pub fn is_of_launch(&self, var: Var) -> bool {
+        let known = self.get(var);
+        match &known.role {
+            Role::Launch => true,
+            Role::Derived(on) => known.total && on.iter().all(|&var| self.is_of_launch(var)),
+            _ => false,
+        }
+    }
+
     /// States that the facts about a derived value define it for all values of the others.
     pub fn define(&mut self, var: Var) {
         self.variables[var.index()].total = true;

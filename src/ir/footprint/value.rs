@@ -7,7 +7,7 @@ use super::state::{Value, Walk};
 use crate::base::linear::{Formula, Linear};
 use crate::base::source::Span;
 use crate::ir::def::*;
-use crate::ir::ranges::type_range;
+use crate::ir::ranges::{rounded_up, type_range};
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::{Scalar, Value as Number};
 
@@ -230,7 +230,14 @@ impl Walk<'_> {
             _ => return None,
         };
         match op {
-            BinOp::Add => self.within(id, a.plus(&b), strictness),
+            BinOp::Add => {
+                // The same as in the geometry of a launch, of which products would be others otherwise.
+                let whole = rounded_up(self.f, op, left, right).and_then(|(value, by)| Some((self.int(value)?, by)));
+                if let Some((value, by)) = whole.filter(|(value, _)| self.space.bounds(value).0 >= 0) {
+                    return Some(Value::Int(self.space.quotient(&value.plus(&number(by - 1)), &number(by), true)));
+                }
+                self.within(id, a.plus(&b), strictness)
+            }
             BinOp::Sub => self.within(id, a.minus(&b), strictness),
             BinOp::Mul => {
                 let form = self.space.product(&a, &b);

@@ -13,6 +13,7 @@ mod walk;
 use crate::ir::def::Module;
 pub use fact::{Fact, Symbol, type_range};
 pub use found::{Bound, Given, Ranges, Setting, Site, Summary};
+pub(crate) use transfer::rounded_up;
 
 /// Analyzes the kernel's body, which contains no calls.
 pub fn analyze(module: &Module, setting: Setting) -> Ranges {

@@ -147,7 +147,7 @@ fn max(a: &Fact, b: &Fact) -> Fact {
 }
 
 /// Recognizes `ceil_div(value, by)`: a quotient, and one more where it is not exact. `by` is positive.
-pub(super) fn rounded_up(function: &Function, op: BinOp, quotient: ExprId, rest: ExprId) -> Option<(ExprId, i128)> {
+pub(crate) fn rounded_up(function: &Function, op: BinOp, quotient: ExprId, rest: ExprId) -> Option<(ExprId, i128)> {
     use ExprKind::{Binary, Const, Convert};
     let kind = |id: ExprId| &function.exprs[id].kind;
     let number = |id: ExprId| if let Const(bits) = kind(id) { Some(i128::from(*bits)) } else { None };

@@ -1,0 +1,514 @@
+//! Verdicts of small kernels.
+
+use std::fmt::Write;
+
+use super::{letters, report};
+
+/// Each line: the verdicts, and a kernel.
+#[test]
+fn small_kernels() {
+    let kernels = [
+        // Steps of a parameter, and turns.
+        (
+            "ppppp",
+            "(step: i32, x: [i32; N], inout y: [i32; M]) threads(i: N) assume step > 0, N * step <= M { y[i * step] = x[i] }",
+        ),
+        (
+            "ppppp",
+            "(w: i32, first: i32, x: [i32; N], inout y: [i32; M]) grid(ceil_div(N, 64)) block(64)
+            assume w > 0, first >= 0, first + N * w <= M {
+            let i = global_idx.x
+            if i < N { y[first + i * w] = x[i] }
+        }",
+        ),
+        (
+            "rrppp",
+            "(step: i32, inout y: [i32; M]) threads(i: 4) assume step >= -9, step < 9 { if i * step >= 0 && i * step <= M { y[i * step] = i } }",
+        ),
+        (
+            "ppppp",
+            "(k: i32, x: [i32; N], out y: [i32; N]) threads(i: N) assume k >= 0, k < N { y[(i + k) % N] = x[i] }",
+        ),
+        (
+            "ppppp",
+            "(k: i32, x: [i32; N], out y: [i32; N]) threads(i: N) assume k >= 0, k <= N { y[(i - k + N) % N] = x[i] }",
+        ),
+        ("ppppp", "(x: [i32; N], out y: [i32; N]) threads(i: N) { y[(i + 1) % N] = x[i] }"),
+        ("pprpp", "(x: [i32; N], out y: [i32; N]) threads(i: N) { if i > 0 { y[(i + 1) % N] = x[i] } }"),
+        // Where the grid rounds up, some elements are written twice.
+        (
+            "prppp",
+            "(k: i32, x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 64)) block(64) assume k >= 0, k < N {
+            y[(global_idx.x + k) % N] = global_idx.x
+        }",
+        ),
+        // Where the size of the grid rounds up, the last block is guarded.
+        (
+            "ppppp",
+            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+            let i = global_idx.x
+            if i >= N { return }
+            y[i] = x[i]
+        }",
+        ),
+        // One too far.
+        (
+            "rpppp",
+            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+            let i = global_idx.x
+            if i <= N { y[i] = x[i] }
+        }",
+        ),
+        // A return in a loop leaves elements unwritten.
+        (
+            "pprpp",
+            "(x: [f32; N], out y: [f32; N]) threads(i: N) {
+            for k in 0..3 { if x[i] == 0.0 { return } }
+            y[i] = 1.0
+        }",
+        ),
+        // Constants whose product wraps.
+        (
+            ".pppr",
+            "<const K: i32 = 50000>(inout y: [i32; N]) threads(i: N) {
+            if K * K > 0 { y[i] = 1 } else { y[i - N] = 1 }
+        }",
+        ),
+        // One element of four.
+        ("pprpp", "(out y: [i32; 4]) threads(i: 1) { y[3] = 1 }"),
+        ("pprpp", "(n: i32, out y: [i32; N, 4]) threads(i: N) { y[i, 3] = 1 }"),
+        ("ppppp", "(out y: [i32; N, 1]) threads(i: N) { y[i, 0] = 1 }"),
+        // Both branches, an early return, the rim.
+        ("ppppp", "(x: [i32; N], out y: [i32; N]) threads(i: N) { if x[i] > 0 { y[i] = 1 } else { y[i] = 2 } }"),
+        (
+            "pprpp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) { if x[i] > 0 { y[i] = 1 } else if x[i] < 0 { y[i] = 2 } }",
+        ),
+        (
+            "ppppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            if x[i] > 0 {
+                y[i] = 1
+                return
+            }
+            y[i] = 2
+        }",
+        ),
+        ("ppppp", "(out y: [i32; N]) threads(i: N) { if i == 0 { y[0] = 1 } else { y[i] = 2 } }"),
+        ("pprpp", "(out y: [i32; N]) threads(i: N) { if i == 1 { y[0] = 1 } else if i > 0 { y[i] = 2 } }"),
+        // Backward.
+        ("ppppp", "(out y: [i32; N]) threads(i: N) { y[N - 1 - i] = i }"),
+        // What a loop has counted is no iteration of it.
+        (
+            ".rrpp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var n = 0
+            while n < N - 1 && x[n] > 0 { n += 1 }
+            y[n] = 1
+        }",
+        ),
+        (
+            "ppppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var n = 0
+            while n < N - 1 && x[n] > 0 { n += 1 }
+            y[i] = n
+        }",
+        ),
+        // A local may hold a value that the loop's variable had.
+        (
+            "ppppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var best = -1
+            for k in 0..N { if x[k] > x[i] { best = k } }
+            y[i] = if best < 0 { 0 } else { x[best] }
+        }",
+        ),
+        (
+            "rpppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var best = -1
+            for k in 0..N { if x[k] > x[i] { best = k + 1 } }
+            y[i] = if best < 0 { 0 } else { x[best] }
+        }",
+        ),
+        // It is none of this iteration yet.
+        (
+            "rpppp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var best = -1
+            var sum = 0
+            for k in 0..N {
+                if x[k] > x[i] { best = k }
+                if best >= 0 { sum = x[best + 1] }
+            }
+            y[i] = sum
+        }",
+        ),
+        // A step that is positive by its bounds.
+        (
+            "pp.pp",
+            "(x: [i32; N], inout y: [i32; N]) grid(clamp(N / 64, 1, 8)) block(64) {
+            for i in global_idx.x..N step grid_dim.x * 64 { y[i] = x[i] }
+        }",
+        ),
+        // Constant offsets: all of them, and one too few.
+        (
+            "ppppp",
+            "(out y: [i32; N, 3]) threads(i: N) {
+            y[i, 0] = 0
+            y[i, 1] = 1
+            y[i, 2] = 2
+        }",
+        ),
+        (
+            "pprpp",
+            "(out y: [i32; N, 3]) threads(i: N) {
+            y[i, 0] = 0
+            y[i, 2] = 2
+        }",
+        ),
+        (
+            "ppppp",
+            "(out y: [i32; N]) grid(1) block(32) {
+            assert(N <= 128)
+            for k in 0..4 { if k * 32 + thread_idx.x < N { y[k * 32 + thread_idx.x] = k } }
+        }",
+        ),
+        (
+            "pprpp",
+            "(out y: [i32; N]) grid(1) block(32) {
+            assert(N <= 129)
+            for k in 0..4 { if k * 32 + thread_idx.x < N { y[k * 32 + thread_idx.x] = k } }
+        }",
+        ),
+        // An assertion behind what it would excuse.
+        (
+            "pp.pp",
+            "(out y: [i32; N]) grid(1) block(32) {
+            if thread_idx.x < N { y[thread_idx.x] = 1 }
+            assert(N <= 32)
+        }",
+        ),
+        // Quotients and remainders.
+        (
+            "ppppp",
+            "(out y: [i32; M]) grid(ceil_div(M, 8)) block(256) {
+            let row = block_idx.x * 8 + warp_idx
+            if row < M && lane_idx == 0 { y[row] = 1 }
+        }",
+        ),
+        (
+            "pprpp",
+            "(out y: [i32; M]) grid(ceil_div(M, 8)) block(128) {
+            let row = block_idx.x * 8 + warp_idx
+            if row < M && lane_idx == 0 { y[row] = 1 }
+        }",
+        ),
+        ("ppppp", "(out y: [i32; A, B]) threads(k: A * B) { y[k / B, k % B] = k }"),
+        ("pprpp", "(out y: [i32; A, B]) threads(k: A * B) { if k % B > 0 { y[k / B, k % B] = k } }"),
+        ("pprpp", "(out y: [i32; A, B + 1]) threads(k: A * B) { y[k / B, k % B] = k }"),
+        // The rows of a tile: threads take the elements in turn, as many as a row has, more, and a number that no row is a multiple of.
+        (
+            "ppppp",
+            "(out y: [f32; M, 128]) grid(ceil_div(M, 64)) block(128) {
+            for n in thread_idx.x..8192 step 128 {
+                let r = 64 * block_idx.x + n / 128
+                if r < M { y[r, n % 128] = 1.0 }
+            }
+        }",
+        ),
+        (
+            "ppppp",
+            "(out y: [f32; M, N]) grid(ceil_div(N, 128), ceil_div(M, 64)) block(256) {
+            for n in thread_idx.x..8192 step 256 {
+                let (r, c) = (64 * block_idx.y + n / 128, 128 * block_idx.x + n % 128)
+                if r < M && c < N { y[r, c] = 1.0 }
+            }
+        }",
+        ),
+        (
+            "ppppp",
+            "(out y: [f32; M, 128]) grid(ceil_div(M, 64)) block(96) {
+            for n in thread_idx.x..8192 step 96 {
+                let r = 64 * block_idx.x + n / 128
+                if r < M { y[r, n % 128] = 1.0 }
+            }
+        }",
+        ),
+        (
+            "ppppp",
+            "(out y: [f32; M, 80]) grid(ceil_div(M, 64)) block(32, 4) {
+            for n in thread_idx.x + 32 * thread_idx.y..5120 step 128 {
+                let r = 64 * block_idx.x + n / 80
+                if r < M { y[r, n % 80] = 1.0 }
+            }
+        }",
+        ),
+        // One element less.
+        (
+            "pprpp",
+            "(out y: [f32; M, 128]) grid(ceil_div(M, 64)) block(96) {
+            for n in thread_idx.x..8191 step 96 {
+                let r = 64 * block_idx.x + n / 128
+                if r < M { y[r, n % 128] = 1.0 }
+            }
+        }",
+        ),
+        // A row that is a little longer.
+        (
+            "pprpp",
+            "(out y: [f32; M, 81]) grid(ceil_div(M, 64)) block(32, 4) {
+            for n in thread_idx.x + 32 * thread_idx.y..5120 step 128 {
+                let r = 64 * block_idx.x + n / 80
+                if r < M { y[r, n % 80] = 1.0 }
+            }
+        }",
+        ),
+        // The number of an element of all blocks together.
+        (
+            "ppppp",
+            "(out y: [f32; M, N]) grid(ceil_div(M * N, 256)) block(256) {
+            let k = global_idx.x
+            if k < M * N { y[k / N, k % N] = 1.0 }
+        }",
+        ),
+        // Tiles in a row of blocks, one of which lacks its last row; and the same by one loop over the elements of a tile.
+        (
+            "ppppp",
+            "(out y: [f32; M, N]) grid(ceil_div(M, 8) * ceil_div(N, 8)) block(8, 8) {
+            let across = ceil_div(N, 8)
+            let (r, c) = (8 * (block_idx.x / across) + thread_idx.y, 8 * (block_idx.x % across) + thread_idx.x)
+            if r < M && c < N { y[r, c] = 1.0 }
+        }",
+        ),
+        (
+            "pprpp",
+            "(out y: [f32; M, N]) grid(ceil_div(M, 8) * ceil_div(N, 8)) block(8, 7) {
+            let across = ceil_div(N, 8)
+            let (r, c) = (8 * (block_idx.x / across) + thread_idx.y, 8 * (block_idx.x % across) + thread_idx.x)
+            if r < M && c < N { y[r, c] = 1.0 }
+        }",
+        ),
+        (
+            "ppppp",
+            "(out y: [f32; M, N]) grid(ceil_div(M, 8) * ceil_div(N, 8)) block(8, 8) {
+            let across = ceil_div(N, 8)
+            for n in thread_idx.x + 8 * thread_idx.y..64 step 64 {
+                let (r, c) = (8 * (block_idx.x / across) + n / 8, 8 * (block_idx.x % across) + n % 8)
+                if r < M && c < N { y[r, c] = 1.0 }
+            }
+        }",
+        ),
+        // Tiles, of which the number of threads is no multiple of a row.
+        (
+            "ppppp",
+            "(x: [f32; M, N], out y: [f32; M, N]) grid(ceil_div(N, 80), ceil_div(M, 64)) block(96) {
+            let (i, j) = (64 * block_idx.y, 80 * block_idx.x)
+            shared t: [f32; 64, 80]
+            t = x[i..i + 64, j..j + 80]
+            y[i..i + 64, j..j + 80] = t + 1.0
+        }",
+        ),
+        // So does a loop without iterations.
+        (
+            "pprpp",
+            "(n: i32, out y: [f32; N]) threads(i: N) {
+            for k in 0..n { y[i] = 1.0 }
+        }",
+        ),
+        // A loop whose step is of unknown sign may have no iterations.
+        (
+            "pp.pp",
+            "(s: i32, out y: [i32; N]) threads(i: N) {
+            for _k in 0..1 step s { y[i] = 1 }
+        }",
+        ),
+        // A large shift to the left is none to the right.
+        (
+            "r..pp",
+            "(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            let k = i64(i + 1) << 50
+            if k > 1000i64 { y[i + 1] = x[i] } else { y[i] = 0 }
+        }",
+        ),
+        // The number of an inner loop's iterations was another one in the iteration before.
+        (
+            "prppp",
+            "(x: [i32; M], out y: [i32; 64]) grid(1) block(64) {
+            shared s: [i32; 64]
+            let t = thread_idx.x
+            s[t] = 0
+            barrier()
+            var a = 0
+            for k in 0..M {
+                a += s[63 - t]
+                barrier()
+                for j in 0..k + 1 {
+                    barrier()
+                    s[t] = a + j
+                }
+            }
+            y[t] = a
+        }",
+        ),
+        // Blocks leave a loop with a grid barrier one by one.
+        (
+            "p.prp",
+            "(x: [i32; M], out y: [i32; 4]) grid(4) block(1) {
+            for k in 0..M {
+                grid_barrier()
+                if block_idx.x == k { break }
+            }
+            y[block_idx.x] = 1
+        }",
+        ),
+        // A divisor is positive for the threads that there are alone.
+        (
+            "pprpp",
+            "(x: [i32; N], out y: [i32; N]) grid(1) block(64) {
+            let t = thread_idx.x
+            if t < N { if 1000 / (64 - t) > 20 { y[t] = x[t] } else { y[t] = 2 } }
+        }",
+        ),
+        // Whether threads leave depends on a race.
+        (
+            "prp.p",
+            "(x: [i32; M], out y: [i32; 64]) grid(1) block(64) {
+            shared s: [i32; 1]
+            let t = thread_idx.x
+            y[t] = 0
+            for _k in 0..M {
+                if t == 63 { s[0] = 1 }
+                if s[0] == 1 { break }
+                barrier()
+            }
+        }",
+        ),
+        // What is not followed may overflow.
+        (
+            "pppp.",
+            "(x: [i32; N], p: i32, out y: [i32; N]) threads(i: N) {
+            y[i] = if p ** 3 > 5 { x[i] } else { 0 }
+        }",
+        ),
+        (
+            "pppp.",
+            "(x: [i32x2; N], p: i32x2, out y: [i32; N]) threads(i: N) {
+            let v = p + p
+            y[i] = if v.x > 5 { x[i].x } else { 0 }
+        }",
+        ),
+        // The iterations of all threads cover the array.
+        (
+            "ppppp",
+            "(out y: [f32; N]) grid(1) block(64) {
+            for i in thread_idx.x..N step 64 { y[i] = 1.0 }
+        }",
+        ),
+        // Not all of it if a thread may break out.
+        (
+            "pprpp",
+            "(x: [f32; N], out y: [f32; N]) grid(1) block(64) {
+            for i in thread_idx.x..N step 64 {
+                if x[i] == 0.0 { break }
+                y[i] = 1.0
+            }
+        }",
+        ),
+        // Two tiles, used in turn: one barrier an iteration is enough.
+        (
+            "pp.pp",
+            "(x: [f32; N], inout y: [f32; N]) grid(1) block(32) {
+            shared s: [f32; 2, 32]
+            let t = thread_idx.x
+            for k in 0..N / 32 {
+                s[k % 2, t] = x[k * 32 + t]
+                barrier()
+                y[k * 32 + t] = s[k % 2, 31 - t]
+            }
+        }",
+        ),
+        // With one tile it is not.
+        (
+            "pr.pp",
+            "(x: [f32; N], inout y: [f32; N]) grid(1) block(64) {
+            shared s: [f32; 64]
+            let t = thread_idx.x
+            for k in 0..N / 64 {
+                s[t] = x[k * 64 + t]
+                barrier()
+                y[k * 64 + t] = s[63 - t]
+            }
+        }",
+        ),
+        // A tree: each step in a loop with a barrier.
+        (
+            "ppppp",
+            "(x: [f32; N], out y: [f32; ceil_div(N, 128)]) grid(ceil_div(N, 128)) block(128) {
+            shared s: [f32; 128]
+            let t = thread_idx.x
+            s[t] = if global_idx.x < N { x[global_idx.x] } else { 0.0 }
+            barrier()
+            var k = 64
+            while k > 0 {
+                if t < k { s[t] += s[t + k] }
+                barrier()
+                k /= 2
+            }
+            if t == 0 { y[block_idx.x] = s[0] }
+        }",
+        ),
+        // Rows of a matrix in one array.
+        (
+            "pp.pp",
+            "(x: [f32; H, W], inout y: [f32; L]) threads(i: H, j: W) {
+            let at = i * W + j
+            if at < L { y[at] = x[i, j] }
+        }",
+        ),
+        // An atomic among plain accesses.
+        (
+            "pr.pp",
+            "(x: [i32; N], inout n: [i32; 1]) threads(i: N) {
+            atomic_add(n[0], 1)
+            if i == 0 { n[0] = 0 }
+        }",
+        ),
+        // Atomics alone.
+        ("pp.pp", "(x: [i32; N], inout n: [i32; 1]) threads(i: N) { atomic_add(n[0], 1) }"),
+        // An index from memory.
+        (
+            "rrppp",
+            "(x: [f32; N], at: [i32; N], inout y: [f32; N], out z: [f32; N]) threads(i: N) {
+            y[at[i]] = x[i]
+            z[i] = 0.0
+        }",
+        ),
+        // A barrier that some threads miss.
+        (
+            "p.prp",
+            "(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 64)) block(64) {
+            if global_idx.x < N {
+                barrier()
+                y[global_idx.x] = x[global_idx.x]
+            }
+        }",
+        ),
+    ];
+    let mut wrong = String::new();
+    for (verdicts, kernel) in kernels {
+        let report = report(&format!("kernel k{kernel}"));
+        let found = letters(&report)[..5].replace('P', "p");
+        // A kernel without `out` arrays writes all of them.
+        let expected = if kernel.contains("out ") && !kernel.contains("inout") {
+            verdicts.into()
+        } else {
+            format!("{}{}{}", &verdicts[..2], &found[2..3], &verdicts[3..])
+        };
+        if found != expected {
+            let _ = writeln!(wrong, "{expected} expected, {found} found: {kernel}\n{:?}", report.verdicts);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
