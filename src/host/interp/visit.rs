@@ -3,7 +3,7 @@
 //!
 //! Input: a call, and the values of its arguments. Output: a [`Visit`]: compile-time arguments, dimensions and code of the function. Idea:
 //! all of these depend on nothing else where the call names no compile-time argument that is computed, and no extent of the signature
-//! depends on a value ([`is_closed`], [`Visits::may_keep`]).
+//! depends on a value ([`is_closed`], [`Visits::may_keep`]); until there is a new definition, which a name may mean.
 
 use std::sync::{Arc, OnceLock};
 
