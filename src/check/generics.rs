@@ -80,18 +80,11 @@ impl Cx<'_> {
     /// Evaluates a dimension expression of the callee, with a dimension that is not bound `assumed` to have a value.
     fn eval_dim(&self, i: u32, bind: &Bind<'_>, assumed: Option<(u32, i64)>) -> Option<i64> {
         let e = bind.sig.dim_exprs.get(i as usize)?;
-        let scope = Scope {
-            program: self.program,
-            dim: &|i| match (bind.dims.get(i as usize)?, assumed) {
-                (Some((Dim::Known(n), _)), _) => Some(*n),
-                (None, Some((dim, value))) if dim == i => Some(value),
-                _ => None,
-            },
-            const_param: &|i| self.bound_const(bind, i),
-            local: &|_| None,
-            global: &|_| None,
-        };
-        eval::eval(&scope, e, 0)
+        self.eval_bound(bind, e, &|i| match (bind.dims.get(i as usize)?, assumed) {
+            (Some((Dim::Known(n), _)), _) => Some(*n),
+            (None, Some((dim, value))) if dim == i => Some(value),
+            _ => None,
+        })
     }
 
     /// Returns a constant of a call: as given, or the default, which may depend on parameters before it.
@@ -100,14 +93,14 @@ impl Cx<'_> {
             return eval::int(self, e);
         }
         let GenericKind::Const { default: Some(e), .. } = &bind.sig.generics.get(i as usize)?.kind else { return None };
-        let const_param = |before: u32| if before < i { self.bound_const(bind, before) } else { None };
-        let scope = Scope {
-            program: self.program,
-            dim: &|_| None,
-            const_param: &const_param,
-            local: &|_| None,
-            global: &|_| None,
-        };
+        self.eval_bound(bind, e, &|_| None)
+    }
+
+    /// Evaluates an expression of the callee's signature.
+    fn eval_bound(&self, bind: &Bind<'_>, e: &Expr, dim: &dyn std::ops::Fn(u32) -> Option<i64>) -> Option<i64> {
+        let const_param = |i| self.bound_const(bind, i);
+        let scope =
+            Scope { program: self.program, dim, const_param: &const_param, local: &|_| None, global: &|_| None };
         eval::eval(&scope, e, 0)
     }
 

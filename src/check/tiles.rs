@@ -3,8 +3,6 @@
 //! In: calls of what tiles alone have. Out: typed calls. Shapes are known when the kernel is lowered, and compared there
 //! (`lower::tiles`); here are the types of elements and the number of axes.
 
-use std::sync::Arc;
-
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::builtin_call::BuiltinCall;
@@ -91,15 +89,13 @@ impl Cx<'_> {
             _ => None,
         };
         let float = |ty: &Type| matches!(ty, Type::Scalar(Scalar::F16 | Scalar::Bf16 | Scalar::F32) | Type::Param(_));
-        let [mut acc, mut a, mut b] = [0, 1, 2].map(|at| types.get(at).and_then(matrix));
+        let [acc, a, b] = [0, 1, 2].map(|at| types.get(at).and_then(matrix));
         // Literals have the types of the others.
-        if let (Some(acc), Some(a), Some(b)) = (&mut acc, &mut a, &mut b) {
-            self.vars.unify(&acc.element, &F32);
-            self.vars.unify(&a.element, &b.element);
-            [acc, a, b].into_iter().for_each(|own| Arc::make_mut(own).element = self.vars.shallow(&own.element));
-        }
         let fits = match (&acc, &a, &b) {
-            (Some(acc), Some(a), Some(b)) => acc.element == F32 && float(&a.element) && a.element == b.element,
+            (Some(acc), Some(a), Some(b)) => {
+                let same = self.vars.unify(&acc.element, &F32) && self.vars.unify(&a.element, &b.element);
+                same && float(&self.vars.shallow(&a.element))
+            }
             _ => false,
         };
         let is_plain = |(part, ty): &(&Expr, &Type)| matches!(ty, Type::Array(a) if a.element == F32) && !is_tf32(part);
@@ -126,7 +122,6 @@ impl Cx<'_> {
             self.report(d);
             return self.bad(call.span);
         };
-        let ty = array(acc.element.clone(), acc.dims.clone());
-        call.make(parts, ty)
+        call.make(parts, array(F32, acc.dims.clone()))
     }
 }

@@ -38,8 +38,8 @@ impl Session {
         let program = &self.program;
         let mut wanted: IndexMap<Instance, Option<Span>> = IndexMap::new();
         each_launch(program, &|module| Some(module) == self.main, &mut |launch, span| {
-            if let Some(instance) = launched(program, launch) {
-                wanted.entry(instance).or_insert(Some(span));
+            if let Some(arguments) = launched(program, launch).into_iter().collect() {
+                wanted.entry(Instance::new(launch.kernel, arguments)).or_insert(Some(span));
             }
         });
         for (id, _) in program.kernels_of(self.main) {
@@ -74,23 +74,27 @@ pub fn each_launch(program: &Program, of: &dyn Fn(ModuleId) -> bool, f: &mut dyn
     }
 }
 
-/// Returns the instance that a launch requires, if it is known entirely: compile-time parameters of the function around it are not.
-fn launched(program: &Program, launch: &Launch) -> Option<Instance> {
-    let declared = &program.kernels.get(launch.kernel)?.sig.generics;
-    let mut arguments: Vec<Argument> = Vec::with_capacity(launch.generics.len());
+/// Returns the compile-time arguments of a launch, as far as they are known before the program runs: in a function with parameters of its
+/// own, these are not.
+pub fn launched(program: &Program, launch: &Launch) -> Vec<Option<Argument>> {
+    let declared = program.kernels.get(launch.kernel).map_or(&[][..], |kernel| &kernel.sig.generics);
+    let mut all: Vec<Option<Argument>> = Vec::with_capacity(declared.len());
     for (given, generic) in launch.generics.iter().zip(declared) {
-        arguments.push(match given {
-            GenericArg::Type(ty) => Argument::Type(is_concrete(ty).then(|| ty.clone())?),
-            GenericArg::Const(value) => Argument::Const(Constants::new(program, &[]).evaluate(value).ok()?),
-            GenericArg::Fn(callee) => Argument::Fn(function(program, callee, &[]).ok()?),
-            GenericArg::Infer => default_argument(program, generic, &arguments)?.ok()?,
-            GenericArg::Error => return None,
+        all.push(match given {
+            GenericArg::Type(ty) => is_concrete(ty).then(|| Argument::Type(ty.clone())),
+            GenericArg::Const(value) => Constants::new(program, &[]).evaluate(value).ok().map(Argument::Const),
+            GenericArg::Fn(callee) => function(program, callee, &[]).ok().map(Argument::Fn),
+            GenericArg::Infer => {
+                let before: Option<Vec<Argument>> = all.iter().cloned().collect();
+                before.and_then(|before| default_argument(program, generic, &before)?.ok())
+            }
+            GenericArg::Error => None,
         });
     }
-    Some(Instance::new(launch.kernel, arguments))
+    all
 }
 
-pub fn is_concrete(ty: &Type) -> bool {
+fn is_concrete(ty: &Type) -> bool {
     match ty {
         Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) => true,
         Type::Tuple(parts) => parts.iter().all(is_concrete),

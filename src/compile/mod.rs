@@ -23,7 +23,7 @@ pub mod trial;
 
 pub use clk_lang_stdlib as library;
 pub use entry::Entered;
-pub use examine::{each_launch, is_concrete};
+pub use examine::{each_launch, launched};
 pub use session::{Definitions, Files, Missing, Modules, NoFiles, Outcome, Session};
 
 impl Session {

@@ -370,8 +370,7 @@ impl Scope<'_> {
                 if self.space.bounds(&x).0 < 0 || self.space.bounds(&y).0 < 0 {
                     return None;
                 }
-                let raised = x.plus(&y).minus(&number(1));
-                Some(self.space.quotient(&raised, &y, true))
+                Some(self.space.quotient_up(&x, &y))
             }
             ExprKind::Builtin { builtin: Builtin::Math(MathFn::Min), args, .. } => {
                 let [x, y] = &args[..] else { return None };

@@ -63,19 +63,21 @@ impl<'a> Mono<'a> {
                 let declared = self.program.fns.get(*id).map_or(&[][..], |f| &f.sig.generics);
                 let mut arguments: Vec<Argument> = Vec::with_capacity(generics.len());
                 for (i, given) in generics.iter().enumerate() {
-                    let default = declared.get(i).filter(|_| matches!(given, GenericArg::Infer));
-                    let default = default.and_then(|generic| default_argument(self.program, generic, &arguments));
-                    arguments.push(match default {
-                        Some(default) => default?,
-                        None => self.argument(given, span)?,
-                    });
+                    arguments.push(self.argument(given, declared.get(i), &arguments, span)?);
                 }
                 Ok(Function::Fn { id: *id, arguments })
             }
         }
     }
 
-    fn argument(&self, argument: &GenericArg, span: Span) -> Fallible<Argument> {
+    /// Resolves an argument for a parameter, which may have a default that depends on the arguments before it.
+    fn argument(
+        &self,
+        argument: &GenericArg,
+        declared: Option<&Generic>,
+        before: &[Argument],
+        span: Span,
+    ) -> Fallible<Argument> {
         match argument {
             GenericArg::Type(ty) => Ok(Argument::Type(self.ty(ty, span)?)),
             GenericArg::Const(expr) => {
@@ -83,7 +85,9 @@ impl<'a> Mono<'a> {
             }
             GenericArg::Fn(callee) => Ok(Argument::Fn(self.function(callee, span)?)),
             GenericArg::Error => Err(internal(span, "a compile-time argument that was a mistake")),
-            GenericArg::Infer => Err(internal(span, "a compile-time argument was left open in a kernel")),
+            GenericArg::Infer => declared
+                .and_then(|generic| default_argument(self.program, generic, before))
+                .unwrap_or_else(|| Err(internal(span, "a compile-time argument was left open in a kernel"))),
         }
     }
 }

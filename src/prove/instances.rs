@@ -5,15 +5,13 @@ use rustc_hash::FxHashSet;
 use crate::base::source::Span;
 use crate::check::choices;
 use crate::check::show::Show;
-use crate::check::typed::{
-    FnType, Generic, GenericArg, GenericKind, Kernel, KernelId, Launch, ModuleId, Program, Type,
-};
+use crate::check::typed::{FnType, Generic, GenericKind, Kernel, KernelId, ModuleId, Program, Type};
 use crate::compile;
 use crate::ir::{Checks, Prepared};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::{Scalar, format};
-use crate::lower::{Argument, Constants, Function, Instance, default_argument, function};
+use crate::lower::{Argument, Function, Instance, default_argument};
 
 /// Instances examined, at most.
 const MAX_INSTANCES: usize = 8;
@@ -62,7 +60,7 @@ pub(super) fn of(program: &Program, id: KernelId, kernel: &Kernel) -> Instances 
             if launch.kernel != id {
                 return;
             }
-            let arguments = launched(program, launch);
+            let arguments = compile::launched(program, launch);
             let known: Option<Vec<Argument>> = arguments.iter().cloned().collect();
             match known {
                 Some(known) if examined.iter().any(|named| named.instance.arguments == known) => {}
@@ -165,26 +163,6 @@ fn defaults(program: &Program, kernel: &Kernel, types: (Scalar, Scalar)) -> Opti
         arguments.push(argument(program, generic, &arguments, types)?);
     }
     Some(arguments)
-}
-
-/// Returns the arguments of a launch, as far as they are known before the program runs.
-fn launched(program: &Program, launch: &Launch) -> Vec<Option<Argument>> {
-    let declared = program.kernels.get(launch.kernel).map_or(&[][..], |kernel| &kernel.sig.generics);
-    let mut all: Vec<Option<Argument>> = vec![];
-    for (given, generic) in launch.generics.iter().zip(declared) {
-        all.push(match given {
-            GenericArg::Type(ty) => compile::is_concrete(ty).then(|| Argument::Type(ty.clone())),
-            // In a function with parameters of its own, these are not known.
-            GenericArg::Const(value) => Constants::new(program, &[]).evaluate(value).ok().map(Argument::Const),
-            GenericArg::Fn(callee) => function(program, callee, &[]).ok().map(Argument::Fn),
-            GenericArg::Infer => {
-                let before: Option<Vec<Argument>> = all.iter().cloned().collect();
-                before.and_then(|before| default_argument(program, generic, &before)?.ok())
-            }
-            GenericArg::Error => None,
-        });
-    }
-    all
 }
 
 fn argument(

@@ -112,15 +112,12 @@ impl Shaped {
 }
 
 impl Arguments {
-    /// Returns the largest number of elements of an array, or dimension.
-    fn largest(&self) -> u64 {
+    /// Returns the largest dimension, or number of elements of an array.
+    fn largest(&self, what: &Try) -> u64 {
         let shapes = self.storage.iter().flatten().map(|(_, shape)| shape);
-        let most = shapes.map(|shape| {
-            let count = shape.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
-            count.max(shape.iter().copied().max().unwrap_or(0).into())
-        });
-        let dims = self.values.iter().flatten().filter_map(|value| value.as_integer());
-        most.chain(dims.map(|n| n.unsigned_abs() as u64)).max().unwrap_or(0)
+        let counts = shapes.map(|shape| shape.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into())));
+        let dims = what.dims.iter().map(|&n| u64::try_from(n).unwrap_or(u64::MAX));
+        counts.chain(dims).max().unwrap_or(0)
     }
 
     pub fn all(&mut self, module: &Module) -> Option<Vec<Arg<'_>>> {
@@ -245,7 +242,7 @@ impl<'a> Runner<'a> {
     fn once(&mut self, what: &Try, seed: u64) -> Option<Vec<Found>> {
         let mut arguments = self.arguments(what, Filling::Numbers(seed))?;
         // Such a launch keeps what its kernel assumes, so that what is proved need not be looked at.
-        let declared = Some(Declared { largest: arguments.largest(), promises: true });
+        let declared = Some(Declared { largest: arguments.largest(what), promises: true });
         let control = Control { declared, ..self.control(CHECKS, arguments.extents) };
         let result = self.executable()?.launch(arguments.extents, &mut arguments.all(self.module)?, &control);
         let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();

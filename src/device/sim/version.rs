@@ -53,6 +53,7 @@ const WORTHWHILE_TILES: u64 = 1 << 10;
 #[derive(Default)]
 pub(super) struct Lean {
     threads: AtomicU64,
+    has_tiles: OnceLock<bool>,
     version: OnceLock<Option<Box<Version>>>,
 }
 
@@ -73,7 +74,8 @@ impl Lean {
             return None;
         }
         let before = self.threads.fetch_add(threads, Ordering::Relaxed);
-        let pays = |threads: u64| threads >= WORTHWHILE || threads >= WORTHWHILE_TILES && has_tiles(kernel);
+        let tiles = || *self.has_tiles.get_or_init(|| has_tiles(kernel));
+        let pays = |threads: u64| threads >= WORTHWHILE || threads >= WORTHWHILE_TILES && tiles();
         if proofs == Proofs::Used && !pays(before.saturating_add(threads)) {
             return None;
         }

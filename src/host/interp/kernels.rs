@@ -30,10 +30,3 @@ pub(crate) struct Kernels {
     /// Lifted functions, and whether they print.
     pub(super) maps: FxHashMap<MapKey, (Arc<dyn Executable>, bool)>,
 }
-
-impl Kernels {
-    /// Discards prepared launches, but no kernels.
-    pub fn forget_sites(&mut self) {
-        self.sites = Sites::default();
-    }
-}

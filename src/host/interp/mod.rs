@@ -336,8 +336,8 @@ impl Interpreter {
         let definitions = program.definitions();
         if std::mem::replace(&mut self.definitions, definitions) != definitions {
             self.visits = Visits::default();
-            self.kernels.forget_sites();
-            self.parked.iter_mut().for_each(|(_, kernels)| kernels.forget_sites());
+            let parked = self.parked.iter_mut().map(|(_, kernels)| kernels);
+            parked.chain([&mut self.kernels]).for_each(|kernels| kernels.sites = Default::default());
         }
     }
 

@@ -243,9 +243,7 @@ impl Joint {
                 continue;
             }
             for &(var, _) in index.terms() {
-                let factors = space.products.get(&var).map_or(vec![var], |times| vec![times.left, times.right]);
-                let parts = factors.iter().find_map(|&factor| Some((factor, space.divided(factor)?)));
-                let Some((quotient, (form, _))) = parts else { continue };
+                let Some((quotient, (form, _))) = space.quotient_in(var) else { continue };
                 let is_own = |var: Var| {
                     let whole = space.divided(var).and_then(|(whole, _)| single(whole)).unwrap_or(var);
                     coordinates.contains(&whole)

@@ -123,9 +123,8 @@ impl<'a> Walk<'a> {
         each_stmt(shape.body, &mut |stmt| {
             nothing &= match &stmt.kind {
                 StmtKind::Write { local, .. } => !self.slice.locals.contains(local),
-                StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => false,
                 StmtKind::Barrier { .. } | StmtKind::Call { .. } => false,
-                _ => true,
+                kind => !kind.leaves(),
             }
         });
         nothing

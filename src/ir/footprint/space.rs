@@ -178,16 +178,22 @@ impl Space {
     /// Returns dividend and divisor of a form that is a remainder.
     pub fn remainder(&self, form: &Linear) -> Option<(Linear, Linear)> {
         form.terms().iter().find_map(|&(var, _)| {
-            let factors = self.products.get(&var).map(|times| [times.left, times.right]);
-            let mut quotients = factors.as_ref().map_or(std::slice::from_ref(&var), |all| &all[..]).iter();
-            let (quotient, (a, b)) = quotients.find_map(|&quotient| Some((quotient, self.divided(quotient)?)))?;
-            let back = match (factors, constant(b)) {
+            let (quotient, (a, b)) = self.quotient_in(var)?;
+            let back = match (self.products.get(&var), constant(b)) {
                 (None, Some(n)) => variable(quotient).times(n),
-                (Some(factors), None) if single(b).is_some_and(|b| factors.contains(&b)) => variable(var),
+                (Some(times), None) if single(b).is_some_and(|b| [times.left, times.right].contains(&b)) => {
+                    variable(var)
+                }
                 _ => return None,
             };
             (a.minus(&back) == *form).then(|| (a.clone(), b.clone()))
         })
+    }
+
+    /// Returns the quotient that a variable is, or is a multiple of, with what it is the quotient of.
+    pub fn quotient_in(&self, var: Var) -> Option<(Var, (&Linear, &Linear))> {
+        let factors = self.products.get(&var).map_or([var, var], |times| [times.left, times.right]);
+        factors.into_iter().find_map(|quotient| Some((quotient, self.divided(quotient)?)))
     }
 
     /// Returns the product of two variables, if it occurs.
@@ -385,6 +391,11 @@ impl Space {
         };
         self.learn(var, fact);
         q
+    }
+
+    /// Returns `a / b` rounded up, of numbers that are not negative; `b` as in [`quotient`](Self::quotient).
+    pub fn quotient_up(&mut self, a: &Linear, b: &Linear) -> Linear {
+        self.quotient(&a.plus(b).minus(&number(1)), b, true)
     }
 
     /// Returns an element of an array that the kernel does not write, a number in this range.

@@ -234,7 +234,7 @@ impl Walk<'_> {
                 // The same as in the geometry of a launch, of which products would be others otherwise.
                 let whole = rounded_up(self.f, op, left, right).and_then(|(value, by)| Some((self.int(value)?, by)));
                 if let Some((value, by)) = whole.filter(|(value, _)| self.space.bounds(value).0 >= 0) {
-                    return Some(Value::Int(self.space.quotient(&value.plus(&number(by - 1)), &number(by), true)));
+                    return Some(Value::Int(self.space.quotient_up(&value, &number(by))));
                 }
                 self.within(id, a.plus(&b), strictness)
             }
