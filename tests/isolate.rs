@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use clk_lang::device::cuda::driver::{Address, Argument, Driver, Function, Launch, Shape, Words};
+use clk_lang::device::cuda::driver::{Address, Argument, Driver, Function, Launch, Refusal, Shape, Words};
 use clk_lang::device::cuda::isolate::{self, Child, Process, Remote, Role, Segment, Starter, code, wire};
 use fake::starter::Children;
 
@@ -132,6 +132,82 @@ fn an_idle_worker_that_dies_is_not_missed() {
     add(&remote, plus, a, 1, 1);
     assert_eq!(values(&remote, a, 1), [2]);
     assert!(remote.take_casualty().is_none());
+}
+
+/// Ends the worker while no other can be started.
+fn end_without_replacement(children: &Children, remote: &Remote) {
+    children.refuses.store(true, Ordering::SeqCst);
+    children.end(Role::Worker);
+    remote.resolve(Address(0)).expect_err("there is no worker");
+    children.refuses.store(false, Ordering::SeqCst);
+}
+
+#[test]
+fn a_launch_that_restarts_the_worker_is_waited_for_and_can_be_lost() {
+    let (children, remote) = remote();
+    let (plus, hang) = (function(&remote, "add"), function(&remote, "hang"));
+    let (a, word) = (array(&remote, &[1, 0]), array(&remote, &[0]));
+    assert_eq!(values(&remote, a, 1), [1]);
+    end_without_replacement(&children, &remote);
+    assert!(remote.take_casualty().is_some_and(|casualty| casualty.replaced.is_none()));
+    // The first operation after the loss is a launch.
+    start(&remote, hang, &[Argument::Address(word)]);
+    assert!(!remote.is_idle().unwrap(), "the kernel runs");
+    remote.poke(Words { first: word, pitch: 4, count: 1 }, 1).unwrap();
+    add(&remote, plus, a, 1, 1);
+    remote.synchronize().unwrap();
+    assert!(remote.is_idle().unwrap());
+    assert_eq!(values(&remote, a, 1), [2]);
+    end_without_replacement(&children, &remote);
+    remote.take_casualty();
+    start(&remote, hang, &[Argument::Address(Address(a.0 + 4))]);
+    children.end(Role::Worker);
+    remote.synchronize().expect_err("a launch is lost");
+    let casualty = remote.take_casualty().expect("a loss");
+    assert_eq!((casualty.launch, casualty.replaced.is_some()), (Some(3), true), "{casualty:?}");
+    assert_eq!(values(&remote, a, 2), [2, 0]);
+}
+
+#[test]
+fn pending_memory_operations_outlive_failed_restarts() {
+    let (children, remote) = remote();
+    let hang = function(&remote, "hang");
+    let (a, b) = (array(&remote, &[1, 0]), array(&remote, &[3, 4]));
+    remote.synchronize().unwrap();
+    start(&remote, hang, &[Argument::Address(Address(a.0 + 4))]);
+    // These wait for the kernel.
+    remote.copy(a, b, 8).unwrap();
+    remote.upload(b, bytemuck::cast_slice(&[5u32, 6])).unwrap();
+    end_without_replacement(&children, &remote);
+    let casualty = remote.take_casualty().expect("a loss");
+    assert_eq!((casualty.launch, casualty.replaced), (Some(1), None), "{casualty:?}");
+    // A worker that ends before it is ready changes nothing.
+    for _ in 0..2 {
+        children.ends_early.store(true, Ordering::SeqCst);
+        remote.resolve(Address(0)).expect_err("it does not get ready");
+    }
+    children.ends_early.store(false, Ordering::SeqCst);
+    assert_eq!((values(&remote, a, 2), values(&remote, b, 2)), (vec![3, 4], vec![5, 6]));
+    assert!(remote.synchronize().is_ok() && remote.is_idle().unwrap());
+}
+
+#[test]
+fn a_worker_that_does_not_end_is_not_replaced() {
+    let (children, remote) = remote();
+    let plus = function(&remote, "add");
+    let a = array(&remote, &[1]);
+    remote.synchronize().unwrap();
+    let old = children.last(Role::Worker);
+    old.never_ends.store(true, Ordering::SeqCst);
+    old.kill();
+    let refusal = remote.resolve(a).expect_err("its kernel may still write");
+    assert!(format!("{refusal:?}").contains("has not ended"), "{refusal:?}");
+    let problem = remote.take_casualty().and_then(|casualty| casualty.problem).expect("it is not replaced");
+    assert!(problem.contains("can still write"), "{problem}");
+    assert_eq!(remote.upload(a, &[0; 4]).unwrap_err().code, code::GONE);
+    old.never_ends.store(false, Ordering::SeqCst);
+    add(&remote, plus, a, 1, 1);
+    assert_eq!(values(&remote, a, 1), [2], "the failed upload is not made up for later");
 }
 
 #[test]
@@ -327,8 +403,8 @@ struct Nobody;
 
 impl Child for Nobody {
     fn kill(&self) {}
-    fn wait(&self) -> String {
-        "it was never there".into()
+    fn wait(&self) -> Option<String> {
+        Some("it was never there".into())
     }
     fn is_stopped(&self) -> bool {
         false
@@ -347,10 +423,30 @@ impl Starter for Liar {
     }
 }
 
+/// Returns the first messages of a child.
+fn hello(more: &[u8]) -> Vec<u8> {
+    [&wire::Reply::Properties(Box::default()).encode(), &wire::Reply::Done.encode(), more].concat()
+}
+
+#[test]
+fn trim_gives_back_all_arenas_whatever_the_worker_answers() {
+    use wire::Reply;
+    let (done, handle) = (Reply::Done.encode(), Reply::Handle(isolate::Handle([0; 64])).encode());
+    let name = "CUDA_ERROR_UNKNOWN".into();
+    let refused = Reply::Refused(Refusal { call: "cuIpcCloseMemHandle".into(), code: 30, name }).encode();
+    // Two arenas are made and released, and another one is made.
+    let keeper = hello(&[&handle[..], &handle, &done, &done, &handle].concat());
+    let worker = hello(&[&done[..], &done, &done, &refused, &done, &done].concat());
+    let remote = isolate::start(0, liar(keeper, worker)).expect("properties").finish().expect("ready");
+    let large = remote.allocate(16 << 20).unwrap();
+    remote.free(large);
+    assert_eq!(remote.trim().unwrap_err().code, 30);
+    assert_ne!(remote.allocate(16 << 20).unwrap(), large, "no arena is left that is not mapped");
+}
+
 #[test]
 fn a_child_that_speaks_nonsense_is_an_error() {
     use wire::Reply;
-    let hello = |more: &[u8]| [&Reply::Properties(Box::default()).encode(), &Reply::Done.encode(), more].concat();
     let nonsense: [&[u8]; 5] =
         [b"", b"\xff\xff\xff\xff\xff", b"\x01\0\0\0\x63", b"\x05\0\0\0\x08\xff\xff\xff\xff", b"\x01\0\0\0\x01"];
     for words in nonsense {

@@ -114,11 +114,11 @@ impl Child for Started {
         let _ = self.process.lock().unwrap_or_else(PoisonError::into_inner).kill();
     }
 
-    fn wait(&self) -> String {
+    fn wait(&self) -> Option<String> {
         let begin = Instant::now();
         loop {
             if let Some(how) = &*self.how.lock().unwrap_or_else(PoisonError::into_inner) {
-                return how.clone();
+                return Some(how.clone());
             }
             // The lock is not held while waiting: another thread may want to kill the process.
             let ended = self.process.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
@@ -128,7 +128,7 @@ impl Child for Started {
                     std::thread::sleep(Duration::from_millis(1));
                     continue;
                 }
-                Ok(None) => return "it does not end".into(),
+                Ok(None) => return None,
                 Err(error) => format!("how it ended is not known: {error}"),
             };
             *self.how.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);

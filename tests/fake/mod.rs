@@ -28,6 +28,7 @@ pub fn child() {
     // SAFETY: ends the process.
     isolate::watch(&socket, || unsafe { libc::_exit(4) }).expect("watched");
     let served = match role {
+        "early" => return,
         "keeper" => isolate::keep(&Fake, socket),
         _ => isolate::work(&Fake, socket, Segment::open(segment).expect("a segment")),
     };

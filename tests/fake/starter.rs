@@ -16,11 +16,17 @@ pub struct Children {
     started: Mutex<Vec<(Role, Arc<Started>)>>,
     /// Children are not killed: they have to end by themselves.
     pub keep_alive: Arc<AtomicBool>,
+    /// No further child can be started.
+    pub refuses: AtomicBool,
+    /// Further children end before they are ready.
+    pub ends_early: AtomicBool,
 }
 
 pub struct Started {
     process: Mutex<std::process::Child>,
     pub stopped: AtomicBool,
+    /// It acts as if it had not ended when a wait for that gives up.
+    pub never_ends: AtomicBool,
     keep_alive: Arc<AtomicBool>,
 }
 
@@ -48,10 +54,18 @@ impl Started {
 
 impl Starter for Children {
     fn start(&self, role: Role, _: u32, segment: &Segment) -> io::Result<Process> {
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let (ours, theirs) = UnixStream::pair()?;
         let shared = segment.descriptor().as_raw_fd();
+        let early = self.ends_early.load(Ordering::SeqCst);
         let mut command = Command::new(std::env::current_exe()?);
-        let word = if role == Role::Keeper { "keeper" } else { "worker" };
+        let word = match role {
+            _ if early => "early",
+            Role::Keeper => "keeper",
+            Role::Worker => "worker",
+        };
         command.args(["--exact", "child_process", "--ignored", "--nocapture"]);
         command.env(super::VARIABLE, format!("{word} {shared}"));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
@@ -65,6 +79,7 @@ impl Starter for Children {
         let child = Arc::new(Started {
             process: Mutex::new(command.spawn()?),
             stopped: AtomicBool::new(false),
+            never_ends: AtomicBool::new(false),
             keep_alive: self.keep_alive.clone(),
         });
         self.started.lock().unwrap().push((role, child.clone()));
@@ -79,14 +94,17 @@ impl Child for Started {
         }
     }
 
-    fn wait(&self) -> String {
+    fn wait(&self) -> Option<String> {
+        if self.never_ends.load(Ordering::SeqCst) {
+            return None;
+        }
         loop {
             match self.process.lock().unwrap().try_wait().expect("known") {
                 Some(status) => {
-                    return match status.code() {
+                    return Some(match status.code() {
                         Some(code) => format!("it ended with exit code {code}"),
                         None => format!("it ended by signal {}", status.signal().unwrap_or(0)),
-                    };
+                    });
                 }
                 None => std::thread::sleep(Duration::from_millis(1)),
             }

@@ -19,15 +19,13 @@ pub(crate) enum Operation {
     Launch(u64),
 }
 
-/// The pending operations of a lost worker.
+/// The launches that a worker did not complete.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct LostLaunches {
     /// The launch that was running.
     pub running: Option<u64>,
-    /// Launches that did not start.
+    /// The number of launches that had not started.
     pub waiting: usize,
-    /// Messages to send again.
-    pub memory: Vec<Vec<u8>>,
 }
 
 impl Journal {
@@ -53,17 +51,39 @@ impl Journal {
         self.pending.len()
     }
 
-    /// Empties the journal, after a loss.
-    pub fn take(&mut self) -> Left {
-        let mut left = Left::default();
-        for (_, operation) in self.pending.drain(..) {
-            match operation {
-                Operation::Memory(message) => left.memory.push(message),
-                Operation::Launch(number) if left.running.is_none() => left.running = Some(number),
-                Operation::Launch(_) => left.waiting += 1,
+    /// Removes the pending launches. Memory operations stay pending until a worker has repeated them.
+    pub fn take_launches(&mut self) -> LostLaunches {
+        let mut lost = LostLaunches::default();
+        self.pending.retain(|(_, operation)| match operation {
+            Operation::Memory(_) => true,
+            Operation::Launch(number) if lost.running.is_none() => {
+                lost.running = Some(*number);
+                false
             }
+            Operation::Launch(_) => {
+                lost.waiting += 1;
+                false
+            }
+        });
+        lost
+    }
+
+    /// Numbers the pending operations anew: they become the last ones before `after` further operations, which end at
+    /// [`Journal::number`]. Returns the number of the operation before them.
+    pub fn renumber(&mut self, after: usize) -> u32 {
+        let before = self.number.wrapping_sub((self.pending.len() + after) as u32);
+        for (place, (number, _)) in self.pending.iter_mut().enumerate() {
+            *number = before.wrapping_add(place as u32 + 1);
         }
-        left
+        before
+    }
+
+    /// Returns the messages of the pending memory operations.
+    pub fn memory(&self) -> impl Iterator<Item = &[u8]> {
+        self.pending.iter().filter_map(|(_, operation)| match operation {
+            Operation::Memory(message) => Some(&message[..]),
+            Operation::Launch(_) => None,
+        })
     }
 }
 
@@ -83,8 +103,14 @@ mod tests {
         journal.done(u32::MAX - 2);
         assert_eq!(journal.len(), 5);
         journal.done(u32::MAX);
-        assert_eq!(journal.take(), Left { running: Some(2), waiting: 1, memory: vec![vec![2]] });
+        assert_eq!(journal.take_launches(), LostLaunches { running: Some(2), waiting: 1 });
+        assert_eq!(journal.memory().collect::<Vec<_>>(), [&[2][..]]);
+        assert_eq!(journal.take_launches(), LostLaunches::default());
+        // The next worker repeats the memory operation as number 1, and one of its own as number 2.
+        assert_eq!((journal.renumber(1), journal.number()), (0, 2));
+        journal.done(0);
+        assert_eq!(journal.len(), 1);
+        journal.done(1);
         assert_eq!(journal.len(), 0);
-        journal.done(1 << 30);
     }
 }

@@ -95,8 +95,8 @@ pub trait Child: Send + Sync {
     /// Kills it, unless it has ended.
     fn kill(&self);
 
-    /// Waits until it has ended; returns how, as in "it ended by signal 9".
-    fn wait(&self) -> String;
+    /// Waits until it has ended; returns how, as in "it ended by signal 9", or `None` if it has not ended within a time limit.
+    fn wait(&self) -> Option<String>;
 
     /// Returns whether the user asked to stop it.
     fn is_stopped(&self) -> bool;

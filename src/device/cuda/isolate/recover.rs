@@ -6,7 +6,7 @@ use std::io;
 use std::time::Instant;
 
 use super::super::driver::{Answer, Casualty, Refusal};
-use super::remote::{Link, Remote, Wire, gone, ready};
+use super::remote::{Link, Remote, Wire, does_not_start, gone, ready};
 use super::wire::{Reply, Request};
 use super::{Role, code};
 
@@ -21,20 +21,24 @@ impl Remote {
         }
         // The new worker starts while the old one ends.
         let next = self.starter.start(Role::Worker, self.properties.ordinal, &self.segment);
-        // Once it has ended, its kernels have too, and nothing writes to the memory any more.
         let (ended, stopped) = match &old {
             Some(old) => (old.child.wait(), old.child.is_stopped()),
-            None => ("there was none".into(), false),
+            None => (Some("there was none".into()), false),
         };
-        drop(old);
+        if ended.is_none() {
+            link.ending = old.map(|old| old.child.clone());
+        }
         link.journal.done(self.segment.done());
-        let left = link.journal.take();
-        let result = next
-            .map_err(|error| gone(error.to_string()))
-            .and_then(|next| self.install(link, Wire::new(next), &left.memory));
+        let lost = link.journal.take_launches();
+        let result = match ended {
+            Some(_) => {
+                next.map_err(|error| gone(error.to_string())).and_then(|next| self.install(link, Wire::new(next)))
+            }
+            None => Err(still_ending()),
+        };
         link.casualty = Some(Casualty {
-            launch: left.running,
-            waiting: left.waiting,
+            launch: lost.running,
+            waiting: lost.waiting,
             stopped,
             replaced: result.as_ref().ok().map(|()| begin.elapsed().as_secs_f64()),
             problem: result.err().map(|refusal| refusal.name),
@@ -43,24 +47,32 @@ impl Remote {
         match (stopped, why) {
             (true, _) => Refusal { call, code: code::STOPPED, name: "it was stopped".into() },
             (false, Some(refusal)) => refusal,
-            (false, None) => Refusal { call, code: code::ENDED, name: ended },
+            (false, None) => {
+                let name = ended.unwrap_or_else(|| "it was killed and has not ended".into());
+                Refusal { call, code: code::ENDED, name }
+            }
         }
     }
 
     /// Tries again to start a worker where there is none.
     pub(super) fn start_again(&self, link: &mut Link) -> Answer {
+        if let Some(old) = &link.ending {
+            old.wait().ok_or_else(still_ending)?;
+            link.ending = None;
+        }
         let next = self.starter.start(Role::Worker, self.properties.ordinal, &self.segment);
         let next = next.map_err(|error| gone(format!("it does not start: {error}")))?;
-        let left = link.journal.take();
-        self.install(link, Wire::new(next), &left.memory)
+        // The last worker may have completed operations after its launches were given up.
+        link.journal.done(self.segment.done());
+        self.install(link, Wire::new(next))
     }
 
-    /// Installs a new worker: maps the memory, and sends the old worker's pending operations on memory.
-    fn install(&self, link: &mut Link, mut worker: Wire, memory: &[Vec<u8>]) -> Answer {
+    /// Installs a new worker: maps the memory, and sends the pending operations on memory. If that fails, they stay pending.
+    fn install(&self, link: &mut Link, mut worker: Wire) -> Answer {
         match worker.read() {
             Ok(Reply::Properties(_)) => ready(&mut worker)?,
             Ok(Reply::Absent(why)) => return Err(gone(why)),
-            _ => return Err(gone(format!("it does not start: {}", worker.child.wait()))),
+            _ => return Err(does_not_start(&worker)),
         }
         link.generation += 1;
         let broken = |error: io::Error| gone(format!("it does not get ready: {error}"));
@@ -70,13 +82,12 @@ impl Remote {
             _ => Err(gone("it answers what was not asked".into())),
         };
         // Both sides count the operations below.
-        let again = memory.len() + link.held.len();
-        let number = link.journal.number().wrapping_sub(again as u32);
+        let number = link.journal.renumber(link.held.len());
         worker.send(&Request::Begin { number }.encode()).map_err(broken)?;
         for (&arena, &handle) in &link.handles {
             done(worker.ask(&Request::Map { arena, handle }).map_err(broken)?)?;
         }
-        for message in memory {
+        for message in link.journal.memory() {
             worker.send(message).map_err(broken)?;
         }
         // Arenas have new addresses in the new worker.
@@ -93,7 +104,16 @@ impl Remote {
             worker.send(&Request::Upload { to, bytes }.encode()).map_err(broken)?;
         }
         done(worker.ask(&Request::Synchronize).map_err(broken)?)?;
+        link.journal.done(self.segment.done());
         link.worker = Some(worker);
         Ok(())
     }
+}
+
+/// The error of starting a worker while the last one still runs: it could write to memory that the new one has set up.
+fn still_ending() -> Refusal {
+    gone(
+        "the last one was killed and has not ended; until it has, its kernel can still write to the GPU's memory"
+            .into(),
+    )
 }

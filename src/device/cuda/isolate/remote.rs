@@ -89,6 +89,8 @@ pub(super) struct Link {
     pub keeper: Wire,
     /// `None` if the last one was lost and no other could be started.
     pub worker: Option<Wire>,
+    /// A lost worker that was killed and had not ended when [`Child::wait`] gave up.
+    pub ending: Option<Arc<dyn Child>>,
     /// The number of the worker; objects made by an earlier one have to be created again.
     pub generation: u64,
     pub arenas: Arenas,
@@ -121,6 +123,7 @@ impl Link {
         Link {
             keeper,
             worker: Some(worker),
+            ending: None,
             generation: 0,
             arenas: Arenas::default(),
             handles: BTreeMap::new(),
@@ -217,9 +220,7 @@ impl Remote {
 
     /// Sends a message without a reply; `now`: flushes, because the GPU could start with it.
     pub(super) fn tell(&self, link: &mut Link, message: &[u8], now: bool) -> Answer {
-        if link.worker.is_none() {
-            self.start_again(link)?;
-        }
+        self.ensure_worker(link)?;
         let Some(worker) = &mut link.worker else { return Err(gone("there is none".into())) };
         let sent = worker.send(message).and_then(|()| if now { worker.flush() } else { Ok(()) });
         match sent {
@@ -228,8 +229,18 @@ impl Remote {
         }
     }
 
-    /// Sends a counted operation.
-    fn operate(&self, link: &mut Link, message: Vec<u8>, launch: Option<u64>) -> Answer {
+    /// Ensures that there is a worker. A new worker counts from the journal's number, which must not include an operation that it
+    /// has not received, and it has none of the functions, graphs and events; so this comes first.
+    fn ensure_worker(&self, link: &mut Link) -> Answer {
+        match link.worker {
+            Some(_) => Ok(()),
+            None => self.start_again(link),
+        }
+    }
+
+    /// Ensures that there is a worker, and that the journal has room for an operation.
+    fn prepare(&self, link: &mut Link) -> Answer {
+        self.ensure_worker(link)?;
         if link.journal.len() >= 64 {
             link.journal.done(self.segment.done());
         }
@@ -237,6 +248,12 @@ impl Remote {
             self.expect_done(link, &Request::Synchronize)?;
             link.journal.done(self.segment.done());
         }
+        Ok(())
+    }
+
+    /// Sends a counted operation.
+    fn operate(&self, link: &mut Link, message: Vec<u8>, launch: Option<u64>) -> Answer {
+        self.prepare(link)?;
         match launch {
             Some(number) => {
                 link.journal.push(Operation::Launch(number));
@@ -275,6 +292,7 @@ impl Remote {
 
     /// Ensures that this worker has a function and its module.
     fn ensure_function(&self, link: &mut Link, function: u32) -> Answer {
+        self.ensure_worker(link)?;
         let entry = link.functions.get(&function).ok_or_else(|| invalid("launch"))?;
         if entry.generation == link.generation {
             return Ok(());
@@ -298,6 +316,7 @@ impl Remote {
     }
 
     fn ensure_graph(&self, link: &mut Link, graph: u32) -> Answer {
+        self.ensure_worker(link)?;
         let (launches, made) = link.graphs.get(&graph).ok_or_else(|| invalid("graph"))?;
         if *made == link.generation {
             return Ok(());
@@ -314,6 +333,7 @@ impl Remote {
     }
 
     fn ensure_event(&self, link: &mut Link, event: u32) -> Answer {
+        self.ensure_worker(link)?;
         match link.events.get(&event) {
             None => Err(invalid("event")),
             Some((made, _)) if *made == link.generation => Ok(()),
@@ -449,6 +469,7 @@ impl Driver for Remote {
     unsafe fn launch(&self, function: Function, shape: &Shape, arguments: &[Argument]) -> Answer {
         let link = &mut *self.link();
         let function = function.0 as u32;
+        self.prepare(link)?;
         self.ensure_function(link, function)?;
         link.launched += 1;
         let launch = Some(link.launched);
@@ -470,6 +491,7 @@ impl Driver for Remote {
     unsafe fn run_graph(&self, graph: Graph, changes: &[(usize, &Launch)]) -> Answer {
         let link = &mut *self.link();
         let graph = graph.0 as u32;
+        self.prepare(link)?;
         self.ensure_graph(link, graph)?;
         if let Some((launches, _)) = link.graphs.get_mut(&graph) {
             for (at, launch) in changes {
@@ -555,12 +577,15 @@ impl Driver for Remote {
     fn trim(&self) -> Answer {
         let link = &mut *self.link();
         self.expect_done(link, &Request::Synchronize)?;
+        let mut first = Ok(());
         for arena in link.arenas.take_unused() {
+            // A worker that replaces this one does not map the arena, so it is released whatever the worker answers.
             link.handles.remove(&arena);
-            self.expect_done(link, &Request::Unmap { arena })?;
-            link.ask_keeper(&Request::Release { arena })?;
+            let unmapped = self.expect_done(link, &Request::Unmap { arena });
+            let released = link.ask_keeper(&Request::Release { arena }).map(drop);
+            first = first.and(unmapped).and(released);
         }
-        Ok(())
+        first
     }
 
     fn event(&self) -> Answer<Event> {
@@ -642,7 +667,7 @@ pub fn start(ordinal: u32, starter: Arc<dyn Starter>) -> Result<Starting, String
         Ok(Reply::Properties(properties)) => Ok(Starting { properties: *properties, starter, segment, keeper, worker }),
         Ok(Reply::Absent(why)) => Err(why),
         Ok(_) => Err("its worker process speaks another language".into()),
-        Err(_) => Err(format!("its worker process does not start: {}", worker.child.wait())),
+        Err(_) => Err(format!("its worker process does not start: {}", how_it_ended(&worker))),
     }
 }
 
@@ -674,6 +699,16 @@ pub(super) fn ready(wire: &mut Wire) -> Answer {
         Ok(Reply::Done) => Ok(()),
         Ok(Reply::Refused(refusal)) => Err(refusal),
         Ok(_) => Err(nonsense()),
-        Err(_) => Err(gone(format!("it does not start: {}", wire.child.wait()))),
+        Err(_) => Err(does_not_start(wire)),
     }
+}
+
+/// Returns the error of a child that ended before it was ready.
+pub(super) fn does_not_start(wire: &Wire) -> Refusal {
+    gone(format!("it does not start: {}", how_it_ended(wire)))
+}
+
+/// Waits until a child has ended; returns how.
+fn how_it_ended(wire: &Wire) -> String {
+    wire.child.wait().unwrap_or_else(|| "it does not end".into())
 }
