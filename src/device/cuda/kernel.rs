@@ -93,6 +93,7 @@ impl Kernel {
             kernel: Arc::new(kernel),
             code,
             loaded: OnceLock::new(),
+            loading: Mutex::default(),
         })
     }
 }

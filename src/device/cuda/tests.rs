@@ -68,6 +68,8 @@ struct State {
     /// How many blocks that meet run at the same time, if not one for each multiprocessor.
     resident: Option<u32>,
     memory: BTreeMap<u64, Vec<u8>>,
+    /// The next load of a module fails.
+    refuses_load: bool,
     graphs: Vec<Option<Vec<Launch>>>,
     /// Only waits see the flag, as if kernels started only then.
     late: bool,
@@ -191,7 +193,10 @@ impl Driver for Fake {
     }
     fn load(&self, cubin: &[u8]) -> Answer<Module> {
         assert!(cubin.starts_with(b"machine code of "));
-        Ok(self.with("load", |_| Module(1)))
+        self.with("load", |state| match std::mem::take(&mut state.refuses_load) {
+            true => Err(Refusal { call: "cuModuleLoadData".into(), code: 2, name: "CUDA_ERROR_OUT_OF_MEMORY".into() }),
+            false => Ok(Module(1)),
+        })
     }
     fn unload(&self, _: Module) {
         self.with("unload", |state| {
@@ -395,6 +400,18 @@ fn arrays_stay_where_they_are_used() {
     assert_eq!(gpu.statistics().held_most, 36);
     drop((kernel, gpu));
     assert_eq!((fake.count("unload"), fake.state.lock().unwrap().memory.len()), (1, 0));
+}
+
+#[test]
+fn a_failed_load_is_tried_again() {
+    let (_gpu, kernel, fake) = gpu(shifted(Access::Out, false), 1 << 20, copy);
+    let (x, mut y) = (storage(&[1.0, 2.0]), Storage::zeros(8));
+    fake.state.lock().unwrap().refuses_load = true;
+    let fault = run(&kernel, &x, &mut y).expect_err("the module is not loaded");
+    assert!(format!("{fault:?}").contains("CUDA_ERROR_OUT_OF_MEMORY"), "{fault:?}");
+    run(&kernel, &x, &mut y).expect("it is loaded now");
+    run(&kernel, &x, &mut y).expect("it stays loaded");
+    assert_eq!((floats(&y), fake.count("load")), (vec![1.0, 2.0], 2));
 }
 
 #[test]

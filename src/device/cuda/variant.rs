@@ -1,6 +1,6 @@
 //! A variant of a kernel: generated text, machine code, loaded function.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::context::Context;
 use super::driver::{Function, Module};
@@ -19,7 +19,9 @@ pub(crate) struct Variant {
     /// It may run forever, but polls the stop word.
     pub endless: bool,
     pub(super) code: Late<Result<Vec<u8>, DeviceError>>,
-    pub(super) loaded: OnceLock<Result<Loaded, DeviceError>>,
+    pub(super) loaded: OnceLock<Loaded>,
+    /// Held while the variant is loaded.
+    pub(super) loading: Mutex<()>,
 }
 
 /// A loaded variant.
@@ -48,23 +50,32 @@ impl Drop for Loaded {
 pub(crate) const USUAL_SHARED: u32 = 48 << 10;
 
 impl Variant {
-    /// Returns the loaded function; waits for its compilation.
+    /// Returns the loaded function; waits for its compilation. A failed load is tried again at the next call, because its cause
+    /// may be gone by then: memory was full, or the process that runs kernels was lost.
     pub fn load(&self, context: &Arc<Context>) -> Result<&Loaded, DeviceError> {
-        let loaded = self.loaded.get_or_init(|| {
-            let cubin = self.code.get().as_ref().map_err(Clone::clone)?;
-            let module = context.load(cubin)?;
-            context.call(|driver| {
-                let function = driver.function(module, &self.kernel.entry)?;
-                let static_shared = driver.static_shared(function);
-                Ok(Loaded {
-                    context: context.clone(),
-                    module,
-                    function,
-                    static_shared,
-                    allowed: Mutex::new(USUAL_SHARED),
-                })
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let cubin = self.code.get().as_ref().map_err(Clone::clone)?;
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let module = context.load(cubin)?;
+        let loaded = context.call(|driver| {
+            let found = driver.function(module, &self.kernel.entry);
+            if found.is_err() {
+                driver.unload(module);
+            }
+            let function = found?;
+            Ok(Loaded {
+                context: context.clone(),
+                module,
+                function,
+                static_shared: driver.static_shared(function),
+                allowed: Mutex::new(USUAL_SHARED),
             })
-        });
-        loaded.as_ref().map_err(Clone::clone)
+        })?;
+        Ok(self.loaded.get_or_init(|| loaded))
     }
 }
