@@ -7,8 +7,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libloading::Library;
 
@@ -163,14 +162,12 @@ impl Exchange for Ready {
         self.context.enter()?;
         self.nccl.said("ncclCommInitRank", status)?;
         self.context.guard_by(guard);
-        let comm = AtomicUsize::new(comm as usize);
-        Ok(Arc::new(Member {
-            context: self.context.clone(),
-            nccl: self.nccl.clone(),
-            comm,
-            aborted: AtomicBool::new(false),
-            ranks,
-        }))
+        let nccl = self.nccl.clone();
+        let comm = Communicator::new(comm as usize, move |comm| {
+            // SAFETY: the library made the communicator, and no call uses it any more.
+            let _ = unsafe { (nccl.functions.abort)(comm as Comm) };
+        });
+        Ok(Arc::new(Member { context: self.context.clone(), nccl: self.nccl.clone(), comm, ranks }))
     }
 }
 
@@ -178,10 +175,65 @@ impl Exchange for Ready {
 struct Member {
     context: Arc<Context>,
     nccl: Arc<Nccl>,
-    /// The group; 0 once it has been ended.
-    comm: AtomicUsize,
-    aborted: AtomicBool,
+    comm: Communicator,
     ranks: u32,
+}
+
+/// A communicator of NCCL that one thread may abort while others call NCCL with it. `ncclCommAbort` frees it, so the last of
+/// these calls to return does that.
+struct Communicator {
+    comm: usize,
+    state: Mutex<CommState>,
+    abort: Box<dyn Fn(usize) + Send + Sync>,
+}
+
+#[derive(Default)]
+struct CommState {
+    /// Calls in progress.
+    calls: u32,
+    aborted: bool,
+}
+
+impl Communicator {
+    fn new(comm: usize, abort: impl Fn(usize) + Send + Sync + 'static) -> Communicator {
+        Communicator { comm, state: Mutex::default(), abort: Box::new(abort) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, CommState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `call` with the communicator; returns `None` if it has been aborted.
+    fn with<R>(&self, call: impl FnOnce(usize) -> R) -> Option<R> {
+        {
+            let mut state = self.state();
+            if state.aborted {
+                return None;
+            }
+            state.calls += 1;
+        }
+        let result = call(self.comm);
+        let last = {
+            let mut state = self.state();
+            state.calls -= 1;
+            state.aborted && state.calls == 0
+        };
+        if last {
+            (self.abort)(self.comm);
+        }
+        Some(result)
+    }
+
+    /// Aborts the communicator: at once, or when the last call in progress returns.
+    fn abort(&self) {
+        let now = {
+            let mut state = self.state();
+            !std::mem::replace(&mut state.aborted, true) && state.calls == 0
+        };
+        if now {
+            (self.abort)(self.comm);
+        }
+    }
 }
 
 impl Joined for Member {
@@ -203,49 +255,47 @@ impl Joined for Member {
             context.driver()?.stream().ok_or_else(|| broken("it has no stream of this process".into()))? as Stream;
         let (read, write) = (pointer(source.address()), pointer(target.address()));
         let (bytes, functions) = (from.len(), &self.nccl.functions);
-        let comm = self.comm.load(Ordering::SeqCst) as Comm;
-        if comm.is_null() || self.aborted.load(Ordering::SeqCst) {
-            return Err(broken(ENDED.into()));
-        }
-        context.exchanged();
-        let number = |scalar: Scalar| type_number(scalar).ok_or_else(|| broken("NCCL has no such type".into()));
-        // SAFETY: both arrays have as many bytes as the counts say, and are freed behind this operation on the same stream; the
-        // group is this GPU's. It is only ended where the process is about to end.
-        let (call, status) = unsafe {
-            match what {
-                Exchanged::AllReduce(how, scalar) => {
-                    let count = bytes / scalar.size();
-                    let status =
-                        (functions.all_reduce)(read, write, count, number(scalar)?, op_number(how), comm, stream);
-                    ("ncclAllReduce", status)
-                }
-                Exchanged::ReduceScatter(how, scalar) => {
-                    let count = bytes / scalar.size() / self.ranks as usize;
-                    let status =
-                        (functions.reduce_scatter)(read, write, count, number(scalar)?, op_number(how), comm, stream);
-                    ("ncclReduceScatter", status)
-                }
-                Exchanged::AllGather => {
-                    ("ncclAllGather", (functions.all_gather)(read, write, bytes, BYTES, comm, stream))
-                }
-                Exchanged::Broadcast { from } => {
-                    ("ncclBroadcast", (functions.broadcast)(read, write, bytes, BYTES, from as c_int, comm, stream))
+        let number = match what {
+            Exchanged::AllReduce(_, scalar) | Exchanged::ReduceScatter(_, scalar) => {
+                type_number(scalar).ok_or_else(|| broken("NCCL has no such type".into()))?
+            }
+            Exchanged::AllGather | Exchanged::Broadcast { .. } => BYTES,
+        };
+        let called = self.comm.with(|comm| {
+            context.exchanged();
+            let comm = comm as Comm;
+            // SAFETY: both arrays have as many bytes as the counts say, and are freed after this operation on the same stream. The
+            // communicator is this GPU's, and is not freed during the call.
+            unsafe {
+                match what {
+                    Exchanged::AllReduce(how, scalar) => {
+                        let count = bytes / scalar.size();
+                        let status = (functions.all_reduce)(read, write, count, number, op_number(how), comm, stream);
+                        ("ncclAllReduce", status)
+                    }
+                    Exchanged::ReduceScatter(how, scalar) => {
+                        let count = bytes / scalar.size() / self.ranks as usize;
+                        let status =
+                            (functions.reduce_scatter)(read, write, count, number, op_number(how), comm, stream);
+                        ("ncclReduceScatter", status)
+                    }
+                    Exchanged::AllGather => {
+                        ("ncclAllGather", (functions.all_gather)(read, write, bytes, number, comm, stream))
+                    }
+                    Exchanged::Broadcast { from } => (
+                        "ncclBroadcast",
+                        (functions.broadcast)(read, write, bytes, number, from as c_int, comm, stream),
+                    ),
                 }
             }
-        };
+        });
+        let (call, status) = called.ok_or_else(|| broken(ENDED.into()))?;
         context.enter().map_err(broken)?;
         self.nccl.said(call, status).map_err(broken)
     }
 
     fn abort(&self) {
-        if self.aborted.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let comm = self.comm.swap(0, Ordering::SeqCst) as Comm;
-        if !comm.is_null() {
-            // SAFETY: the group was formed by this library, and is ended once.
-            let _ = unsafe { (self.nccl.functions.abort)(comm) };
-        }
+        self.comm.abort();
     }
 }
 
@@ -261,6 +311,26 @@ mod tests {
     fn a_missing_library_is_said() {
         let why = Nccl::open(&["/nowhere/libnccl.so.2".into()]).err().expect("it is not there");
         assert!(why.contains("NCCL is not found") && why.contains("CLK_NCCL"), "{why}");
+    }
+
+    #[test]
+    fn a_communicator_in_use_is_aborted_by_its_last_call() {
+        let aborts = Arc::new(Mutex::new(Vec::new()));
+        let log = aborts.clone();
+        let comm = Communicator::new(7, move |comm| log.lock().unwrap().push(comm));
+        let inner = comm.with(|outer| {
+            comm.abort();
+            comm.abort();
+            assert!(aborts.lock().unwrap().is_empty(), "it is in use");
+            assert!(comm.with(|_| ()).is_none(), "no further call begins");
+            outer
+        });
+        assert_eq!((inner, &*aborts.lock().unwrap()), (Some(7), &vec![7]));
+        comm.abort();
+        assert_eq!(aborts.lock().unwrap().len(), 1, "it is aborted once");
+        let unused = aborts.clone();
+        Communicator::new(8, move |comm| unused.lock().unwrap().push(comm)).abort();
+        assert_eq!(*aborts.lock().unwrap(), [7, 8]);
     }
 
     #[test]
