@@ -28,7 +28,16 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("half", &["src/lang/scalar/", "src/ir/text/"]),
     ("indexmap", &["src/"]),
     ("indicatif", &["src/app/"]),
-    ("libc", &["src/app/", "src/base/aligned.rs", "src/device/cuda/isolate/", "src/device/sim/jit/exec.rs"]),
+    (
+        "libc",
+        &[
+            "src/app/",
+            "src/base/aligned.rs",
+            "src/base/threads.rs",
+            "src/device/cuda/isolate/",
+            "src/device/sim/jit/exec.rs",
+        ],
+    ),
     ("libloading", &["src/device/cuda/"]),
     ("libm", &["src/lang/functions.rs", "src/lang/scalar/"]),
     ("logos", &["src/syntax/"]),
@@ -63,6 +72,7 @@ const IO: &[&str] = &[
 /// What is not the app's and yet calls the system, and why.
 const SYSTEM: &[(&str, &str, &str)] = &[
     ("src/base/aligned.rs", "libc::", "advice on its own memory"),
+    ("src/base/threads.rs", "libc::", "the signal mask of its own threads"),
     ("src/device/cuda/isolate/mod.rs", "std::os::unix::net", "a socket that the app opened"),
     ("src/device/cuda/isolate/remote.rs", "std::os::unix::net", "a socket that the app opened"),
     ("src/device/cuda/isolate/serve.rs", "std::os::unix::net", "a socket that the app opened"),

@@ -5,7 +5,7 @@
 //! for each call would take longer than a small call does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 
@@ -14,6 +14,10 @@ static COME: AtomicBool = AtomicBool::new(false);
 
 /// The flag that stops the call of the main thread; null if none runs.
 static STOP: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The number of handlers that may be using [`STOP`]. The system may run a handler on any thread that does not block the signal, including
+/// threads of other libraries.
+static USERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Watches for Ctrl-C until it is dropped; does nothing in other threads than the main one, which Python never interrupts.
 pub struct Watch {
@@ -63,6 +67,10 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if self.watches {
             STOP.store(std::ptr::null_mut(), Ordering::SeqCst);
+            // The flag may be freed next. A handler on this thread is over; one on another thread only has a store to make.
+            while USERS.load(Ordering::SeqCst) > 0 {
+                std::hint::spin_loop();
+            }
         }
     }
 }
@@ -72,7 +80,7 @@ mod unix {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::{COME, STOP};
+    use super::{COME, STOP, USERS};
 
     thread_local! {
         static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) };
@@ -107,11 +115,13 @@ mod unix {
 
     extern "C" fn note(signal: libc::c_int) {
         COME.store(true, Ordering::SeqCst);
+        USERS.fetch_add(1, Ordering::SeqCst);
         let stop = STOP.load(Ordering::SeqCst);
         if !stop.is_null() {
-            // SAFETY: the pointer is set only while a `Watch` of this thread keeps the flag; the handler runs in between.
+            // SAFETY: the pointer is set only while a `Watch` keeps the flag, which waits for `USERS` before it lets go.
             unsafe { (*stop).store(true, Ordering::SeqCst) };
         }
+        USERS.fetch_sub(1, Ordering::SeqCst);
         let before = BEFORE.load(Ordering::SeqCst);
         if before != libc::SIG_DFL && before != libc::SIG_IGN {
             // SAFETY: a handler that the system had for this signal, without `SA_SIGINFO`: see `install`.

@@ -11,3 +11,4 @@ pub mod room;
 pub mod shared;
 pub mod source;
 pub mod stop;
+pub mod threads;

@@ -23,7 +23,7 @@ use crate::app::{STACKS, crash, stack};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::source::{Sources, Span};
-use crate::base::stop;
+use crate::base::{stop, threads};
 use crate::check::typed::{Binding, Global, Type};
 use crate::device::Progress;
 use crate::device::cuda::text::Options;
@@ -90,7 +90,8 @@ impl Notebook {
                 stack::set_end(std::ptr::from_ref(&top).addr().saturating_sub(size - size / 8));
                 serve(&inbox, interrupt, checked, &shared);
             };
-            if std::thread::Builder::new().name("clk".into()).stack_size(size).spawn(work).is_ok() {
+            let thread = std::thread::Builder::new().name("clk".into()).stack_size(size);
+            if threads::deaf(|| thread.spawn(work)).is_ok() {
                 return Ok(Notebook { orders, stop, progress });
             }
         }

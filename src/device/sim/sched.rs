@@ -12,7 +12,7 @@ use super::fault;
 use super::frame::{Frame, Launch};
 use super::warp_split::Standing;
 use crate::base::clock::Instant;
-use crate::base::room;
+use crate::base::{room, threads};
 use crate::device::{Extents, Fault, FaultKind, Output};
 
 /// A launch that helper threads may join. The pointer is valid while `state` admits helpers.
@@ -129,7 +129,7 @@ impl Pool {
         if let Ok(mut state) = self.state.lock() {
             while state.threads < helpers {
                 let thread = std::thread::Builder::new().name("clk-sim".into());
-                if thread.spawn(move || self.helper()).is_err() {
+                if threads::deaf(|| thread.spawn(move || self.helper())).is_err() {
                     break;
                 }
                 state.threads += 1;

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::base::clock::Instant;
+use crate::base::threads;
 
 /// How often the user's stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -47,7 +48,7 @@ impl Watched {
             }
         };
         // Without a thread there is no limit.
-        let thread = std::thread::Builder::new().name("clk limit".into()).spawn(watch).ok();
+        let thread = threads::deaf(|| std::thread::Builder::new().name("clk limit".into()).spawn(watch)).ok();
         Watched { over, late, thread }
     }
 
