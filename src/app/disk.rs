@@ -1,6 +1,7 @@
 //! File access: reading sources, suggestions for missing files, and listing programs. All files are opened through [`open()`]
 //! (reading), [`mod@replace`] (writing) and [`temporary`] (short-lived files).
 
+mod abandoned;
 mod open;
 mod reason;
 mod replace;

@@ -1,7 +1,8 @@
 //! Atomic replacement of files: the new content is written completely, or the old file stays unchanged.
 //!
 //! The bytes go to a temporary file in the same directory, created exclusively under a random name (with mode 0600 if it
-//! replaces a file). Once complete, it gets the old file's mode and owner and is renamed.
+//! replaces a file). Once complete, it gets the old file's mode and owner and is renamed. Such files of processes that were killed are
+//! removed first.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, Write};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::reason;
+use super::{abandoned, reason};
 use crate::app::leftovers::Leftover;
 use crate::base::stop;
 
@@ -36,9 +37,10 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
     if old.is_some() && !is_writable(&path) {
         return Err("it is read-only".into());
     }
-    let written = begun(folder, old.is_some()).and_then(|mut file| {
-        // Removed with the process, too. If the write is stopped midway, unwinding drops the file and so removes it.
-        let _leftover = Leftover::new(file.path());
+    abandoned::remove(folder);
+    // The file is also removed when the process ends. If the write is stopped midway, unwinding drops the file and so removes it.
+    let begun = Leftover::make(|| begun(folder, old.is_some()), |file| file.path());
+    let written = begun.and_then(|(mut file, _leftover)| {
         for part in bytes.chunks(stop::MOVED) {
             stop::poll();
             file.write_all(part)?;
@@ -95,7 +97,8 @@ fn is_writable(path: &Path) -> bool {
 /// that file's mode; otherwise its mode follows the umask.
 fn begun(folder: &Path, replaces: bool) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".clk-").suffix(".part").rand_bytes(12);
+    let (start, end) = abandoned::name();
+    builder.prefix(&start).suffix(end).rand_bytes(12);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(if replaces { 0o600 } else { 0o666 }));
     builder.tempfile_in(folder)

@@ -27,9 +27,8 @@ impl Folder {
         builder.prefix("clk-").rand_bytes(12);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-        let made = builder.tempdir_in(parent);
-        let folder = made.map_err(|error| format!("in `{}`, {}", parent.display(), reason(&error)))?;
-        let leftover = Leftover::new(folder.path());
+        let made = Leftover::make(|| builder.tempdir_in(parent), |folder| folder.path());
+        let (folder, leftover) = made.map_err(|error| format!("in `{}`, {}", parent.display(), reason(&error)))?;
         Ok(Folder(folder, leftover))
     }
 
