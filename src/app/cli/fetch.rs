@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, Command, value_parser};
 
 use crate::app::context::Context;
+use crate::app::interrupt::Interrupt;
 use crate::app::project::{self, LOCK, Lock, Source, UNFETCHED, Wrong};
-use crate::app::{disk, exit};
+use crate::app::{disk, exit, script};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
 
@@ -30,13 +31,17 @@ pub(crate) fn command() -> Command {
 
 pub(crate) fn folder(folder: &Path, update: bool, context: &mut Context) -> u8 {
     let root = project::folder_of(folder).unwrap_or_else(|| folder.to_path_buf());
-    let mut walk = Walk { update, seen: BTreeSet::new(), said: vec![] };
+    let mut walk = Walk { update, seen: BTreeSet::new(), said: vec![], interrupt: &context.interrupt };
     let done = walk.project(&root, Own::Yes);
     for line in walk.said {
         context.console.fact(&line);
     }
     match done {
         Ok(()) => exit::OK,
+        Err(_) if context.interrupt.is_set() => {
+            context.console.report(&Diagnostic::error("E0599", "interrupted"), &Sources::default());
+            script::failure_code(&context.interrupt)
+        }
         Err(wrong) => {
             context.console.report_all(&wrong.diagnostics, &wrong.sources);
             exit::FAILURE
@@ -51,14 +56,15 @@ enum Own {
     Fetched,
 }
 
-struct Walk {
+struct Walk<'a> {
     update: bool,
     /// Projects that were visited: dependencies may go in circles.
     seen: BTreeSet<PathBuf>,
     said: Vec<String>,
+    interrupt: &'a Interrupt,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn project(&mut self, root: &Path, own: Own) -> Result<(), Wrong> {
         let full = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
         if !self.seen.insert(full) {
@@ -80,7 +86,8 @@ impl Walk {
                 return Err(unpinned(name, &project.manifest.name, root));
             }
             let known = known.filter(|_| own == Own::Fetched || !self.update);
-            let pin = project::fetch(url, wanted, known, root).map_err(|why| failed(name, url, &why))?;
+            let pin =
+                project::fetch(url, wanted, known, root, self.interrupt).map_err(|why| failed(name, url, &why))?;
             self.said.push(format!("{name}  {}  {wanted} of {url}", pin.commit.get(..12).unwrap_or(&pin.commit)));
             next.extend(project::checkout(url, &pin.commit).map(|home| (home, Own::Fetched)));
             pins.0.insert(name.clone(), pin);
@@ -102,7 +109,7 @@ fn failed(name: &str, url: &str, why: &str) -> Wrong {
     alone(
         Diagnostic::error(UNFETCHED, format!("the dependency `{name}` cannot be fetched from `{url}`"))
             .note(why)
-            .help("`git clone` has to work with this address, without a password to type"),
+            .help("`git clone` has to work with this address, without a question; it begins with `https://`, `ssh://` or `file://`, or is `user@host:path` or a path"),
     )
 }
 

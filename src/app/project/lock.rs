@@ -22,9 +22,13 @@ pub(crate) struct Pin {
 }
 
 impl Lock {
-    /// Returns the pin of a dependency, unless `clk.toml` asks for something else by now.
+    /// Returns the pin of a dependency if it is for what `clk.toml` requests. A requested commit cannot be pinned to another one.
     pub fn find(&self, name: &str, url: &str, wanted: &str) -> Option<&Pin> {
-        self.0.get(name).filter(|pin| pin.url == url && pin.wanted == wanted)
+        let fits = |pin: &Pin| {
+            let start = wanted.strip_prefix("rev ").map(str::to_ascii_lowercase);
+            start.is_none_or(|start| pin.commit.to_ascii_lowercase().starts_with(&start))
+        };
+        self.0.get(name).filter(|pin| pin.url == url && pin.wanted == wanted && fits(pin))
     }
 
     pub fn text(&self) -> String {
@@ -74,5 +78,15 @@ mod tests {
         let lock = Lock(BTreeMap::from([("a".to_string(), pin)]));
         assert_eq!(parse(FileId::default(), &lock.text()), Ok(lock));
         assert!(parse(FileId::default(), "[a]\ngit = \"u\"\nwanted = \"HEAD\"\ncommit = \"../../x\"\n").is_err());
+    }
+
+    #[test]
+    fn a_pin_fits_the_requested_commit() {
+        let pin = |wanted: &str| Pin { url: "u".into(), wanted: wanted.into(), commit: "0123456789".repeat(4) };
+        for (wanted, fits) in [("rev 01234", true), ("rev 01235", false), ("tag 9", true), ("HEAD", true)] {
+            let lock = Lock(BTreeMap::from([("a".to_string(), pin(wanted))]));
+            assert_eq!(lock.find("a", "u", wanted).is_some(), fits, "{wanted}");
+            assert!(lock.find("a", "v", wanted).is_none());
+        }
     }
 }

@@ -64,6 +64,11 @@ pub(crate) fn name_problem(name: &str) -> Option<String> {
     KEYWORDS.iter().any(|(word, _)| *word == name).then(|| format!("`{name}` is a keyword"))
 }
 
+/// Git looks for abbreviations of 4 digits or more.
+fn is_start_of_hash(text: &str) -> bool {
+    (4..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 struct Reader {
     file: FileId,
     found: Vec<Diagnostic>,
@@ -148,7 +153,12 @@ impl Reader {
                             "another one",
                         );
                     }
-                    wanted = self.text(entry).map(|text| format!("{kind} {text}"));
+                    let text = self.text(entry);
+                    if kind == "rev" && text.as_deref().is_some_and(|text| !is_start_of_hash(text)) {
+                        let title = "`rev` is the hash of a commit, or its first digits (at least 4)".into();
+                        self.complain(entry.1.span(), title, "not a hash: write `branch = …` or `tag = …` for a name");
+                    }
+                    wanted = text.map(|text| format!("{kind} {text}"));
                 }
                 _ => self.unknown(entry, OF_DEPENDENCY),
             }
@@ -193,8 +203,13 @@ mod tests {
         assert!(complaint("name = \"a\"\n[dependencies]\nb = \"1.0\"").contains("says where it is"));
         assert!(complaint("name = \"a\"\n[dependencies]\nb = { path = \"b\", tag = \"v\" }").contains("either"));
         assert!(
-            complaint("name = \"a\"\n[dependencies]\nb = { git = \"b\", tag = \"v\", rev = \"1\" }").contains("enough")
+            complaint("name = \"a\"\n[dependencies]\nb = { git = \"b\", tag = \"v\", rev = \"0123\" }")
+                .contains("enough")
         );
+        for rev in ["main", "012", "v1.0", "HEAD~1"] {
+            let text = format!("name = \"a\"\n[dependencies]\nb = {{ git = \"b\", rev = \"{rev}\" }}");
+            assert!(complaint(&text).contains("hash of a commit"), "{rev}");
+        }
         assert!(complaint("name = \"a\"\n[dependencies]\nfn = { path = \"b\" }").contains("cannot be imported"));
     }
 }

@@ -153,8 +153,8 @@ fn place(name: &str, source: &Source, root: &Path) -> Result<PathBuf, Missing> {
             let pin = lock.find(name, url, wanted);
             let pin =
                 pin.ok_or_else(|| absent(format!("the dependency `{name}` is not pinned yet"), "run `clk fetch`"))?;
-            let home = checkout(url, &pin.commit).filter(|home| home.is_dir());
-            home.ok_or_else(|| absent(format!("the dependency `{name}` has not been fetched"), "run `clk fetch`"))
+            let title = || format!("the dependency `{name}` has not been fetched");
+            checkout(url, &pin.commit).ok_or_else(|| absent(title(), "run `clk fetch`"))
         }
     }
 }

@@ -398,7 +398,8 @@ let weights = load("weights.npy")
         title: "a file cannot be written",
         text: r#"
 The folder does not exist or is not writable, or the file is read-only. A file is replaced completely or not at all: after this
-message, an existing file is unchanged. A link that another user has put into a folder writable by others is not followed.
+message, an existing file is unchanged. A link that another user has put into a folder writable by others is not followed. `clk doc --html`
+replaces only files that it has written itself: it lists them in the file `.clk-doc` of the folder.
 
 ```clk fails
 save("nosuch/result.npy", [1.0, 2.0])
@@ -445,8 +446,9 @@ noise = { git = "https://example.org/noise.git", tag = "v1.0" }    # or `branch`
         code: "E0731",
         title: "a dependency that cannot be fetched",
         text: r#"
-`clk fetch` runs the installed `git`, which must be able to clone the repository without asking for a password. The message ends with
-what `git` said. A dependency with Git dependencies of its own must pin them: its repository must contain its `clk.lock`.
+`clk fetch` runs the installed `git`, which must be able to clone the repository without asking for a password or about an unknown host. The
+message ends with what `git` said. Addresses begin with `https://`, `ssh://` or `file://`, or are `user@host:path` or a path. If a commit
+is pinned in `clk.lock`, the repository must contain that commit; a branch or tag that has its hash as a name does not count. A dependency with Git dependencies of its own must pin them: its repository must contain its `clk.lock`.
 "#,
     },
     Page {
