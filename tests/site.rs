@@ -114,6 +114,7 @@ fn every_page_is_whole() {
             "{page}"
         );
         assert!(html.trim_end().ends_with("</html>"), "{page}");
+        assert!(html.contains("http-equiv=\"Content-Security-Policy\"") && !html.contains(" style=\""), "{page}");
         let ids = attributes(html, "id");
         assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "{page}: an id occurs twice");
         for picture in html.split("<img ").skip(1) {
@@ -324,6 +325,133 @@ fn programs_get_pages_too() {
     assert!(ran.code == 1 && ran.err.contains("E0701"), "{}", ran.err);
 }
 
+/// Whatever a program and its file are called and say, it is text.
+#[test]
+fn programs_cannot_put_anything_active_into_their_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let hostile = [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "<iframe src=\"https://example.org\"></iframe>",
+        "<a href=\"javascript:alert(1)\">x</a>",
+        "<meta http-equiv=\"refresh\" content=\"0; url=https://example.org\">",
+        "![x](https://example.org/x.png)",
+        "<style>*{}</style>",
+        "<b onclick=alert(1)>",
+        "\"><script>alert(1)</script>",
+    ];
+    let text: String = hostile
+        .iter()
+        .enumerate()
+        .map(|(n, html)| format!("/// # a {html}\n///\n/// {html}\n///\n/// | a |\n/// | ---: |\n/// | {html} |\nfn f{n}(x: f32) -> f32 {{ x }}\n"))
+        .collect();
+    let source = folder.path().join("src");
+    fs::create_dir(&source).expect("a folder");
+    fs::write(source.join("page.clk"), format!("/// {}\n\n{text}", hostile[0])).expect("written");
+    let names =
+        ["a\"><script>alert(1)<", "`<img src=x onerror=alert(1)>", "](javascript:alert(1))", "a|b", "*a*_b_", "a\nb"];
+    for name in names {
+        let name = name.replace('/', "");
+        fs::write(source.join(format!("{name}.clk")), "/// A.\nfn g(x: f32) -> f32 { x }\n").expect("written");
+    }
+    // Pictures that are not there are reported.
+    let ran = run(folder.path(), &["doc", "--html", "out", "src"]);
+    assert!(ran.code == 1 && ran.err.contains("there is no picture"), "{}", ran.err);
+    let made = files(&folder.path().join("out"));
+    let pages: Vec<_> = made.iter().filter(|(name, _)| name.ends_with(".html")).collect();
+    assert_eq!(pages.len(), names.len() + 2);
+    for (name, html) in pages {
+        let html = std::str::from_utf8(html).expect("UTF-8");
+        assert!(
+            html.contains("http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'self';"),
+            "{name}"
+        );
+        assert_eq!(html.matches("<script").count(), 1, "{name}: only the search");
+        for tag in html.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
+            let is_active = ["img", "iframe", "style", "b ", "object"].iter().any(|name| tag.starts_with(name));
+            let attributes = [" on", " style=", "javascript:", "refresh", "srcdoc"];
+            assert!(!is_active && !attributes.iter().any(|part| tag.contains(part)), "{name}: {tag}");
+        }
+    }
+    let list = std::str::from_utf8(&made["index.html"]).expect("UTF-8");
+    for shown in ["src/*a*_b_.clk", "src/a|b.clk", "src/](javascript:alert(1)).clk", "src/a\\nb.clk"] {
+        assert!(list.contains(shown), "{shown}: {list}");
+    }
+}
+
+#[test]
+fn links_of_programs_lead_to_pages_or_to_the_web() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let make = |link: &str| {
+        fs::write(folder.path().join("a.clk"), format!("/// See {link}.\n\n/// G.\nfn g(x: f32) -> f32 {{ x }}\n"))
+            .expect("written");
+        let ran = run(folder.path(), &["doc", "--html", "out", "a.clk"]);
+        (ran.code, ran.err, fs::read_to_string(folder.path().join("out/programs/a.html")).expect("a page"))
+    };
+    for url in ["https://example.org/a?b=c", "http://example.org", "mailto:a@example.org", "#g"] {
+        let (code, err, html) = make(&format!("[this]({url})"));
+        assert!(code == 0 && html.contains(&format!("<a href=\"{url}\">this</a>")), "{url}: {err}");
+    }
+    for url in
+        ["javascript:alert(1)", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "//example.org", "../../x.html"]
+    {
+        let (code, err, html) = make(&format!("[this]({url})"));
+        assert!(code == 1 && err.contains(url) && html.contains("See this."), "{url}: {err}");
+    }
+}
+
+#[test]
+fn two_programs_have_two_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files_of = ["a/b.clk", "a_b.clk", "A_b.clk", "a b.clk", "a.b.clk"];
+    for (n, name) in files_of.iter().enumerate() {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
+        fs::write(path, format!("/// Number {n}.\n\nfn f(x: f32) -> f32 {{ x }}\n")).expect("written");
+    }
+    let ran = run(folder.path(), &[&["doc", "--html", "out"][..], &files_of].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let made = files(&folder.path().join("out"));
+    let list = std::str::from_utf8(&made["index.html"]).expect("UTF-8");
+    let content = list.split("<main").nth(1).and_then(|rest| rest.split("</main").next()).expect("a list");
+    let links: BTreeSet<&str> = attributes(content, "href").into_iter().collect();
+    assert_eq!(links.len(), files_of.len(), "{links:?}");
+    for n in 0..files_of.len() {
+        let is_it = |link: &&&str| String::from_utf8_lossy(&made[**link]).contains(&format!("Number {n}."));
+        assert_eq!(links.iter().filter(is_it).count(), 1, "{n}");
+    }
+}
+
+#[test]
+fn files_of_others_are_not_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a.clk"), "/// A.\nfn g(x: f32) -> f32 { x }\n").expect("written");
+    let out = folder.path().join("out");
+    let make = || run(folder.path(), &["doc", "--html", "out", "a.clk"]);
+    for name in ["index.html", "style.css", "programs/a.html", ".clk-doc"] {
+        let path = out.join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
+        fs::write(&path, "mine").expect("written");
+        let ran = make();
+        assert!(ran.code == 1 && ran.err.contains("E0702") && ran.err.contains(name), "{name}: {}", ran.err);
+        assert_eq!(files(&out), BTreeMap::from([(name.to_string(), b"mine".to_vec())]), "nothing is changed");
+        fs::remove_dir_all(&out).expect("removed");
+    }
+    // What an earlier run has written is replaced; other files stay.
+    assert_eq!(make().code, 0);
+    fs::write(out.join("mine.html"), "mine").expect("written");
+    fs::write(folder.path().join("a.clk"), "/// Another text.\nfn g(x: f32) -> f32 { x }\n").expect("written");
+    assert_eq!(make().code, 0);
+    assert!(fs::read_to_string(out.join("programs/a.html")).expect("a page").contains("Another text"));
+    assert_eq!(fs::read(out.join("mine.html")).expect("there"), b"mine");
+    // A page that comes later may have the name of a file of the user.
+    fs::write(folder.path().join("b.clk"), "/// B.\nfn g(x: f32) -> f32 { x }\n").expect("written");
+    fs::write(out.join("programs/b.html"), "mine").expect("written");
+    let ran = run(folder.path(), &["doc", "--html", "out", "a.clk", "b.clk"]);
+    assert!(ran.code == 1 && ran.err.contains("programs/b.html"), "{}", ran.err);
+    assert_eq!(fs::read(out.join("programs/b.html")).expect("there"), b"mine");
+}
+
 /// With the simulator there is a page that runs programs, and a link to it below each whole program, which finds that program again.
 #[test]
 fn a_playground_is_there_if_the_simulator_is() {
@@ -349,6 +477,13 @@ fn a_playground_is_there_if_the_simulator_is() {
     }
     for script in attributes(&page, "src") {
         assert!(files.contains_key(script), "{script} is not there");
+    }
+    let policy =
+        attributes(&page, "content").into_iter().find(|content| content.contains("script-src")).expect("a policy");
+    for part in
+        ["script-src 'self' 'wasm-unsafe-eval';", "worker-src 'self';", "connect-src 'self';", "img-src 'self' blob:"]
+    {
+        assert!(policy.contains(part), "no {part}: {policy}");
     }
     assert!(files.contains_key("playground-worker.js") && files["playground.wasm"].starts_with(b"\0asm"));
     let mut count = 0;

@@ -1,9 +1,12 @@
 //! Markdown to HTML. Input: a page. Output: its HTML, headings, and what its links lead to. Programs are colored, links between files of
 //! the repository become links between pages, and codes and modules in backquotes link to their pages.
+//!
+//! The text may be a stranger's: HTML in it is shown as text, except on pages of Clk's own, and links outside of the site are limited to
+//! [`SCHEMES`]. All events of the parser go through [`Writer::events`], so that none reaches the page unchecked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd, html};
 
 use super::highlight;
 use super::page::Page;
@@ -42,16 +45,16 @@ pub(super) struct Rendered {
 }
 
 pub(super) fn render(page: &Page, known: &Known<'_>) -> Rendered {
-    let mut writer = Writer { page, known, done: Rendered::default(), up: up(&page.output), programs: 0 };
-    let mut events = Parser::new_ext(&page.markdown, Options::ENABLE_TABLES);
-    let mut out = Vec::new();
-    while let Some(event) = events.next() {
-        writer.event(event, &mut events, &mut out);
-    }
-    let mut text = String::new();
-    html::push_html(&mut text, out.into_iter());
-    writer.done.html = text;
+    let mut writer =
+        Writer { page, known, done: Rendered::default(), up: up(&page.output), programs: 0, is_heading: false };
+    let out = writer.events(&mut Parser::new_ext(&page.markdown, Options::ENABLE_TABLES));
+    html::push_html(&mut writer.done.html, out.into_iter());
     writer.done
+}
+
+/// Returns a text without markup.
+pub(super) fn plain_text(markdown: &str) -> String {
+    Parser::new_ext(markdown, Options::ENABLE_TABLES).map(|event| plain(&event).to_owned()).collect()
 }
 
 /// Returns the way from a page to the root of the site.
@@ -82,6 +85,23 @@ fn beside(file: &str, path: &str) -> String {
 /// What stands behind `clk` in a block with the head of an item.
 pub(super) const SIGNATURE: &str = "signature";
 
+/// The beginnings of addresses outside of the site. Others, such as `javascript:`, can run code.
+const SCHEMES: [&str; 3] = ["http://", "https://", "mailto:"];
+
+/// Whether an address leads out of the site in one of the [`SCHEMES`].
+fn is_outside(url: &str) -> bool {
+    SCHEMES.iter().any(|scheme| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+}
+
+/// Whether an address begins with the name of a scheme. Browsers ignore control characters and spaces in it.
+fn has_scheme(url: &str) -> bool {
+    let start = url.split(['/', '?', '#']).next().unwrap_or("");
+    start.contains(':')
+}
+
+/// The events of a part of a page.
+type Events<'e, 'i> = dyn Iterator<Item = Event<'e>> + 'i;
+
 struct Writer<'w> {
     page: &'w Page,
     known: &'w Known<'w>,
@@ -89,48 +109,64 @@ struct Writer<'w> {
     up: String,
     /// The number of programs so far.
     programs: usize,
+    /// Whether the writer is inside a heading.
+    is_heading: bool,
 }
 
 impl Writer<'_> {
-    fn event<'e>(&mut self, event: Event<'e>, rest: &mut Parser<'e>, out: &mut Vec<Event<'e>>) {
+    fn events<'e>(&mut self, events: &mut Events<'e, '_>) -> Vec<Event<'e>> {
+        let mut out = Vec::new();
+        while let Some(event) = events.next() {
+            self.event(event, events, &mut out);
+        }
+        out
+    }
+
+    fn event<'e>(&mut self, event: Event<'e>, rest: &mut Events<'e, '_>, out: &mut Vec<Event<'e>>) {
         match event {
             Event::Start(Tag::Heading { level, .. }) => {
-                let inner = until(rest, |tag| matches!(tag, TagEnd::Heading(_)));
+                let inner = until_end(rest);
                 let heading = self.heading(level, inner);
                 out.push(Event::Html(heading.into()));
             }
             Event::Start(Tag::CodeBlock(kind)) => {
-                let text: String = until(rest, |tag| matches!(tag, TagEnd::CodeBlock)).iter().map(plain).collect();
+                let text: String = until_end(rest).iter().map(plain).collect();
                 let info = match &kind {
                     CodeBlockKind::Fenced(info) => info.to_string(),
                     CodeBlockKind::Indented => String::new(),
                 };
                 out.push(Event::Html(self.block(&info, &text).into()));
             }
-            Event::Start(Tag::Link { link_type, dest_url, title, id }) => match self.link(&dest_url) {
-                Some(url) => out.push(Event::Start(Tag::Link { link_type, dest_url: url.into(), title, id })),
-                None => {
-                    // The text remains; what it is about is not part of the site.
-                    let inner = until(rest, |tag| matches!(tag, TagEnd::Link));
-                    out.extend(inner);
+            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+                // An address in `<…>` gets its `mailto:` later.
+                let url = if link_type == LinkType::Email { Some(dest_url.to_string()) } else { self.link(&dest_url) };
+                match url {
+                    Some(url) => out.push(Event::Start(Tag::Link { link_type, dest_url: url.into(), title, id })),
+                    None => {
+                        // The target is not part of the site, so only the text remains.
+                        let inner = until_end(rest);
+                        out.extend(self.events(&mut inner.into_iter()));
+                    }
                 }
-            },
+            }
             Event::Start(Tag::Image { dest_url, .. }) => {
-                let inner = until(rest, |tag| matches!(tag, TagEnd::Image));
-                let alt: String = inner.iter().map(plain).collect();
+                let alt: String = until_end(rest).iter().map(plain).collect();
                 out.push(Event::InlineHtml(self.picture(&dest_url, &alt).into()));
             }
             Event::Start(Tag::Table(columns)) => {
                 out.push(Event::Html("<div class=\"table\">".into()));
-                out.push(Event::Start(Tag::Table(columns)));
+                // Alignment would be a `style` attribute, which the content security policy forbids.
+                out.push(Event::Start(Tag::Table(vec![Alignment::None; columns.len()])));
             }
             Event::End(TagEnd::Table) => out.extend([Event::End(TagEnd::Table), Event::Html("</div>\n".into())]),
-            Event::Code(text) if !inside_link(out) => match self.page_of_code(&text) {
+            Event::Code(text) if !inside_link(out) && !self.is_heading => match self.page_of_code(&text) {
                 Some(url) => {
-                    out.push(Event::InlineHtml(format!("<a href=\"{url}\"><code>{}</code></a>", escape(&text)).into()));
+                    let (url, text) = (escape(&url), escape(&text));
+                    out.push(Event::InlineHtml(format!("<a href=\"{url}\"><code>{text}</code></a>").into()));
                 }
                 None => out.push(Event::Code(text)),
             },
+            Event::Html(text) | Event::InlineHtml(text) if !self.page.is_html => out.push(Event::Text(text)),
             other => out.push(other),
         }
     }
@@ -146,7 +182,15 @@ impl Writer<'_> {
         }
         let level = level as usize;
         let mut shown = String::new();
-        html::push_html(&mut shown, inner.into_iter());
+        // The heading is a link to itself, and a link has no links inside.
+        let is_link = |event: &Event<'_>| {
+            matches!(event, Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link)) && level != 1
+        };
+        let inner: Vec<Event<'_>> = inner.into_iter().filter(|event| !is_link(event)).collect();
+        self.is_heading = true;
+        let events = self.events(&mut inner.into_iter());
+        self.is_heading = false;
+        html::push_html(&mut shown, events.into_iter());
         if level == 1 {
             return format!("<h1 id=\"{id}\">{shown}</h1>\n");
         }
@@ -187,8 +231,12 @@ impl Writer<'_> {
 
     /// Returns the link for a link of the page's source; `None` if it leads to something that is not part of the site.
     fn link(&mut self, url: &str) -> Option<String> {
-        if url.contains("://") || url.starts_with("mailto:") {
+        if is_outside(url) {
             return Some(url.to_owned());
+        }
+        if has_scheme(url) {
+            self.done.complaints.push(format!("the link `{url}` begins with none of `{}`", SCHEMES.join("`, `")));
+            return None;
         }
         let (path, anchor) = url.split_once('#').map_or((url, None), |(path, anchor)| (path, Some(anchor)));
         let target = if path.is_empty() {
@@ -230,7 +278,7 @@ impl Writer<'_> {
         let html = format!(
             "<img src=\"{}{}\" alt=\"{}\"{size} loading=\"lazy\">",
             self.up,
-            plan::picture(&source),
+            escape(&plan::picture(&source)),
             escape(alt)
         );
         self.done.pictures.insert(source);
@@ -259,9 +307,20 @@ impl Writer<'_> {
     }
 }
 
-/// Takes the events up to the end of an element.
-fn until<'e>(rest: &mut Parser<'e>, is_end: impl Fn(&TagEnd) -> bool) -> Vec<Event<'e>> {
-    rest.take_while(|event| !matches!(event, Event::End(tag) if is_end(tag))).collect()
+/// Takes the events up to the end of the element whose start was taken before.
+fn until_end<'e>(rest: &mut Events<'e, '_>) -> Vec<Event<'e>> {
+    let mut depth = 0usize;
+    let mut inner = Vec::new();
+    for event in rest {
+        match &event {
+            Event::Start(_) => depth += 1,
+            Event::End(_) if depth == 0 => break,
+            Event::End(_) => depth -= 1,
+            _ => {}
+        }
+        inner.push(event);
+    }
+    inner
 }
 
 /// Returns the text of an event without markup.
@@ -309,6 +368,7 @@ mod tests {
             source: "docs/a.md".into(),
             output: "a.html".into(),
             title: "A".into(),
+            is_html: false,
             markdown: "# A\n\n## Two `b`s\n\nSee [b](book/b.md#x), [c](c.md), `E0601`.\n\n```clk\nlet x = 1\n```\n"
                 .into(),
         };
@@ -326,5 +386,78 @@ mod tests {
         }
         assert_eq!(done.complaints, ["the link `c.md` leads nowhere"]);
         assert_eq!(done.anchors, [("book/b.html".to_string(), "x".to_string())]);
+    }
+
+    /// Returns the page of a text, without pages that links could lead to.
+    fn html_of(markdown: &str) -> Rendered {
+        let (source, output) = (String::new(), "programs/a.html".to_owned());
+        let page = Page { source, output, title: "A".into(), is_html: false, markdown: markdown.into() };
+        let known = Known { places: &BTreeMap::new(), outputs: &BTreeSet::new(), texts: &Texts::default() };
+        render(&page, &known)
+    }
+
+    #[test]
+    fn html_is_shown_as_text() {
+        let script = "<script>alert(1)</script>";
+        for (before, after) in [
+            ("", ""),
+            ("a ", " b"),
+            ("# ", ""),
+            ("## ", " x"),
+            ("- ", ""),
+            ("| a |\n| --- |\n| ", " |"),
+            ("[", "](nowhere.html)"),
+            ("[", "](https://example.org)"),
+            ("## [", "](https://example.org)"),
+            ("![", "](a.png)"),
+            ("![a ![", "](b.png)](c.png)"),
+            ("`", "`"),
+            ("```text\n", "\n```"),
+            ("```text clk ", "\nx\n```"),
+            ("```", "\nx\n```"),
+            ("    ", ""),
+            ("> ", ""),
+            ("**", "**"),
+            ("[a](https://example.org \"\\\">", "\")"),
+            ("[a](https://example.org/\">", ")"),
+            ("<https://example.org/\">", ">"),
+        ] {
+            for hostile in [script, "<img src=x onerror=alert(1)>", "<!-- -->", "<a href=\"javascript:alert(1)\">x</a>"]
+            {
+                let html = html_of(&format!("{before}{hostile}{after}")).html;
+                for tag in ["<script", "<img", "<!--", "<a href=\"javascript:"] {
+                    assert!(!html.contains(tag), "{before}{hostile}{after}: {html}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn links_have_one_of_few_schemes() {
+        for url in ["http://example.org/a", "HTTPS://example.org", "mailto:a@example.org"] {
+            let done = html_of(&format!("[a](<{url}>)"));
+            assert!(done.html.contains(&format!("href=\"{url}\"")) && done.complaints.is_empty(), "{}", done.html);
+        }
+        assert!(html_of("<a@example.org>").html.contains("href=\"mailto:a@example.org\""));
+        for url in [
+            "javascript:alert(1)",
+            "javascript://%0aalert(1)",
+            "JavaScript:alert(1)",
+            " javascript:alert(1)",
+            "java&#x09;script:alert(1)",
+            "&#1;javascript:alert(1)",
+            "data:text/html,<script>alert(1)</script>",
+            "vbscript:x",
+            "file:///etc/passwd",
+            "//example.org/x",
+            "\\\\example.org",
+        ] {
+            for text in [format!("[a](<{url}>)"), format!("## [a](<{url}>)\n\nx"), format!("[a][b]\n\n[b]: <{url}>")] {
+                let html = html_of(&text).html;
+                assert_eq!(html.matches("href=").count(), html.matches("href=\"#").count(), "{text}: {html}");
+            }
+            assert!(!html_of(&format!("# [a](<{url}>)")).html.contains("href="), "{url}");
+            assert!(!html_of(&format!("<{url}>")).html.contains("href="), "{url}");
+        }
     }
 }

@@ -90,10 +90,36 @@ fn build(pages: Vec<Page>, texts: &Texts) -> Site {
     Site { files, pages: pages.len(), complaints }
 }
 
+/// The file that lists the files of a site, so that the next run may replace them.
+const LIST: &str = ".clk-doc";
+const LIST_HEAD: &str = "# Files that `clk doc --html` has written here, and may replace.\n";
+
+const FOREIGN: &str = "`clk doc` has not written this file; give another folder, or remove the file";
+
 impl Site {
-    /// Writes all files into a folder; returns the number of pages, or the file that cannot be written and why.
+    /// Writes all files into a folder; returns the number of pages, or the file that cannot be written and why. Replaces only files that
+    /// an earlier run has written.
     pub fn write(&self, folder: &Path) -> Result<usize, (PathBuf, String)> {
-        for (name, bytes) in &self.files {
+        let list = folder.join(LIST);
+        let before = match list.symlink_metadata() {
+            Ok(_) => disk::read_source(&list).map_err(|why| (list.clone(), why))?,
+            Err(_) => LIST_HEAD.to_owned(),
+        };
+        let before = before.strip_prefix(LIST_HEAD).ok_or_else(|| (list.clone(), FOREIGN.to_owned()))?;
+        let known: BTreeSet<&str> = before.lines().collect();
+        let is_foreign = |name: &str, bytes: &[u8]| {
+            let path = folder.join(name);
+            path.symlink_metadata().is_ok() && !known.contains(name) && disk::read(&path).as_deref() != Ok(bytes)
+        };
+        if let Some((name, _)) = self.files.iter().find(|(name, bytes)| is_foreign(name, bytes)) {
+            return Err((folder.join(name), FOREIGN.to_owned()));
+        }
+        // First the list: a run that is cut short may be repeated.
+        let names: BTreeSet<&str> = known.into_iter().chain(self.files.keys().map(String::as_str)).collect();
+        let names = names.into_iter().fold(String::from(LIST_HEAD), |text, name| text + name + "\n");
+        let lists = [(LIST, names.as_bytes())];
+        let files = self.files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+        for (name, bytes) in lists.into_iter().chain(files) {
             let path = folder.join(name);
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent).map_err(|error| (parent.to_path_buf(), disk::reason(&error)))?;

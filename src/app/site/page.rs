@@ -7,5 +7,7 @@ pub(super) struct Page {
     /// The file that is written, from the root of the site.
     pub output: String,
     pub title: String,
+    /// Whether HTML in the text is part of the page. Only texts in this binary may have it.
+    pub is_html: bool,
     pub markdown: String,
 }

@@ -46,7 +46,7 @@ pub(super) fn pages(texts: &Texts) -> Vec<Page> {
             ),
             _ => text.clone(),
         };
-        pages.push(Page { source: source.clone(), output, title: title(&markdown), markdown });
+        pages.push(Page { source: source.clone(), output, title: title(&markdown), is_html: false, markdown });
     }
     // `index.md` is the page that the README of the repository corresponds to.
     pages

@@ -29,10 +29,11 @@ pub(super) fn page(pages: &[Page]) -> Page {
         list += "</optgroup>";
     }
     let markdown = include_str!("assets/playground.md").replace("{examples}", &list).replace("{first}", FIRST);
-    Page { source: String::new(), output: OUTPUT.into(), title: "Playground".into(), markdown }
+    Page { source: String::new(), output: OUTPUT.into(), title: "Playground".into(), is_html: true, markdown }
 }
 
 /// Returns the link below the `number`th program of a page.
 pub(super) fn link(up: &str, output: &str, number: usize) -> String {
-    format!("<a class=\"try\" href=\"{up}{OUTPUT}#from={output}&amp;program={number}\">Run in the playground</a>\n")
+    let from = escape(output);
+    format!("<a class=\"try\" href=\"{up}{OUTPUT}#from={from}&amp;program={number}\">Run in the playground</a>\n")
 }

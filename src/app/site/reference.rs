@@ -1,12 +1,15 @@
 //! Pages that Clk makes of what it knows of itself: builtins, the standard library, diagnostic codes; and of the documentation comments
 //! of programs.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use super::markdown;
 use super::page::Page;
 use crate::app::cli;
 use crate::app::disk::Disk;
+use crate::base::escape;
 use crate::check::typed::Module;
 use crate::compile::{Session, library};
 use crate::lang::builtin::{self, Group};
@@ -20,7 +23,7 @@ pub(super) fn pages() -> Vec<Page> {
 }
 
 fn made(output: &str, title: &str, markdown: String) -> Page {
-    Page { source: String::new(), output: output.into(), title: title.into(), markdown }
+    Page { source: String::new(), output: output.into(), title: title.into(), is_html: false, markdown }
 }
 
 fn builtins() -> Page {
@@ -73,7 +76,7 @@ fn plain_names(doc: &str) -> String {
 
 /// Returns the documentation of a module's items.
 fn items(title: &str, session: &Session, module: &Module, public: &dyn Fn(&str) -> bool) -> String {
-    let mut text = format!("# {title}\n\n");
+    let mut text = format!("# {}\n\n", literal(title));
     if let Some(doc) = &module.doc {
         let _ = write!(text, "{}\n\n", plain_names(doc.trim()));
     }
@@ -85,7 +88,7 @@ fn items(title: &str, session: &Session, module: &Module, public: &dyn Fn(&str) 
             let item = plain_names(&item);
             let item =
                 item.strip_prefix("```\n").map_or_else(|| item.clone(), |rest| format!("```clk signature\n{rest}"));
-            let _ = write!(text, "## {name}\n\n{item}\n");
+            let _ = write!(text, "## {}\n\n{item}\n", literal(name));
         }
     }
     text
@@ -95,21 +98,49 @@ fn items(title: &str, session: &Session, module: &Module, public: &dyn Fn(&str) 
 pub(super) fn of_programs(programs: &[(PathBuf, String)]) -> Vec<Page> {
     let mut pages = Vec::new();
     let mut list = String::from("# Programs\n\n| file | about |\n| --- | --- |\n");
+    let mut taken = BTreeSet::new();
     for (path, text) in programs {
         let shown = path.display().to_string();
         let folder = path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
         let mut session = Session { folder, ..Session::default() };
         session.add(&shown, text, &Disk);
         let Some(module) = session.main.and_then(|main| session.program.modules.get(main)).cloned() else { continue };
-        let name: String =
-            shown.trim_end_matches(".clk").chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-        let output = format!("programs/{name}.html");
-        let about = module.doc.as_deref().and_then(|doc| doc.lines().next()).unwrap_or("").replace('|', "\\|");
-        let _ = writeln!(list, "| [{shown}]({output}) | {about} |");
+        let shown = escape::name(&shown);
+        let output = output(&shown, &mut taken);
+        // Links are relative to the page of the program.
+        let about = markdown::plain_text(module.doc.as_deref().and_then(|doc| doc.lines().next()).unwrap_or(""));
+        let _ = writeln!(list, "| [{}]({output}) | {} |", literal(&shown), literal(&about));
         pages.push(made(&output, &shown, items(&shown, &session, &module, &|_| true)));
     }
     pages.insert(0, made("index.html", "Programs", list));
     pages
+}
+
+/// Returns the page of a program, which no other program gets; some file systems do not distinguish upper and lower case.
+fn output(file: &str, taken: &mut BTreeSet<String>) -> String {
+    let name: String =
+        file.trim_end_matches(".clk").chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    let mut number = 1;
+    loop {
+        let part = if number == 1 { String::new() } else { format!("-{number}") };
+        let output = format!("programs/{name}{part}.html");
+        if taken.insert(output.to_lowercase()) {
+            return output;
+        }
+        number += 1;
+    }
+}
+
+/// Escapes a name for Markdown.
+fn literal(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for c in name.chars() {
+        if c.is_ascii_punctuation() {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
 }
 
 fn errors() -> Page {
@@ -129,4 +160,18 @@ fn error(page: &codes::Page) -> Page {
     let title = format!("{}: {}", page.code, page.title);
     let text = format!("# {title}\n\n{}\n\n[All codes](index.html)\n", page.text.trim());
     made(&format!("errors/{}.html", page.code), &title, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_program_has_a_page_of_its_own() {
+        let mut taken = BTreeSet::new();
+        let files = ["a/b.clk", "a_b.clk", "A_b.clk", "a_b.clk", "a_b-2.clk", "a b.clk.clk"];
+        let outputs: BTreeSet<String> = files.iter().map(|file| output(file, &mut taken).to_lowercase()).collect();
+        assert_eq!(outputs.len(), files.len(), "{outputs:?}");
+        assert!(outputs.contains("programs/a_b.html"));
+    }
 }

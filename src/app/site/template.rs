@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::markdown::{self, Rendered};
 use super::page::Page;
 use super::plan::Navigation;
+use super::playground;
 use crate::ide::markup::escape;
 
 pub(super) const STYLE: &str = include_str!("assets/style.css");
@@ -20,7 +21,8 @@ pub(super) fn page(page: &Page, done: &Rendered, navigation: &Navigation) -> Str
         let _ = write!(groups, "<h2>{}</h2>\n<ul>\n", escape(group));
         for (output, title) in pages {
             let current = if *output == page.output { " aria-current=\"page\"" } else { "" };
-            let _ = writeln!(groups, "<li><a href=\"{up}{output}\"{current}>{}</a></li>", escape(title));
+            let (output, title) = (escape(output), escape(title));
+            let _ = writeln!(groups, "<li><a href=\"{up}{output}\"{current}>{title}</a></li>");
         }
         groups += "</ul>\n";
     }
@@ -28,16 +30,17 @@ pub(super) fn page(page: &Page, done: &Rendered, navigation: &Navigation) -> Str
     let (before, behind) = navigation.neighbors(&page.output);
     let mut steps = String::new();
     if let Some((output, title)) = before {
-        let _ = write!(steps, "<a class=\"before\" href=\"{up}{output}\">← {}</a>", escape(title));
+        let _ = write!(steps, "<a class=\"before\" href=\"{up}{}\">← {}</a>", escape(output), escape(title));
     }
     if let Some((output, title)) = behind {
-        let _ = write!(steps, "<a class=\"behind\" href=\"{up}{output}\">{} →</a>", escape(title));
+        let _ = write!(steps, "<a class=\"behind\" href=\"{up}{}\">{} →</a>", escape(output), escape(title));
     }
     if !steps.is_empty() {
         steps = format!("<nav class=\"steps\" aria-label=\"Chapters\">{steps}</nav>\n");
     }
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<link rel=\"stylesheet\" href=\"{up}style.css\">\n\
          <link rel=\"icon\" href=\"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Cpath fill='%230a7f5a' d='M0 0h3v3H0zM5 0h3v3H5zM0 5h3v3H0zM5 5h3v3H5z'/%3E%3C/svg%3E\">\n\
@@ -49,10 +52,22 @@ pub(super) fn page(page: &Page, done: &Rendered, navigation: &Navigation) -> Str
          <div class=\"frame\">\n<details class=\"menu\"><summary>Contents</summary>\n<nav aria-label=\"Contents\">\n{groups}</nav>\n</details>\n\
          <nav class=\"side\" aria-label=\"Contents\">\n{groups}</nav>\n\
          <main id=\"content\">\n{body}{steps}</main>\n{headings}</div>\n</body>\n</html>\n",
+        policy = policy(page),
         title = escape(&title),
         class = if home { " class=\"home\"" } else { "" },
         body = done.html,
     )
+}
+
+/// Returns the content security policy of a page. It allows files of the site and the icon; on the playground also WebAssembly and
+/// pictures that programs make.
+fn policy(page: &Page) -> &'static str {
+    if page.output == playground::OUTPUT {
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; style-src 'self'; \
+         img-src 'self' blob: data:; base-uri 'none'; form-action 'none'"
+    } else {
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'"
+    }
 }
 
 /// Returns the list of a page's headings, if it is worth one.
