@@ -185,6 +185,75 @@ fn a_rank_that_computes_is_ended_too() {
     );
 }
 
+/// The end of the ranks interrupts kernels.
+#[test]
+fn a_rank_in_a_kernel_is_ended_too() {
+    let text = "kernel spin(inout x: [i32; N]) threads(i: N) {
+    while x[i] >= 0 { x[i] = (x[i] + 1) % 7 }
+}
+var x = zeros(64, type = i32)
+let a = all_reduce(1)
+if rank() != 0 { spin(x) }
+assert(a == 4, \"bad luck\")
+print(x)
+";
+    let folder = folder(text);
+    let port = free_port();
+    let ranks: Vec<Rank> = (0..3).map(|rank| start(folder.path(), &own(rank, 3, port))).collect();
+    for (rank, ran) in ranks.into_iter().map(ended).enumerate() {
+        let (code, title) = if rank == 0 { (1, "E0530") } else { (4, "E0551") };
+        assert!(ran.code == code && ran.err.contains(title), "rank {rank}: {} {}", ran.code, ran.err);
+        assert!(rank == 0 || ran.err.contains("rank 0 has ended: assertion failed: bad luck"), "{}", ran.err);
+        assert!(!ran.err.contains("interrupted"), "{}", ran.err);
+    }
+    let ran = ranks_of(&folder, 3);
+    assert!(ran.code == 1 && !ran.err.contains("interrupted"), "{}", ran.err);
+}
+
+fn ranks_of(folder: &tempfile::TempDir, count: u32) -> Ran {
+    finish(clk(folder.path()).args(["run", "--ranks", &count.to_string(), "a.clk"]))
+}
+
+/// At each limit something else does not fit: the arrays, their copies, the sum. No rank waits for an answer that never comes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sum_that_does_not_fit_into_memory_ends_all_ranks() {
+    // Rank 1 comes last, so that the thread of rank 0 that reads from it computes the sum.
+    let folder = folder(
+        "let x = ones(12_000_000)\nsend(1, to = 1 - rank())\nlet r = receive(1, from = 1 - rank())\nif rank() == 1 { for i in 0..100_000 { assert(i >= 0) } }\nlet y = all_reduce(x)\nprint(y[0])",
+    );
+    let mut ends = std::collections::BTreeSet::new();
+    for limit in (560..1100).step_by(60) {
+        let mut command = Command::new("sh");
+        command.current_dir(folder.path()).env("CLK_DEVICE", "sim").stdin(Stdio::null());
+        command.args(["-c", &format!("ulimit -v {}; exec timeout -k 1 60 \"$0\" run --ranks 2 a.clk", limit * 1024)]);
+        let ran = finish(command.arg(env!("CARGO_BIN_EXE_clk")));
+        assert_ne!(ran.code, 124, "{limit} MiB: {}", ran.err);
+        let is_said = ["E0509", "E0551", "cannot be started"].iter().any(|words| ran.err.contains(words));
+        assert!(if ran.code == 0 { ran.out == "2.0\n2.0\n" } else { is_said }, "{limit} MiB: {} {}", ran.code, ran.err);
+        assert!(!ran.err.contains("E0999"), "{limit} MiB: {}", ran.err);
+        ends.insert(ran.err.contains("rank 0 needs it for"));
+    }
+    assert!(ends.contains(&true), "the sum itself does not fit at one of these limits");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    for (text, code) in
+        [("print(all_reduce(1))", 1), ("print(all_reduce(1))\nexit(7)", 7), ("let x = all_reduce(1)", 0)]
+    {
+        let folder = folder(text);
+        let full = fs::File::options().write(true).open("/dev/full").expect("a device");
+        let mut command = clk(folder.path());
+        let child = command.args(["run", "--ranks", "2", "a.clk"]).stdout(full).stderr(Stdio::piped()).spawn();
+        let output = child.and_then(Child::wait_with_output).expect("it ends");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{text}: {err}");
+        assert_eq!(err.contains("standard output cannot be written"), text.contains("print"), "{text}: {err}");
+    }
+}
+
 #[test]
 fn what_ranks_cannot_do_is_an_error() {
     let failing = |text: &str, wanted: &str| {
@@ -279,7 +348,9 @@ fn launchers_start_ranks_by_their_variables() {
 fn ranks_of_other_programs_are_refused() {
     let (one, other) = (folder("print(all_reduce(1))"), folder("print(all_reduce(2))"));
     let port = free_port();
-    let (first, second) = (start(one.path(), &own(0, 2, port)), start(other.path(), &own(1, 2, port)));
+    let with =
+        |folder: &Path, rank| start(folder, &[own(rank, 2, port), vec![("CLK_TOKEN", "a word".into())]].concat());
+    let (first, second) = (with(one.path(), 0), with(other.path(), 1));
     for ran in [ended(first), ended(second)] {
         assert!(
             ran.code == 1 && ran.err.contains("E0554") && ran.err.contains("rank 1 runs another program"),
@@ -324,6 +395,78 @@ fn many_strangers_at_once_do_not_send_a_rank_away() {
     }
 }
 
+/// Sends the greeting of a rank of another version.
+fn greet_as_another_version(port: u16) -> TcpStream {
+    let hello =
+        "{\"is\":\"hello\",\"protocol\":1,\"version\":\"9.9\",\"program\":\"\",\"token\":\"\",\"rank\":1,\"ranks\":2}";
+    loop {
+        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+            let bytes = [&(hello.len() as u32).to_le_bytes()[..], hello.as_bytes(), &[0; 8]].concat();
+            stream.write_all(&bytes).expect("written");
+            let mut answer = vec![];
+            stream.read_to_end(&mut answer).expect("an answer");
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.contains("another version") || answer.contains("another token"), "{answer}");
+            return stream;
+        }
+    }
+}
+
+/// Without a token, a misfit can be anybody; with one, it has none.
+#[test]
+fn a_greeting_of_a_stranger_does_not_end_the_ranks() {
+    let folder = folder("print(all_reduce(1))");
+    for token in ["", "a word"] {
+        let port = free_port();
+        let with = |rank| start(folder.path(), &[own(rank, 2, port), vec![("CLK_TOKEN", token.into())]].concat());
+        let first = with(0);
+        let _stranger = greet_as_another_version(port);
+        let second = with(1);
+        for ran in [ended(first), ended(second)] {
+            assert_eq!((ran.code, &ran.out[..]), (0, "2\n"), "{}", ran.err);
+        }
+    }
+    // If the rank never comes, the message says who came instead.
+    let port = free_port();
+    let first = start(folder.path(), &[own(0, 2, port), vec![("CLK_RANKS_WAIT", "2".into())]].concat());
+    let _stranger = greet_as_another_version(port);
+    let ran = ended(first);
+    assert!(
+        ran.code == 1 && ran.err.contains("a connection was refused: rank 1 runs another version of Clk: 9.9"),
+        "{}",
+        ran.err
+    );
+}
+
+/// Connections that send a byte now and then have no more time than silent ones, and none of them delays a rank.
+#[test]
+fn slow_strangers_do_not_delay_the_start() {
+    let folder = folder("print(all_reduce(1))");
+    let port = free_port();
+    // Less time than the greeting of one stranger may take.
+    let wait = || vec![("CLK_RANKS_WAIT", "9".to_string())];
+    let first = start(folder.path(), &[own(0, 2, port), wait()].concat());
+    let mut strangers: Vec<TcpStream> = vec![];
+    while strangers.len() < 385 {
+        strangers.extend(TcpStream::connect(("127.0.0.1", port)));
+    }
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let drip = std::thread::spawn(move || {
+        while stopped
+            .recv_timeout(std::time::Duration::from_millis(200))
+            .is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
+            strangers.iter_mut().for_each(|stranger| stranger.write_all(&[1]).unwrap_or_default());
+        }
+    });
+    let second = start(folder.path(), &[own(1, 2, port), wait()].concat());
+    for ran in [ended(first), ended(second)] {
+        assert_eq!((ran.code, &ran.out[..]), (0, "2\n"), "{}", ran.err);
+    }
+    drop(stop);
+    drip.join().expect("it ends");
+}
+
 #[test]
 fn a_wrong_token_is_refused() {
     let folder = folder("print(all_reduce(1))");
@@ -357,6 +500,24 @@ fn a_port_in_use_and_ranks_that_do_not_come_are_errors() {
         variables.push(("CLK_RANKS_WAIT", "0".into()));
         let ran = ended(start(folder.path(), &variables));
         assert!(ran.code == 1 && ran.err.contains("CLK_RANKS_WAIT"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn ranks_may_wait_for_each_other_without_an_end() {
+    let folder = folder("print(all_reduce(1))");
+    for wait in [u64::MAX, u64::MAX - 1, 1 << 63, 1 << 40] {
+        let port = free_port();
+        let with =
+            |rank| start(folder.path(), &[own(rank, 2, port), vec![("CLK_RANKS_WAIT", wait.to_string())]].concat());
+        for ran in [with(0), with(1)].map(ended) {
+            assert_eq!((ran.code, &ran.out[..]), (0, "2\n"), "{wait}: {}", ran.err);
+        }
+    }
+    for wait in ["18446744073709551616", "-1", "soon"] {
+        let ran =
+            ended(start(folder.path(), &[own(1, 2, free_port()), vec![("CLK_RANKS_WAIT", wait.into())]].concat()));
+        assert!(ran.code == 1 && ran.err.contains("E0554") && ran.err.contains("no number of seconds"), "{}", ran.err);
     }
 }
 
@@ -407,6 +568,47 @@ fn is_alive(process: u32) -> bool {
     // One that is not waited for yet is over, too.
     let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+}
+
+/// A stopped rank cannot notice by itself that its launcher is gone.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stopped_rank_does_not_outlive_its_launcher() {
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        let folder = folder("let x = all_reduce(1)\nwrite_text(\"{rank()}.txt\", \"here\")\nloop { }");
+        let (launcher, children) = launched(folder.path());
+        // SAFETY: only sends a signal to a process of this test.
+        unsafe { libc::kill(children[1] as i32, libc::SIGSTOP) };
+        // SAFETY: as above.
+        unsafe { libc::kill(launcher.0.id() as i32, signal) };
+        ended(launcher);
+        while children.iter().any(|&child| is_alive(child)) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Ranks that are killed while they write leave temporary files, which the next run removes.
+#[cfg(target_os = "linux")]
+#[test]
+fn temporary_files_of_killed_ranks_are_removed_by_the_next_run() {
+    let text = "let x = all_reduce(1)\nlet a = ones(2_000_000)\nwrite_text(\"{rank()}.txt\", \"here\")\nloop { save(\"a{rank()}.npy\", a) }";
+    let folder = folder(text);
+    let parts = || {
+        let names = fs::read_dir(folder.path()).expect("listed").map(|entry| entry.expect("read").file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".part")).count()
+    };
+    // Until one of them is killed in the middle of a file.
+    while parts() == 0 {
+        let (launcher, children) = launched(folder.path());
+        // SAFETY: only sends signals to processes of this test.
+        children.iter().for_each(|&child| unsafe { drop(libc::kill(child as i32, libc::SIGKILL)) });
+        ended(launcher);
+        (0..3).for_each(|rank| fs::remove_file(folder.path().join(format!("{rank}.txt"))).expect("removed"));
+    }
+    fs::write(folder.path().join("b.clk"), "save(\"b.npy\", ones(3))\n").expect("written");
+    let ran = finish(clk(folder.path()).args(["run", "b.clk"]));
+    assert_eq!((ran.code, parts()), (0, 0), "{}", ran.err);
 }
 
 #[cfg(target_os = "linux")]

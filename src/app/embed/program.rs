@@ -16,10 +16,13 @@ use crate::app::devices::{Choice, Machine, Usage, VARIABLE};
 use crate::app::interrupt::Interrupt;
 use crate::app::launch::form::{Form, Forms, Given, Item, Key};
 use crate::app::launch::refusal::Refusal;
+use crate::app::ranks::Member;
 use crate::app::script::{Limits, Places};
 use crate::app::world::Captured;
 use crate::app::{crash, disk, ranks};
 use crate::base::diag::Diagnostic;
+use crate::base::source::Sources;
+use crate::base::stop;
 use crate::check::typed::{Access, Binding, GlobalId, Type};
 use crate::compile::Session;
 use crate::device::cuda::driver::nvidia::Visit;
@@ -76,6 +79,8 @@ pub struct Program {
     callables: Arc<[Callable]>,
     machine: Arc<Machine>,
     stop: Arc<AtomicBool>,
+    /// This process among the ranks, once a run or a call of a program that has to do with them has joined.
+    member: Option<Arc<Member>>,
     /// One interpreter for each way to run, since kernels are compiled for it.
     runs: Vec<(How, Interpreter)>,
     /// The variables of the script, once it has run.
@@ -111,6 +116,7 @@ impl Program {
             callables: Arc::default(),
             machine: Machine::new(Usage::default()),
             stop: Arc::default(),
+            member: None,
             runs: Vec::new(),
             globals: Vec::new(),
             warnings,
@@ -187,11 +193,11 @@ impl Program {
     }
 
     /// Returns a new interpreter, which exchanges values with the other ranks if there are any.
-    fn ranked(&self, how: &How) -> Result<Interpreter, Failure> {
+    fn ranked(&mut self, how: &How) -> Result<Interpreter, Failure> {
         let mut interpreter = self.interpreter(how)?;
         let group = ranks::embedded(&self.session.sources, &self.stop);
-        let group = group.map_err(|why| vec![Report::of(Problem::new("E0554", why))])?;
-        interpreter.group = group.map(|member| member as _);
+        self.member = group.map_err(|why| vec![Report::of(Problem::new("E0554", why))])?;
+        interpreter.group = self.member.clone().map(|member| member as _);
         Ok(interpreter)
     }
 
@@ -202,7 +208,9 @@ impl Program {
 
     /// Runs the statements of the script; returns warnings.
     pub fn run(&mut self, how: &How, args: Vec<String>, stack_end: usize) -> Result<Vec<Report>, Failure> {
+        stop::forget();
         let mut interpreter = self.ranked(how)?;
+        let _stoppable = self.member.as_ref().map(|member| member.begin(self.stop.clone()));
         interpreter.globals.clear();
         interpreter.options.args = args;
         interpreter.stack_end = stack_end;
@@ -211,7 +219,7 @@ impl Program {
             self.chunks.clone().try_for_each(|chunk| interpreter.run_chunk(&self.session, chunk, &mut world).map(drop))
         });
         self.printed = world.printed;
-        ran.map_err(|diagnostics| Report::all(&diagnostics, &self.session.sources))?;
+        ran.map_err(|diagnostics| failure(diagnostics, self.member.as_deref(), &self.session.sources))?;
         self.globals = mem::take(&mut interpreter.globals);
         self.runs.clear();
         Ok(Report::all(&interpreter.take_warnings(), &self.session.sources))
@@ -220,16 +228,19 @@ impl Program {
     /// Calls a kernel or function by its position among the callables. `stack_end` is the lowest address that the thread's stack may
     /// reach; 0 if it is unknown.
     pub fn call(&mut self, callable: usize, how: &How, call: Call, stack_end: usize) -> Result<Returned, Failure> {
+        stop::forget();
         let callables = self.callables.clone();
         let Some(of) = callables.get(callable) else { return Err(vec![]) };
         let at = match self.runs.iter().position(|(own, _)| own == how) {
             Some(at) => at,
             None => {
-                self.runs.push((how.clone(), self.ranked(how)?));
+                let interpreter = self.ranked(how)?;
+                self.runs.push((how.clone(), interpreter));
                 self.runs.len() - 1
             }
         };
-        let Program { session, forms, runs, stop, printed, .. } = self;
+        let Program { session, forms, runs, stop, member, printed, .. } = self;
+        let _stoppable = member.as_ref().map(|member| member.begin(stop.clone()));
         let Some((_, interpreter)) = runs.get_mut(at) else { return Err(vec![]) };
         let Call { mut arguments, generics, dims, geometry, stays } = call;
         let device = interpreter.options.device.clone();
@@ -280,9 +291,19 @@ impl Program {
         let warnings = Report::all(&interpreter.take_warnings(), &session.sources);
         match ran {
             Ok(value) => Ok(Returned { value, written, warnings, held }),
-            Err(diagnostics) => Err(Report::all(&diagnostics, &session.sources)),
+            Err(diagnostics) => Err(failure(diagnostics, member.as_deref(), &session.sources)),
         }
     }
+}
+
+/// Returns why a run or a call has failed; if the end of the ranks has stopped it, that is why.
+fn failure(diagnostics: Vec<Diagnostic>, member: Option<&Member>, sources: &Sources) -> Failure {
+    let explained = |diagnostic| match member {
+        Some(member) => ranks::explained(member, diagnostic, sources),
+        None => diagnostic,
+    };
+    let diagnostics: Vec<Diagnostic> = diagnostics.into_iter().map(explained).collect();
+    Report::all(&diagnostics, sources)
 }
 
 /// Runs work that may be stopped, run out of memory, or panic.

@@ -9,9 +9,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::wire::Message;
-use crate::host::problem::Problem;
+use crate::base::{room, stop};
+use crate::host::problem::{Outcome, Problem};
 use crate::host::ranks::combine::combine;
 use crate::host::ranks::{Call, Deed, Of};
+use crate::host::unwind;
 
 /// A message, and the rank it is for.
 pub(super) type Outgoing = (u32, Message);
@@ -81,6 +83,11 @@ impl Hub {
             return vec![];
         }
         self.failed(rank, how)
+    }
+
+    /// Ends all ranks because rank 0 cannot serve them any more.
+    pub fn collapse(&mut self, why: &str) -> Vec<Outgoing> {
+        if self.ended { vec![] } else { self.failed(0, why) }
     }
 
     /// Whether the scripts of all ranks are over, or the ranks have ended.
@@ -231,32 +238,54 @@ fn answers(all: &[Made]) -> Vec<Outgoing> {
     if first.call.by_device {
         return each.map(|rank| (rank as u32, Message::Fits { number: all[rank].number })).collect();
     }
-    let values: Vec<&[u8]> = all.iter().map(|made| &made.value[..]).collect();
-    let reduced = match first.call.deed {
-        Deed::AllReduce(op) | Deed::ReduceScatter(op) => match first.call.scalar {
-            Some(scalar) => combine(op, scalar, &values),
-            None => Err(Problem::new("E0554", "a sum of what has no numbers")),
-        },
-        Deed::AllGather => Ok(values.concat()),
-        Deed::Broadcast { from } => Ok(values.get(from as usize).map(|value| value.to_vec()).unwrap_or_default()),
-        Deed::Send { .. } | Deed::Receive { .. } => Ok(vec![]),
-    };
-    match (reduced, first.call.deed) {
-        (Ok(whole), Deed::ReduceScatter(_)) => {
-            let part = whole.len() / all.len();
-            each.map(|rank| to(rank, whole[rank * part..(rank + 1) * part].to_vec())).collect()
-        }
-        (Ok(whole), _) => each.map(|rank| to(rank, whole.clone())).collect(),
-        (Err(problem), _) => {
-            let unable = |number| Message::Unable {
-                number,
-                code: problem.code.to_string(),
-                title: problem.title.clone(),
-                notes: problem.notes.clone(),
-            };
-            each.map(|rank| (rank as u32, unable(all[rank].number))).collect()
+    // A stop request must not end this halfway: the other ranks would wait for their answers.
+    match unwind::caught(stop::Flag::default(), || values(first, all)) {
+        Ok(Ok(values)) => values.into_iter().enumerate().map(|(rank, value)| to(rank, value)).collect(),
+        Ok(Err(problem)) => unable(all, problem.code, &problem.title, &problem.notes),
+        Err(why) => {
+            let why = why.anywhere();
+            let note = format!("rank 0 needs it for the {} of all ranks", first.call.shown());
+            unable(all, why.code, &why.title, &[note])
         }
     }
+}
+
+fn unable(all: &[Made], code: &str, title: &str, notes: &[String]) -> Vec<Outgoing> {
+    let to = |made: &Made| Message::Unable {
+        number: made.number,
+        code: code.to_string(),
+        title: title.to_string(),
+        notes: notes.to_vec(),
+    };
+    all.iter().enumerate().map(|(rank, made)| (rank as u32, to(made))).collect()
+}
+
+/// Returns what each rank gets from a call.
+///
+/// # Unwinds
+/// like [`room::vec()`].
+fn values(first: &Made, all: &[Made]) -> Outcome<Vec<Vec<u8>>> {
+    let values: Vec<&[u8]> = all.iter().map(|made| &made.value[..]).collect();
+    let whole = match first.call.deed {
+        Deed::AllReduce(op) | Deed::ReduceScatter(op) => match first.call.scalar {
+            Some(scalar) => combine(op, scalar, &values)?,
+            None => return Err(Problem::new("E0554", "a sum of what has no numbers")),
+        },
+        Deed::AllGather => {
+            let mut whole = room::vec(values.iter().map(|value| value.len()).sum());
+            values.iter().for_each(|value| room::append(&mut whole, value));
+            whole
+        }
+        Deed::Broadcast { from } => values.get(from as usize).map(|value| room::copy(value)).unwrap_or_default(),
+        Deed::Send { .. } | Deed::Receive { .. } => vec![],
+    };
+    if let Deed::ReduceScatter(_) = first.call.deed {
+        let part = whole.len() / all.len();
+        return Ok((0..all.len()).map(|rank| room::copy(&whole[rank * part..(rank + 1) * part])).collect());
+    }
+    let mut values: Vec<Vec<u8>> = (1..all.len()).map(|_| room::copy(&whole)).collect();
+    values.push(whole);
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -393,6 +422,15 @@ mod tests {
         assert!(hub.take(1, Message::Done).is_empty() && hub.lost(1, "gone").is_empty() && !hub.is_over());
         assert_eq!(hub.take(0, Message::Done).len(), 2);
         assert!(hub.is_over());
+    }
+
+    #[test]
+    fn a_collapse_ends_all_ranks_once() {
+        let mut hub = Hub::new(2);
+        assert!(hub.take(0, Message::Done).is_empty(), "even if the script of rank 0 is over");
+        let out = hub.collapse("no memory");
+        assert!(matches!(ending(&out), Message::Failed { rank: 0, .. }) && out.len() == 2);
+        assert!(hub.collapse("no memory").is_empty() && hub.is_over());
     }
 
     #[test]

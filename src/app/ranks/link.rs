@@ -4,35 +4,38 @@
 //! reads, so that nobody waits for a reader; the answers that it finds wake the script that waits for them.
 //!
 //! Rank 0 listens, on the loopback address if all ranks are on its machine. Who connects has a moment to say who it is: a rank of this
-//! program and this version of Clk that knows the token. Others are sent away, and a rank of another program ends all ranks.
+//! program and this version of Clk that knows the token ([`greet`](super::greet)). Others are sent away. A rank of another program that
+//! knows the token ends all ranks; without a token, that could be anybody.
 //!
-//! When the ranks have ended, the script is asked to stop as by Ctrl-C; if it does not within [`PATIENCE`], the process is ended.
+//! When the ranks have ended, the script is asked to stop as by Ctrl-C. If it does not stop within [`PATIENCE`], the process is ended. A
+//! process of another language goes on ([`LastResort`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::environment::{self, Place};
+use super::greet::{Greeted, Greeter, refuse};
 use super::hub::{Hub, Outgoing};
 use super::wire::{self, Hello, Message};
 use crate::app::exit;
-use crate::base::stop;
+use crate::base::{room, stop, threads};
 use crate::host::problem::Problem;
 use crate::host::ranks::{Call, Deed, Ending, Group};
+use crate::host::unwind::Unwound;
 
 /// How long a script may take to notice that the ranks have ended.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it may take to end once it has noticed.
 const LAST: Duration = Duration::from_secs(10);
-/// How long who connects may take to say who it is.
-const GREETING: Duration = Duration::from_secs(10);
-/// How many may be greeted at once.
-const GREETED: u32 = 256;
 /// How often a thread that waits looks whether the script is to stop.
 const LOOK: Duration = Duration::from_millis(20);
+/// Time between two looks at the port.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What the program is, and how long ranks wait for each other at the start.
 #[derive(Clone, Debug)]
@@ -61,10 +64,60 @@ struct Shared {
     rank: u32,
     heard: Mutex<Heard>,
     changed: Condvar,
-    stop: stop::Flag,
+    running: Mutex<Running>,
+    last_resort: LastResort,
+}
+
+/// What happens to work that does not stop after the ranks have ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastResort {
+    /// The process is ended: it has nothing but the script to run.
+    Exit,
+    /// Nothing: the process belongs to another language, whose code gets an error from its next call.
+    Nothing,
+}
+
+/// The stop flags of the work that is under way, by number.
+#[derive(Default)]
+struct Running {
+    next: u64,
+    flags: BTreeMap<u64, stop::Flag>,
+}
+
+/// Work that the end of the ranks stops, until this is dropped.
+pub(crate) struct Stoppable {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Stoppable {
+    fn drop(&mut self) {
+        self.shared.running().flags.remove(&self.number);
+    }
 }
 
 impl Shared {
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(self: &Arc<Self>, flag: stop::Flag) -> Stoppable {
+        let mut running = self.running();
+        let number = running.next;
+        running.next += 1;
+        running.flags.insert(number, flag);
+        Stoppable { shared: self.clone(), number }
+    }
+
+    /// Stops the work with these numbers, unless it has ended meanwhile.
+    fn stop(&self, numbers: &[u64]) {
+        let running = self.running();
+        numbers
+            .iter()
+            .filter_map(|number| running.flags.get(number))
+            .for_each(|flag| flag.store(true, Ordering::SeqCst));
+    }
+
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,15 +155,22 @@ impl Shared {
         drop(heard);
         self.changed.notify_all();
         stops.into_iter().for_each(|stop| stop());
-        let shared = self.clone();
-        // If there is no thread any more, the script notices by itself when it makes its next call.
-        let _ = std::thread::Builder::new().name("clk-ranks-end".into()).spawn(move || shared.see_to_the_end(&ending));
+        // Work that begins later gets the ending from its first call.
+        let numbers: Vec<u64> = self.running().flags.keys().copied().collect();
+        let (shared, own) = (self.clone(), numbers.clone());
+        let see = move || shared.see_to_the_end(&ending, &own);
+        if start("clk-ranks-end".into(), see).is_err() {
+            self.stop(&numbers);
+        }
     }
 
-    fn see_to_the_end(&self, ending: &Ending) {
+    fn see_to_the_end(&self, ending: &Ending, numbers: &[u64]) {
         // Whoever waits for an answer gets the ending instead; others are stopped.
         self.wait(Instant::now() + Duration::from_millis(100));
-        self.stop.store(true, Ordering::SeqCst);
+        self.stop(numbers);
+        if self.last_resort == LastResort::Nothing {
+            return;
+        }
         self.wait(Instant::now() + PATIENCE);
         if self.heard().noticed {
             std::thread::sleep(LAST);
@@ -193,14 +253,20 @@ impl Center {
                     break format!("what it sends makes no sense ({error})");
                 }
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                    break "rank 0 has no memory for what it sends".into();
+                    return self.collapse(&format!("it has no memory for what rank {rank} sends"));
                 }
                 Err(_) => break "its process is gone".to_string(),
             }
         };
         let out = self.hub().lost(rank, &how);
         self.give(out);
-        self.readers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Ends all ranks because a thread of rank 0 has failed.
+    fn collapse(&self, why: &str) {
+        let out = self.hub().collapse(why);
+        self.give(out);
+        self.shared.end(self.shared.heard(), Ending::Broken(format!("rank 0 cannot serve the other ranks: {why}")));
     }
 }
 
@@ -242,6 +308,11 @@ impl Member {
         let deadline = Instant::now() + PATIENCE;
         let said = self.shared.until(|_| (Instant::now() > deadline).then_some(()));
         said.and_then(|()| Err(Ending::Broken(format!("rank 0 cannot be reached any more: {error}"))))
+    }
+
+    /// Has the end of the ranks stop work, by this flag.
+    pub fn begin(&self, flag: stop::Flag) -> Stoppable {
+        self.shared.begin(flag)
     }
 
     /// Says why this rank fails, so that the others can say it.
@@ -305,7 +376,7 @@ impl Group for Member {
         }
         match &self.side {
             Side::Center(center) => {
-                let value = bytes.to_vec();
+                let value = room::copy(bytes);
                 center.take(0, Message::Call { number, call: call.clone(), value });
             }
             Side::Client(stream) => {
@@ -322,7 +393,7 @@ impl Group for Member {
         match self.shared.until(|heard| heard.answers.remove(&number))? {
             Message::Answer { value, .. } => Ok(value),
             Message::Unable { code, title, notes, .. } => {
-                let code = if code == "E0612" { "E0612" } else { "E0554" };
+                let code = ["E0612", "E0509"].into_iter().find(|known| code == *known).unwrap_or("E0554");
                 Err(Ending::Refused(Box::new(Problem { notes, ..Problem::new(code, title) })))
             }
             _ => Err(Ending::Broken("rank 0 gives no answer to a call".into())),
@@ -373,12 +444,19 @@ pub(super) fn join(
     place: &Place,
     program: &Program,
     listener: Option<TcpListener>,
-    stop: stop::Flag,
+    stop: &stop::Flag,
+    last_resort: LastResort,
 ) -> Result<Arc<Member>, String> {
-    let shared = Arc::new(Shared { rank: place.rank, heard: Mutex::default(), changed: Condvar::new(), stop });
+    let shared = Arc::new(Shared {
+        rank: place.rank,
+        heard: Mutex::default(),
+        changed: Condvar::new(),
+        running: Mutex::default(),
+        last_resort,
+    });
     let side = match place.rank {
-        0 => Side::Center(gather(place, program, listener, &shared)?),
-        _ => Side::Client(Mutex::new(connect(place, program, &shared)?)),
+        0 => Side::Center(gather(place, program, listener, &shared, stop)?),
+        _ => Side::Client(Mutex::new(connect(place, program, &shared, stop)?)),
     };
     Ok(Arc::new(Member { ranks: place.ranks, shared, side, number: Mutex::default() }))
 }
@@ -409,11 +487,13 @@ fn listen(place: &Place) -> Result<TcpListener, String> {
     })
 }
 
-/// What a greeting has led to.
-enum Greeted {
-    Rank(u32, TcpStream),
-    /// A rank that cannot be one of these, and why.
-    Misfit(String),
+/// Returns the end of a wait; `None` if it is later than clocks can say.
+fn deadline(patience: Duration) -> Option<Instant> {
+    Instant::now().checked_add(patience)
+}
+
+fn is_past(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() > until)
 }
 
 /// Waits for all other ranks.
@@ -422,55 +502,58 @@ fn gather(
     program: &Program,
     listener: Option<TcpListener>,
     shared: &Arc<Shared>,
+    stop: &stop::Flag,
 ) -> Result<Arc<Center>, String> {
     let listener = listener.map_or_else(|| listen(place), Ok)?;
     let failed = |error: io::Error| format!("rank 0 cannot listen: {error}");
     listener.set_nonblocking(true).map_err(failed)?;
-    let (tell, told) = std::sync::mpsc::channel();
-    let greeting = Arc::new(AtomicU32::new(0));
+    let mut greeter = Greeter::new(hello(place, program));
     let mut streams: Vec<Option<TcpStream>> = (0..place.ranks).map(|_| None).collect();
     let mut left = place.ranks as usize - 1;
-    let until = Instant::now() + program.patience;
+    let mut refused: Option<String> = None;
+    let until = deadline(program.patience);
     while left > 0 {
-        // Those beyond wait at the port until one of these is done: they may be ranks.
-        let accepted = (greeting.load(Ordering::SeqCst) < GREETED).then(|| listener.accept());
-        match accepted {
-            Some(Ok((stream, _))) => {
-                greeting.fetch_add(1, Ordering::SeqCst);
-                let (tell, own, busy) = (tell.clone(), hello(place, program), greeting.clone());
-                let greet = move || {
-                    if let Some(greeted) = greet(stream, &own) {
-                        let _ = tell.send(greeted);
-                    }
-                    busy.fetch_sub(1, Ordering::SeqCst);
-                };
-                std::thread::Builder::new().name("clk-greet".into()).spawn(greet).map_err(failed)?;
-            }
-            _ => {
-                if let Ok(greeted) = told.recv_timeout(Duration::from_millis(2)) {
-                    match greeted {
-                        Greeted::Misfit(why) => return Err(why),
-                        Greeted::Rank(rank, stream) => match streams.get_mut(rank as usize) {
-                            Some(slot @ None) => {
-                                *slot = Some(stream);
-                                left -= 1;
-                            }
-                            _ => refuse(stream, &format!("there is a rank {rank} already")),
-                        },
-                    }
+        // Those beyond wait at the port until there is room: they may be ranks.
+        while greeter.has_room() {
+            match listener.accept() {
+                Ok((stream, _)) => greeter.admit(stream),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => break,
+                Err(_) => {
+                    // The most frequent reason is that there are no more descriptors.
+                    greeter.make_room();
+                    break;
                 }
             }
         }
+        let greeted = greeter.hear();
+        if greeted.is_empty() {
+            std::thread::sleep(PAUSE);
+        }
+        for greeted in greeted {
+            match greeted {
+                Greeted::Misfit(why) if greeter.has_token() => return Err(why),
+                // Without a token, anybody can have sent it.
+                Greeted::Misfit(why) => refused = refused.or(Some(why)),
+                Greeted::Rank(rank, stream) => match streams.get_mut(rank as usize) {
+                    Some(slot @ None) => {
+                        *slot = Some(stream);
+                        left -= 1;
+                    }
+                    _ => refuse(stream, &format!("there is a rank {rank} already")),
+                },
+            }
+        }
         stop::poll();
-        if shared.stop.load(Ordering::SeqCst) {
+        if stop.load(Ordering::SeqCst) {
             return Err("interrupted".into());
         }
-        if Instant::now() > until {
+        if is_past(until) {
             let missing = streams.iter().enumerate().skip(1).filter(|(_, stream)| stream.is_none());
             let missing: Vec<String> = missing.map(|(rank, _)| rank.to_string()).collect();
             let seconds = program.patience.as_secs();
+            let refused = refused.map_or(String::new(), |why| format!("; a connection was refused: {why}"));
             return Err(format!(
-                "after {seconds} s there is still no rank {}; {} says how long to wait",
+                "after {seconds} s there is still no rank {}{refused}; {} says how long to wait",
                 missing.join(", "),
                 environment::WAIT
             ));
@@ -490,8 +573,11 @@ fn gather(
     for (rank, stream) in readers.into_iter().enumerate() {
         let Some(stream) = stream else { continue };
         let center = center.clone();
-        let read = move || center.read(rank as u32, stream);
-        std::thread::Builder::new().name(format!("clk-rank-{rank}")).spawn(read).map_err(failed)?;
+        let read = move || {
+            reporting(|| center.read(rank as u32, stream), |why| center.collapse(&why));
+            center.readers.fetch_sub(1, Ordering::SeqCst);
+        };
+        start(format!("clk-rank-{rank}"), read).map_err(failed)?;
     }
     // No rank goes on before all are here.
     for stream in center.streams.iter().flatten() {
@@ -501,43 +587,23 @@ fn gather(
     Ok(center)
 }
 
-fn refuse(mut stream: TcpStream, why: &str) {
-    let _ = wire::write(&mut stream, &Message::Refused { why: why.to_string() });
+fn start(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    threads::deaf(|| std::thread::Builder::new().name(name).spawn(work)).map(drop)
 }
 
-/// Hears who has connected; `None` if it is nobody who belongs here.
-fn greet(mut stream: TcpStream, own: &Hello) -> Option<Greeted> {
-    stream.set_nonblocking(false).ok()?;
-    stream.set_nodelay(true).ok()?;
-    stream.set_read_timeout(Some(GREETING)).ok()?;
-    let Ok(Some(Message::Hello(hello))) = wire::read(&mut stream, wire::NO_VALUE) else { return None };
-    if hello.token != own.token {
-        refuse(stream, "this is not its job: it has another token");
-        return None;
-    }
-    let misfit = match &hello {
-        other if (other.protocol, &other.version) != (own.protocol, &own.version) => {
-            format!(
-                "rank {} runs another version of Clk: {}, and rank 0 has {}",
-                hello.rank, hello.version, own.version
-            )
-        }
-        other if other.program != own.program => format!("rank {} runs another program than rank 0", hello.rank),
-        other if other.ranks != own.ranks || other.rank == 0 || other.rank >= own.ranks => {
-            format!("a rank {} of {} wants to join {} ranks", hello.rank, hello.ranks, own.ranks)
-        }
-        _ => {
-            stream.set_read_timeout(None).ok()?;
-            return Some(Greeted::Rank(hello.rank, stream));
-        }
-    };
-    refuse(stream, &misfit);
-    Some(Greeted::Misfit(misfit))
+/// Does the work of a thread; if that unwinds, `tell` gets the reason. A thread that ended silently would leave the other ranks waiting.
+fn reporting(work: impl FnOnce(), tell: impl FnOnce(String)) {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(work)) else { return };
+    tell(match Unwound::of(payload) {
+        Ok(why) => why.anywhere().title,
+        // The panic itself was reported where it happened.
+        Err(_) => "an internal error of Clk".into(),
+    });
 }
 
 /// Connects to rank 0 and waits until all ranks are there.
-fn connect(place: &Place, program: &Program, shared: &Arc<Shared>) -> Result<TcpStream, String> {
-    let until = Instant::now() + program.patience;
+fn connect(place: &Place, program: &Program, shared: &Arc<Shared>, stop: &stop::Flag) -> Result<TcpStream, String> {
+    let until = deadline(program.patience);
     let given_up = |why: String| {
         let seconds = program.patience.as_secs();
         format!(
@@ -549,12 +615,12 @@ fn connect(place: &Place, program: &Program, shared: &Arc<Shared>) -> Result<Tcp
     };
     let stopped = || {
         stop::poll();
-        shared.stop.load(Ordering::SeqCst)
+        stop.load(Ordering::SeqCst)
     };
     let mut stream = loop {
         match dial(place) {
             Ok(stream) => break stream,
-            Err(error) if Instant::now() > until => return Err(given_up(error.to_string())),
+            Err(error) if is_past(until) => return Err(given_up(error.to_string())),
             Err(_) => std::thread::sleep(LOOK),
         }
         if stopped() {
@@ -569,9 +635,11 @@ fn connect(place: &Place, program: &Program, shared: &Arc<Shared>) -> Result<Tcp
     let theirs = shared.clone();
     let read = move || {
         let _ = tell.send(wire::read(&mut reader, wire::NO_VALUE));
-        listen_to(&mut reader, &theirs);
+        let broken =
+            |why: String| theirs.end(theirs.heard(), Ending::Broken(format!("rank 0 is not heard any more: {why}")));
+        reporting(|| listen_to(&mut reader, &theirs), broken);
     };
-    std::thread::Builder::new().name("clk-rank-0".into()).spawn(read).map_err(failed)?;
+    start("clk-rank-0".into(), read).map_err(failed)?;
     loop {
         match told.recv_timeout(LOOK) {
             Ok(Ok(Some(Message::Welcome))) => return Ok(stream),
@@ -579,7 +647,7 @@ fn connect(place: &Place, program: &Program, shared: &Arc<Shared>) -> Result<Tcp
             Ok(Ok(None)) => return Err("rank 0 is gone before all ranks were there".into()),
             Ok(Ok(Some(_))) => return Err(format!("what listens at {}:{} is not rank 0", place.host, place.port)),
             Ok(Err(error)) => return Err(failed(error)),
-            Err(_) if Instant::now() > until => return Err(given_up("not all ranks are there".into())),
+            Err(_) if is_past(until) => return Err(given_up("not all ranks are there".into())),
             Err(_) if stopped() => return Err("interrupted".into()),
             Err(_) => {}
         }
@@ -608,6 +676,10 @@ fn listen_to(stream: &mut TcpStream, shared: &Arc<Shared>) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return shared
                     .end(shared.heard(), Ending::Broken(format!("what rank 0 sends makes no sense: {error}")));
+            }
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                let why = format!("rank {} has no memory for what rank 0 sends", shared.rank);
+                return shared.end(shared.heard(), Ending::Broken(why));
             }
             Ok(None) | Err(_) => "its process is gone".to_string(),
         };

@@ -10,8 +10,11 @@
 //! - Calls that do not fit, a rank that waits in vain, and a rank that fails end all ranks with a message that says why, within seconds. The
 //!   message of a failure is that of the rank that failed; the others exit with [`exit::OTHER_RANK`].
 //! - A rank that is over waits for nobody, but rank 0 does, since the others need it.
+//! - In a process of another language, the end of the ranks is an error of the calls that are under way and of the next ones. The process goes
+//!   on.
 
 pub(crate) mod environment;
+mod greet;
 mod hub;
 mod link;
 mod start;
@@ -22,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use environment::is_launched;
+use link::LastResort;
 pub(crate) use link::Member;
 pub(crate) use start::{all, follow_launcher};
 
@@ -61,7 +65,11 @@ pub(crate) fn enter(session: &Session, context: &Context) -> Result<Option<Arc<M
     }
     let Some(place) = place()? else { return Ok(None) };
     let program = link::Program { hash: hash(&session.sources), patience: patience()? };
-    link::join(&place, &program, start::listener(), context.interrupt.flag()).map(Some)
+    let stop = context.interrupt.flag();
+    let member = link::join(&place, &program, start::listener(), &stop, LastResort::Exit)?;
+    // Until the process ends.
+    std::mem::forget(member.begin(stop));
+    Ok(Some(member))
 }
 
 /// Returns how long ranks wait for each other at the start.
@@ -86,7 +94,7 @@ pub(crate) fn embedded(sources: &Sources, stop: &Arc<AtomicBool>) -> Result<Opti
     let mut joined = EMBEDDED.lock().unwrap_or_else(PoisonError::into_inner);
     if joined.is_none() {
         let program = link::Program { hash: hash(sources), patience: patience()? };
-        *joined = Some(link::join(&place, &program, None, stop.clone())?);
+        *joined = Some(link::join(&place, &program, None, stop, LastResort::Nothing)?);
     }
     Ok(joined.clone())
 }
@@ -154,10 +162,18 @@ pub(crate) fn leave(
     (Some(ending.at(at, sources)), code)
 }
 
-/// Whether a diagnostic is only what the end of all ranks looks like from here: a call that gets no answer, a stop, or a device whose exchange
+/// Returns the diagnostic of a failed call from another language. If the end of the ranks caused the failure, it says why they ended.
+pub(crate) fn explained(member: &Member, failed: Diagnostic, sources: &Sources) -> Diagnostic {
+    match member.ended().filter(|_| is_of_ending(&failed)) {
+        Some(ending) => ending.at(failed.primary().unwrap_or_default(), sources),
+        None => failed,
+    }
+}
+
+/// Whether the end of the ranks can have caused a diagnostic: a call got no answer, a script or a kernel was stopped, or a device's exchange
 /// was ended.
 fn is_of_ending(diagnostic: &Diagnostic) -> bool {
-    let codes = ["E0550", "E0551", "E0554", "E0599"];
+    let codes = ["E0550", "E0551", "E0554", "E0599", "E0607"];
     codes.contains(&diagnostic.code) || diagnostic.title.contains(exchange::ENDED)
 }
 

@@ -67,17 +67,20 @@ pub(crate) fn all(ranks: u32, context: &mut Context) -> u8 {
         }
     };
     let code = watch(&mut children, context);
-    for child in &mut children {
-        child.outputs.drain(..).for_each(|thread| drop(thread.join()));
-    }
-    code
+    let outputs = children.iter_mut().flat_map(|child| child.outputs.drain(..));
+    let lost: Vec<io::Error> = outputs.filter_map(|thread| thread.join().ok()?).collect();
+    // A closed pipe (`clk run … | head`) is no failure, as with one rank.
+    let Some(error) = lost.into_iter().find(|error| error.kind() != io::ErrorKind::BrokenPipe) else { return code };
+    context.console.error_line(&format!("error: standard output cannot be written: {error}"));
+    if code == exit::OK { exit::FAILURE } else { code }
 }
 
 /// A rank.
 struct Started {
     process: Child,
     ended: Option<u8>,
-    outputs: Vec<std::thread::JoinHandle<()>>,
+    /// The threads that pass its lines on; each returns why standard output did not take them.
+    outputs: Vec<std::thread::JoinHandle<Option<io::Error>>>,
 }
 
 impl Drop for Started {
@@ -124,7 +127,11 @@ fn start(ranks: u32) -> io::Result<Vec<Started>> {
             outputs.push(std::thread::Builder::new().spawn(move || pass(out, io::stdout))?);
         }
         if let Some(out) = process.stderr.take() {
-            outputs.push(std::thread::Builder::new().spawn(move || pass(out, io::stderr))?);
+            outputs.push(std::thread::Builder::new().spawn(move || {
+                // There is nowhere to report that standard error cannot be written.
+                pass(out, io::stderr);
+                None
+            })?);
         }
         started.push(Started { process, ended: None, outputs });
     }
@@ -151,6 +158,15 @@ fn apart(command: &mut Command, socket: Option<&TcpListener>) {
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
     command.process_group(0);
+    // A rank that is stopped (SIGSTOP) when this process dies cannot notice that its standard input ends. It goes on, and then it does.
+    #[cfg(target_os = "linux")]
+    // SAFETY: `prctl` may be called between fork and exec, and nothing is allocated.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT);
+            Ok(())
+        });
+    }
     if let Some(socket) = socket {
         let descriptor = socket.as_raw_fd();
         command.env(LISTENER, descriptor.to_string());
@@ -172,18 +188,20 @@ fn token(port: u16) -> String {
     format!("{:016x}{:016x}", part(1), part(2))
 }
 
-/// Writes the lines of a rank, each at once.
-fn pass<W: Write>(from: impl Read, to: impl Fn() -> W) {
+/// Writes the lines of a rank, each at once; returns the first error.
+fn pass<W: Write>(from: impl Read, to: impl Fn() -> W) -> Option<io::Error> {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
+    let mut lost = None;
     loop {
         line.clear();
         match from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
+            Ok(0) | Err(_) => return lost,
             Ok(_) => {
                 let mut to = to();
-                // Where nobody reads any more, the ranks go on until they are done, as they may write files.
-                let _ = to.write_all(&line).and_then(|()| to.flush());
+                // The ranks go on until they are done, as they may write files.
+                let written = to.write_all(&line).and_then(|()| to.flush());
+                lost = lost.or(written.err());
             }
         }
     }

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 
 use serde_json::{Value, json};
 
+use crate::base::room;
 use crate::base::source::{FileId, Span};
 use crate::host::ranks::{Call, Deed, Of, Op};
 use crate::lang::scalar::Scalar;
@@ -271,6 +272,17 @@ pub(super) fn read(input: &mut impl Read, longest: u64) -> io::Result<Option<Mes
     Message::of_parts(&text, value).map(Some).ok_or_else(|| damaged("it is no message of Clk"))
 }
 
+/// Returns the message that a stranger has sent; `None` if its end is missing.
+pub(super) fn greeting(bytes: &[u8]) -> io::Result<Option<Message>> {
+    let mut rest = bytes;
+    match read(&mut rest, NO_VALUE) {
+        Ok(message) if rest.is_empty() => Ok(message),
+        Ok(_) => Err(damaged("a greeting is followed by something else")),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads so many bytes; memory is taken as they arrive.
 fn take(input: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
     const PIECE: u64 = 1 << 20;
@@ -279,7 +291,9 @@ fn take(input: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
         let had = bytes.len();
         // As much again as there is, so that a false length costs no memory, and a large value few copies.
         let more = (count - had as u64).min(PIECE.max(had as u64)) as usize;
-        bytes.try_reserve_exact(more).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        if !room::has(more) || bytes.try_reserve_exact(more).is_err() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         bytes.resize(had + more, 0);
         input.read_exact(&mut bytes[had..])?;
     }

@@ -81,6 +81,9 @@ The ranks of a script meet at rank 0 before it starts. They need the same versio
 all files that it imports. Where rank 0 is, is said by the variables of the launcher or by `CLK_HOST` and `CLK_PORT`; a firewall between two
 nodes has to let that port pass. A rank waits for the others for 300 seconds, or for as many as `CLK_RANKS_WAIT` says.
 
+A rank that runs another program or version ends the others if all know one `CLK_TOKEN`. Without a token rank 0 refuses it and waits on, because
+anybody could have connected; the message after the wait names the reason.
+
 If a port is in use, another job of the same node has it: `CLK_PORT` names another one, the same for all ranks.
 "#,
     },
