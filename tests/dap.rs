@@ -455,3 +455,66 @@ fn a_program_with_mistakes_is_not_run() {
     client.event("terminated");
     assert_eq!(client.end(), 1);
 }
+
+/// A pause reaches a launch that runs on the simulator because nothing asks to stop in it.
+#[test]
+fn a_pause_stops_a_launch_that_is_not_stepped() {
+    let text = "kernel count(inout x: [i32; N], n: i32) threads(i: N) {
+    var k = 0
+    while k != n {
+        k = (k + 1) % 1000
+    }
+    x[i] += k
+}
+var x = zeros(4, type = i32)
+count(x, 5)
+print(\"begun {x[0]}\")
+count(x, -1)
+print(\"never\")
+";
+    let mut client = Client::start(text);
+    client.launch(json!({}));
+    client.request("configurationDone", json!({}));
+    assert_eq!(client.event("output")["output"], "begun 5\n");
+    for _ in 0..3 {
+        client.request("pause", json!({ "threadId": 1 }));
+        let (stopped, line) = client.stopped();
+        assert_eq!((stopped["reason"].as_str(), line), (Some("pause"), 1), "it is at its start");
+        // Its arrays have been restored.
+        let thread = stopped["threadId"].as_i64().expect("a thread");
+        assert_eq!(client.result(thread, "x[0]"), "5");
+        client.request("continue", json!({ "threadId": 1 }));
+    }
+    client.request("pause", json!({ "threadId": 1 }));
+    client.stopped();
+    let (stopped, line) = client.moved("next", 1);
+    assert_eq!((stopped["reason"].as_str(), line), (Some("step"), 2));
+    client.end();
+}
+
+/// A pause that comes too late for one launch stops the next one, and not the script.
+#[test]
+fn pauses_between_short_launches_do_not_end_the_script() {
+    let text = "kernel add(inout x: [i32; N]) threads(i: N) { x[i] += 1 }
+var x = zeros(4, type = i32)
+for k in 0..400 { add(x) }
+print(x[3])
+";
+    let mut client = Client::start(text);
+    client.launch(json!({}));
+    client.request("configurationDone", json!({}));
+    let mut pauses = 0;
+    loop {
+        client.request("pause", json!({ "threadId": 1 }));
+        let event = client.events.pop_front().unwrap_or_else(|| client.receive());
+        if event["event"] == "output" {
+            assert_eq!(event["body"]["output"], "400\n");
+            break;
+        }
+        assert_eq!(event["event"], "stopped");
+        client.request("continue", json!({ "threadId": 1 }));
+        pauses += 1;
+        assert!(pauses <= 400);
+    }
+    client.end();
+}

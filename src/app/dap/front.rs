@@ -1,8 +1,8 @@
 //! The editor as the place where the user sits: answers requests while the program stands, and says where it stands.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -20,11 +20,60 @@ use crate::device::fault_diagnostic;
 
 /// What the thread that reads requests and the one that runs the program both know.
 #[derive(Clone, Default)]
-pub(super) struct Shared {
-    /// The program runs step by step, so that a pause can stop it where it is.
-    pub steps: Arc<AtomicBool>,
-    /// A pause was asked for, and nothing has stopped yet.
-    pub pause: Arc<AtomicBool>,
+pub(super) struct Shared(Arc<Mutex<Traffic>>);
+
+#[derive(Default)]
+struct Traffic {
+    /// A launch runs, step by step or on another device.
+    runs: bool,
+    /// The client has asked for a pause, and nothing has stopped yet.
+    pause: bool,
+    /// The client wants no more.
+    ends: bool,
+}
+
+impl Shared {
+    fn traffic(&self) -> MutexGuard<'_, Traffic> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Interrupts the launch that runs, or the next one.
+    pub fn ask_pause(&self, interrupt: &Interrupt) {
+        let mut traffic = self.traffic();
+        traffic.pause = true;
+        if traffic.runs {
+            interrupt.flag().store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Interrupts the program.
+    pub fn ask_end(&self, interrupt: &Interrupt) {
+        self.traffic().ends = true;
+        interrupt.flag().store(true, Ordering::SeqCst);
+    }
+
+    fn begin(&self, interrupt: &Interrupt) {
+        let mut traffic = self.traffic();
+        traffic.runs = true;
+        if traffic.pause || traffic.ends {
+            interrupt.flag().store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A pause interrupts the launch only, and not the script.
+    fn end(&self, interrupt: &Interrupt) {
+        let mut traffic = self.traffic();
+        traffic.runs = false;
+        if traffic.pause && !traffic.ends {
+            interrupt.clear();
+        }
+    }
+
+    /// Returns whether a pause was asked for, and forgets it.
+    fn take_pause(&self) -> bool {
+        let mut traffic = self.traffic();
+        std::mem::take(&mut traffic.pause) && !traffic.ends
+    }
 }
 
 pub(super) struct Editor {
@@ -89,7 +138,7 @@ impl Editor {
             "exceptionInfo" => Ok(exception(debug)),
             "pause" => {
                 // It stands already.
-                self.shared.pause.store(false, Ordering::SeqCst);
+                self.shared.take_pause();
                 Ok(Value::Null)
             }
             "continue" | "reverseContinue" | "next" | "stepIn" | "stepOut" | "stepBack" => {
@@ -117,7 +166,8 @@ impl Editor {
         let body = if verb == "continue" { json!({ "allThreadsContinued": true }) } else { Value::Null };
         self.wire.answer(request, Ok(body));
         self.refs.clear();
-        if debug.timeline.is_at_end() && !matches!(verb, "reverseContinue" | "stepBack") {
+        let is_forward = !matches!(verb, "reverseContinue" | "stepBack");
+        if is_forward && debug.timeline.is_at_end() || verb == "continue" && debug.is_untouched() {
             return Next::GoOn;
         }
         self.steps(|| match verb {
@@ -134,14 +184,11 @@ impl Editor {
     /// Runs step by step: a pause stops it.
     fn steps(&self, run: impl FnOnce()) {
         self.interrupt.clear();
-        self.shared.steps.store(true, Ordering::SeqCst);
-        // It may have been asked for just before.
-        if self.shared.pause.swap(false, Ordering::SeqCst) {
-            self.interrupt.flag().store(true, Ordering::SeqCst);
-        }
+        self.shared.begin(&self.interrupt);
         run();
-        self.shared.steps.store(false, Ordering::SeqCst);
-        self.shared.pause.store(false, Ordering::SeqCst);
+        self.shared.end(&self.interrupt);
+        self.shared.take_pause();
+        // Wherever it stands, requests are read next.
         self.interrupt.clear();
     }
 
@@ -247,7 +294,7 @@ impl Front for Editor {
     }
 
     fn launch(&mut self, debug: &mut Debug<'_, '_>) -> Wish {
-        let paused = self.shared.pause.swap(false, Ordering::SeqCst);
+        let paused = self.shared.take_pause();
         let at_launch = std::mem::take(&mut debug.settings.stop_at_launch) || paused;
         if debug.arrival == Arrival::Start && !at_launch {
             self.steps(|| debug.go(Way::Forward, Goal::Nothing));
@@ -267,6 +314,14 @@ impl Front for Editor {
         }
         self.is_over = true;
         Wish::Quit
+    }
+
+    fn runs_freely(&mut self, is_running: bool) {
+        if is_running { self.shared.begin(&self.interrupt) } else { self.shared.end(&self.interrupt) }
+    }
+
+    fn is_paused(&mut self) -> bool {
+        self.shared.take_pause()
     }
 
     fn note(&mut self, text: &str) {

@@ -10,7 +10,6 @@ mod wire;
 
 use std::io::BufReader;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use serde_json::{Value, json};
@@ -100,22 +99,16 @@ fn read(wire: &Wire, to: &Sender<Request>, shared: &Shared, interrupt: &Interrup
                 continue;
             }
         };
-        let stops = match request.command.as_str() {
-            "disconnect" | "terminate" => true,
-            "pause" => {
-                shared.pause.store(true, Ordering::SeqCst);
-                shared.steps.load(Ordering::SeqCst)
-            }
-            _ => false,
-        };
-        if stops {
-            interrupt.flag().store(true, Ordering::SeqCst);
+        match request.command.as_str() {
+            "disconnect" | "terminate" => shared.ask_end(interrupt),
+            "pause" => shared.ask_pause(interrupt),
+            _ => {}
         }
         if to.send(request).is_err() {
             return;
         }
     }
-    interrupt.flag().store(true, Ordering::SeqCst);
+    shared.ask_end(interrupt);
 }
 
 /// Answers requests until the client says what to run; `None` if it never does.

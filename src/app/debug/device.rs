@@ -3,10 +3,12 @@
 //! A launch that nothing asks to stop in runs on the device that the run was to have; should it fault there, its arrays are put back and
 //! the stepper runs it again, up to the fault.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::session::{Arrival, Debug, Settings};
 use crate::base::source::Span;
+use crate::base::stop::Stopped;
 use crate::device::step::Launch;
 use crate::device::step::timeline::{Interrupted, Timeline};
 use crate::device::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
@@ -32,6 +34,14 @@ pub(crate) trait Front: Send {
 
     /// A launch is at a stop; returns when the user is through with it.
     fn launch(&mut self, debug: &mut Debug<'_, '_>) -> Wish;
+
+    /// A launch begins or ends that runs on the other device, where only its stop flag reaches it.
+    fn runs_freely(&mut self, _is_running: bool) {}
+
+    /// Returns whether the user has asked to look at the launch that was interrupted.
+    fn is_paused(&mut self) -> bool {
+        false
+    }
 
     /// Says something about a launch.
     fn note(&mut self, text: &str);
@@ -103,6 +113,26 @@ impl Device for Debugger {
     }
 }
 
+/// Why a launch is run under the debugger.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// Something asks to stop in it.
+    Stop,
+    /// The user has paused it on the other device. It is stopped at its start: only the stepper knows states in between.
+    Pause,
+    /// It has faulted on the other device.
+    Fault,
+}
+
+/// How that has ended.
+enum Ended {
+    Over(Output),
+    /// The launch is still at its start and has no breakpoints, so it can run on the other device.
+    Untouched,
+    /// The user wants no more of this run.
+    Quit,
+}
+
 /// A kernel with the names of its source.
 struct Stepped {
     kernel: Arc<Prepared>,
@@ -120,25 +150,43 @@ impl Executable for Stepped {
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         let mut desk = lock(&self.desk);
         desk.launches += 1;
-        if desk.settings.concern(&self.kernel.module) {
-            let ended = self.debugged(&mut desk, extents, args, control, None)?;
-            return ended.ok_or_else(|| FaultKind::Interrupted.of_launch(self.span()));
-        }
-        let before = saved(args);
-        let fault = match self.as_usual(extents, args, control) {
-            Err(fault) if fault.kind != FaultKind::Interrupted => fault,
-            other => return other,
-        };
-        restore(args, before);
-        match self.debugged(&mut desk, extents, args, control, Some(&fault)) {
-            Ok(Some(_)) => {
-                let text =
-                    "run step by step, the launch does not fault: what it does depends on the order of its threads";
-                desk.front.note(text);
-                Err(fault)
+        let interrupted = || FaultKind::Interrupted.of_launch(self.span());
+        let mut reason = desk.settings.concern(&self.kernel.module).then_some(Reason::Stop);
+        loop {
+            if let Some(known) = reason {
+                match self.debugged(&mut desk, extents, args, control, known)? {
+                    Ended::Over(output) => return Ok(output),
+                    Ended::Untouched => {}
+                    Ended::Quit => return Err(interrupted()),
+                }
             }
-            Ok(None) => Err(FaultKind::Interrupted.of_launch(self.span())),
-            Err(fault) => Err(fault),
+            let before = saved(args);
+            desk.front.runs_freely(true);
+            let ran = catch_unwind(AssertUnwindSafe(|| self.as_usual(extents, args, control)));
+            desk.front.runs_freely(false);
+            let ran = ran.unwrap_or_else(|payload| match payload.is::<Stopped>() {
+                true => Err(interrupted()),
+                false => resume_unwind(payload),
+            });
+            let fault = match ran {
+                Err(fault) if fault.kind == FaultKind::Interrupted && desk.front.is_paused() => {
+                    restore(args, before);
+                    reason = Some(Reason::Pause);
+                    continue;
+                }
+                Err(fault) if fault.kind != FaultKind::Interrupted => fault,
+                other => return other,
+            };
+            restore(args, before);
+            return match self.debugged(&mut desk, extents, args, control, Reason::Fault)? {
+                Ended::Quit => Err(interrupted()),
+                Ended::Over(_) | Ended::Untouched => {
+                    let text =
+                        "run step by step, the launch does not fault: what it does depends on the order of its threads";
+                    desk.front.note(text);
+                    Err(fault)
+                }
+            };
         }
     }
 }
@@ -161,38 +209,42 @@ impl Stepped {
         }
     }
 
-    /// Runs a launch under the debugger: from its start, or up to a fault that it has. Returns its output; none if the user quits.
+    /// Runs a launch under the debugger: from its start, or up to a fault that it has.
     fn debugged(
         &self,
         desk: &mut Desk,
         extents: Extents,
         args: &mut [Arg<'_>],
         control: &Control,
-        fault: Option<&Fault>,
-    ) -> Result<Option<Output>, Box<Fault>> {
+        reason: Reason,
+    ) -> Result<Ended, Box<Fault>> {
         let failed = |error| FaultKind::Device(error).of_launch(self.span());
         let launch = Launch::new(&self.kernel.module, extents, args, 0);
         let timeline = Timeline::new(launch, args, COPIES, control.stop.clone()).map_err(failed)?;
         let Desk { settings, front, launches, has_quit } = desk;
         let mut debug = Debug::new(timeline, settings, *launches, control.launched);
-        let wish = if fault.is_some() {
-            debug.go_to(u64::MAX);
-            if matches!(debug.arrival, Arrival::End) { Wish::GoOn } else { front.launch(&mut debug) }
-        } else {
-            front.launch(&mut debug)
-        };
+        match reason {
+            Reason::Stop => {}
+            Reason::Pause => debug.arrival = Arrival::Interrupted,
+            Reason::Fault => debug.go_to(u64::MAX),
+        }
+        let is_vain = reason == Reason::Fault && matches!(debug.arrival, Arrival::End);
+        let wish = if is_vain { Wish::GoOn } else { front.launch(&mut debug) };
         if wish == Wish::Quit {
             *has_quit = true;
-            return Ok(None);
+            return Ok(Ended::Quit);
+        }
+        if reason == Reason::Pause && debug.is_untouched() {
+            return Ok(Ended::Untouched);
         }
         if let Err(Interrupted) = debug.run_out() {
-            return Ok(None);
+            return Ok(Ended::Quit);
         }
         let state = debug.state();
         state.write_back(args).map_err(failed)?;
         match state.faults.first() {
             Some(fault) => Err(Box::new(fault.clone())),
-            None => Ok(Some(debug.timeline.output().to_string())),
+            None => Ok(Ended::Over(debug.timeline.output().to_string())),
         }
     }
 }

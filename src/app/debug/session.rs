@@ -260,6 +260,11 @@ impl<'a, 'm> Debug<'a, 'm> {
         self.settle();
     }
 
+    /// Whether the launch is at its start and has no breakpoints.
+    pub fn is_untouched(&self) -> bool {
+        self.timeline.position() == 0 && !self.settings.concern(self.timeline.launch.module)
+    }
+
     /// Runs to the end of the launch, without stops.
     pub fn run_out(&mut self) -> Result<(), Interrupted> {
         self.timeline.go_to(u64::MAX)
