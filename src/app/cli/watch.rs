@@ -138,7 +138,7 @@ pub(crate) fn file(wanted: &Wanted, context: &mut Context) -> u8 {
         context.console.flush();
         while !changed() {
             if context.interrupt.is_set() {
-                return context.interrupt.ending().unwrap_or(exit::OK);
+                return context.interrupt.exit_code().unwrap_or(exit::INTERRUPTED);
             }
             std::thread::sleep(PAUSE);
         }
