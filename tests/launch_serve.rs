@@ -338,8 +338,13 @@ mod sockets {
     impl Served {
         /// Serves `s/clk.sock` in a temporary folder.
         fn new() -> Served {
+            Served::with(&[])
+        }
+
+        /// Like [`Served::new`], with options.
+        fn with(words: &[&str]) -> Served {
             let folder = folder();
-            let child = start(folder.path(), "s/clk.sock");
+            let child = start_with(folder.path(), "s/clk.sock", words);
             Served { child, folder }
         }
 
@@ -368,8 +373,12 @@ mod sockets {
     }
 
     fn start(folder: &Path, socket: &str) -> Child {
+        start_with(folder, socket, &[])
+    }
+
+    fn start_with(folder: &Path, socket: &str, words: &[&str]) -> Child {
         let mut command = clk(folder);
-        command.args(["launch", "a.clk", "--serve", "--socket", socket]).stderr(Stdio::piped());
+        command.args(["launch", "a.clk", "--serve", "--socket", socket]).args(words).stderr(Stdio::piped());
         let mut child = command.spawn().expect("clk starts");
         let mut line = String::new();
         BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
@@ -474,6 +483,42 @@ mod sockets {
         }
         assert_eq!(ask(&idle, r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([1]));
         drop(stuck);
+    }
+
+    /// Clients that go away while more requests are under way than the server may hold.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn clients_that_disconnect_leave_nothing_behind() {
+        let served = Served::with(&["--max-bytes", "64K"]);
+        let count =
+            |what: &str| fs::read_dir(format!("/proc/{}/{what}", served.child.id())).expect("a process").count();
+        let own = UnixStream::connect(served.path()).expect("connected");
+        ask(&own, r#"{"op": "sync"}"#);
+        let (files, threads) = (count("fd"), count("task"));
+        let numbers = vec!["1.5"; 4000].join(",");
+        let request = format!(r#"{{"kernel": "copy", "arrays": {{"x": {{"type": "f32", "data": [{numbers}]}}}}}}"#);
+        for _ in 0..8 {
+            let mut client = UnixStream::connect(served.path()).expect("connected");
+            client.set_nonblocking(true).expect("set");
+            // Until the server takes no more.
+            let text = format!("{request}\n").repeat(100);
+            let mut sent = 0;
+            while let Ok(more) = client.write(&text.as_bytes()[sent % text.len()..]) {
+                sent += more;
+            }
+            assert!(sent > 100_000, "{sent} bytes");
+        }
+        let begun = Instant::now();
+        while (count("fd"), count("task")) != (files, threads) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{files} files, {threads} threads before; now {} and {}",
+                count("fd"),
+                count("task")
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(ask(&own, r#"{"op": "sync"}"#), json!({}));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::ending::Ending;
@@ -23,24 +23,49 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Size in bytes of the requests that were read and have not run yet.
 #[derive(Default)]
 struct Waiting {
-    bytes: Mutex<u64>,
-    less: Condvar,
+    bytes: u64,
+    /// The connection is over: nothing runs any more, so waiting would never end.
+    is_closed: bool,
 }
 
-impl Waiting {
-    /// Adds a request, waiting until the sum is within the limit. A single request is always admitted.
-    fn add(&self, bytes: u64, limit: u64) {
-        let mut held = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        while *held > 0 && held.saturating_add(bytes) > limit {
-            held = self.less.wait(held).unwrap_or_else(PoisonError::into_inner);
-        }
-        *held += bytes;
+/// What bounds the size of the requests that are read ahead.
+#[derive(Default)]
+struct Gate {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a request, waiting until the sum is within the limit; returns whether the connection is still open. A single request is
+    /// always admitted.
+    fn add(&self, bytes: u64, limit: u64) -> bool {
+        let is_full = |waiting: &mut Waiting| {
+            !waiting.is_closed && waiting.bytes > 0 && waiting.bytes.saturating_add(bytes) > limit
+        };
+        let waited = self.changed.wait_while(self.waiting(), is_full);
+        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        waiting.bytes = waiting.bytes.saturating_add(bytes);
+        !waiting.is_closed
     }
 
     fn take(&self, bytes: u64) {
-        let mut held = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        *held = held.saturating_sub(bytes);
-        self.less.notify_all();
+        let mut waiting = self.waiting();
+        waiting.bytes = waiting.bytes.saturating_sub(bytes);
+        self.changed.notify_all();
+    }
+}
+
+/// Closes a gate when the connection's work ends, however it ends.
+struct Closing(Arc<Gate>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.waiting().is_closed = true;
+        self.0.changed.notify_all();
     }
 }
 
@@ -73,11 +98,12 @@ pub(crate) fn converse(
     pulse: Arc<Pulse>,
 ) {
     let (send, receive) = sync_channel(AHEAD);
-    let waiting = Arc::new(Waiting::default());
-    let (limit, held) = (state.limit, waiting.clone());
+    let gate = Arc::new(Gate::default());
+    let _closing = Closing(gate.clone());
+    let (limit, bounded) = (state.limit, gate.clone());
     let input = Watched::new(input, pulse.clone());
     let reading =
-        std::thread::Builder::new().name("clk-requests".into()).spawn(move || read(input, limit, &send, &held));
+        std::thread::Builder::new().name("clk-requests".into()).spawn(move || read(input, limit, &send, &bounded));
     if reading.is_err() {
         return;
     }
@@ -87,7 +113,7 @@ pub(crate) fn converse(
     while let Some(message) = following(&receive, &mut out, ending) {
         let bytes = message.bytes;
         let (reply, next) = ops::answer(state, message);
-        waiting.take(bytes);
+        gate.take(bytes);
         let sent = reply.send(&mut out);
         if next == Next::Stop {
             ending.end();
@@ -117,7 +143,7 @@ fn following(receive: &Receiver<Message>, out: &mut impl Write, ending: &Ending)
     }
 }
 
-fn read<R: Read>(input: Watched<R>, limit: u64, send: &SyncSender<Message>, waiting: &Waiting) {
+fn read<R: Read>(input: Watched<R>, limit: u64, send: &SyncSender<Message>, gate: &Gate) {
     let pulse = input.pulse.clone();
     let mut reader = Reader::new(input, limit);
     loop {
@@ -129,8 +155,7 @@ fn read<R: Read>(input: Watched<R>, limit: u64, send: &SyncSender<Message>, wait
         };
         pulse.end();
         let last = message.last;
-        waiting.add(message.bytes, limit);
-        if send.send(message).is_err() || last {
+        if !gate.add(message.bytes, limit) || send.send(message).is_err() || last {
             return;
         }
     }
