@@ -28,6 +28,7 @@ use self::report::Report;
 use self::tier::Launching;
 use self::version::{Lean, Version};
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
+use crate::base::room;
 use crate::base::source::Sources;
 use crate::ir::{Counted, Prepared};
 use crate::lang::scalar::Value;
@@ -160,15 +161,15 @@ impl Executable for Unable {
     }
 }
 
-/// Bytes of writable arrays that a checked launch saves in order to run again, at most. With more, the thread that a report names
-/// first may differ from run to run.
-const KEPT: usize = 64 << 20;
-
 /// Bytes of writable arrays of a counted launch that is run again with changes, at most.
 const KEPT_FOR_CHANGES: usize = 256 << 20;
 
-/// The same limit where only threads of one block can race: one run finds that, and the second one only names the threads better.
+/// Bytes of writable arrays that a checked launch saves in order to run again, at most, where no threads can race: the second run would
+/// only name the first thread with a fault. With more, that may differ from run to run.
 const KEPT_FOR_NAMES: usize = 1 << 20;
+
+/// Bytes that exact checking takes for each byte of the arrays that a kernel writes, at most for elements of 4 bytes.
+const EXACT: usize = 20;
 
 struct Program {
     kernel: Arc<Prepared>,
@@ -398,20 +399,21 @@ impl Program {
         let before = copies(args);
         let manner = Manner { workers: 1, careful: true, backward: false, coded: false, rough: false };
         let first = unheard(control);
-        let Ran { result, decided, .. } = self.run(&self.full, extents, args, &first, manner);
+        let Ran { mut result, decided, .. } = self.run(&self.full, extents, args, &first, manner);
+        if decided && result.is_ok() {
+            let after = copies(args);
+            restore(args, &before);
+            let manner = Manner { backward: true, ..manner };
+            let other = self.run(&self.full, extents, args, &unheard(control), manner).result;
+            restore(args, &after);
+            if let Err(fault) = other
+                && is_of_order(&fault.kind)
+            {
+                result = result.and_then(|output| Err(Box::new(Fault { output, ..*fault })));
+            }
+        }
         hear(control, &first, &result);
-        let Ok(output) = result else { return result };
-        if !decided {
-            return Ok(output);
-        }
-        let after = copies(args);
-        restore(args, &before);
-        let other = self.run(&self.full, extents, args, &unheard(control), Manner { backward: true, ..manner }).result;
-        restore(args, &after);
-        match other {
-            Err(fault) if is_of_order(&fault.kind) => Err(Box::new(Fault { output, ..*fault })),
-            _ => Ok(output),
-        }
+        result
     }
 
     /// Runs on several workers and by machine code, which find faults quickly, but which thread is reported first depends on timing. If there is a
@@ -432,10 +434,23 @@ impl Program {
         let size = |arg: &mut HostArg<'_>| written(arg).map_or(0, |bytes| bytes.len());
         // Machine code has recorded accesses to shared arrays when it leaves for the interpreter, which then may blame others.
         let names = sanitizer::watches_shared(&version.code);
-        let kept = if names || sanitizer::may_race(&version.code, extents) { KEPT } else { KEPT_FOR_NAMES };
-        if args.iter_mut().map(size).sum::<usize>() > kept {
+        let size = args.iter_mut().map(size).sum::<usize>();
+        let is_race = |fault: &Fault| matches!(fault.kind, FaultKind::Race(_));
+        let warned = |control: &Control| control.warnings.lock().is_ok_and(|w| w.iter().any(is_race));
+        let repeats = match names || sanitizer::may_race(&version.code, extents) {
+            true => room::has(size),
+            false => size <= KEPT_FOR_NAMES,
+        };
+        if !repeats {
             let coded = manner.coded && !names;
-            return self.run(version, extents, args, control, Manner { coded, ..manner }).result;
+            let only = unheard(control);
+            let result = self.run(version, extents, args, &only, Manner { coded, ..manner }).result;
+            if result.is_ok() && warned(&only) {
+                // Whether other accesses to these elements conflict takes a second run.
+                room::lacking(size);
+            }
+            hear(control, &only, &result);
+            return result;
         }
         let before = copies(args);
         let mut quiet = unheard(control);
@@ -456,19 +471,21 @@ impl Program {
             return result;
         }
         restore(args, &before);
-        let is_race = |fault: &Fault| matches!(fault.kind, FaultKind::Race(_));
         let races = matches!(&result, Err(fault) if is_race(fault));
-        let few = threads(extents) <= CAREFUL;
+        let fits = threads(extents) <= CAREFUL || races && room::has(size.saturating_mul(EXACT));
+        // Words forget the accesses before a write. So if one race is harmless, only exact checking knows whether all are.
+        let careful = fits || warned(&quiet);
         let second = unheard(control);
-        let manner = Manner { workers: 1, careful: races || few, backward: false, coded: false, rough: false };
+        let manner = Manner { workers: 1, careful, backward: false, coded: false, rough: false };
         let again = self.run(&self.full, extents, args, &second, manner).result;
         // Equal values written by both threads of a race may not have been in memory yet when several workers ran.
-        let benign = second.warnings.lock().is_ok_and(|w| w.iter().any(is_race));
-        hear(control, &second, &again);
-        match result {
+        let benign = warned(&second);
+        let result = match result {
             Err(fault) if again.is_ok() && !(benign && is_race(&fault)) => Err(fault),
             _ => again,
-        }
+        };
+        hear(control, &second, &result);
+        result
     }
 }
 
@@ -477,19 +494,15 @@ fn unheard(control: &Control) -> Control {
     Control { warnings: Arc::default(), ..control.clone() }
 }
 
-/// Forwards the warnings of a run. Races of equal values are dropped for an element that also has a race of different values.
+/// Forwards the warnings of a run. That the order of writes does not matter is known only at the end of a launch: accesses that a fault
+/// has prevented may conflict with them.
 fn hear(control: &Control, run: &Control, result: &Result<Output, Box<Fault>>) {
-    let place = |fault: &Fault| match &fault.kind {
-        FaultKind::Race(race) => Some(race.place.clone()),
-        _ => None,
-    };
-    let stopped = result.as_ref().err().and_then(|fault| place(fault));
     let (Ok(mut to), Ok(mut from)) = (control.warnings.lock(), run.warnings.lock()) else { return };
-    let said = |warning: &Fault| stopped.is_none() || place(warning) != stopped;
+    let said = |warning: &Fault| result.is_ok() || !matches!(warning.kind, FaultKind::Race(_));
     from.drain(..).filter(said).for_each(|warning| sanitizer::keep(&mut to, warning));
 }
 
-/// Up to this many threads, a launch with only warnings is run again with individual tracking.
+/// Up to this many threads, a launch with a fault that is no race is run again with individual tracking.
 const CAREFUL: u64 = 1 << 16;
 
 fn threads(extents: &Extents) -> u64 {
@@ -509,7 +522,7 @@ fn is_of_order(kind: &FaultKind) -> bool {
 
 /// Copies the arrays that the kernel may write, in their current state.
 fn copies(args: &mut [HostArg<'_>]) -> Vec<Option<Vec<u8>>> {
-    args.iter_mut().map(|arg| written(arg).map(|bytes| bytes.to_vec())).collect()
+    args.iter_mut().map(|arg| written(arg).map(|bytes| room::copy(bytes))).collect()
 }
 
 fn restore(args: &mut [HostArg<'_>], copies: &[Option<Vec<u8>>]) {

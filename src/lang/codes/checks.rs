@@ -247,7 +247,8 @@ kernel shift(x: [f32; N], out y: [f32; N]) threads(i: N)
         code: "W0601",
         title: "threads that write the same value to one place",
         text: "Nothing orders the writes, but since all of them write the same value, the result does not depend on the order. Let a single thread \
-write it, or use an atomic operation.
+write it, or use an atomic operation. If another access to the place is unordered as well (a read, an atomic operation, a write of another \
+value), the result depends on the order, and the report is E0610.
 
 ```clk fails
 kernel any_negative(x: [f32; N], inout found: [i32; 1]) threads(i: N) {

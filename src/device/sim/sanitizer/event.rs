@@ -1,5 +1,7 @@
 //! Accesses under examination: the data that the rules need of one, and how it updates the shadow words of an element.
 
+use std::ops::Range;
+
 use super::rows::{Now, Row, RowFn, Variant, company, reader, writer};
 use super::shadow::{Planes, Written};
 use super::word::{GRID, KIND, KIND_SHIFT, LANE_SHIFT, ONE};
@@ -47,6 +49,16 @@ impl Event<'_> {
     /// Returns how many components have words of their own.
     pub(super) fn components(&self) -> usize {
         if self.watched.whole { 1 } else { self.note.components.max(1) as usize }
+    }
+
+    /// Returns the components that the cell of a party has.
+    pub(super) fn parts(&self, p: &Party) -> Range<usize> {
+        if self.watched.whole { 0..self.note.components.max(1) as usize } else { p.component..p.component + 1 }
+    }
+
+    /// Returns the byte of the memory at which one of these components begins.
+    pub(super) fn value_at(&self, p: &Party, component: usize) -> usize {
+        p.cell * self.watched.unit + if self.watched.whole { component * self.access.scalar.size() } else { 0 }
     }
 
     /// Returns whether it can be recorded row by row.

@@ -11,7 +11,7 @@ use super::exact::{Exact, Left};
 use super::locks::{Locks, Step};
 use super::order::Own;
 use super::text::place_text;
-use super::trace::{Entry, Trace, Update};
+use super::trace::{Entry, Trace, Update, Values};
 use crate::device::sim::events::{Form, Touch};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::slow::read_value;
@@ -107,12 +107,14 @@ impl Checker<'_> {
             self.find(Finding { kind, lane: p.lane, others: 0, benign: false });
             return false;
         }
-        if let Some((other, deed)) = clash(&self.order, e, p, walk.trace) {
-            let (finding, benign) = self.race(g, e, p, Clash { other, deed });
+        if touch == Touch::Store {
+            self.judged_store(g, e, p, walk.trace);
+            return true;
+        }
+        if let Some(clash) = clash(&self.order, e, p, walk.trace) {
+            let values = &walk.trace.stored;
+            let finding = self.race(g, e, p, clash, &|k| values.get(e.value_at(p, k), e.access.scalar));
             self.find(finding);
-            if benign {
-                walk.trace.write_too(p.cell, &self.entry(e, p.lane));
-            }
             return false;
         }
         match touch {
@@ -124,10 +126,42 @@ impl Checker<'_> {
                 let all = self.stands_for(walk.trace.looks(p.cell), p);
                 walk.trace.look(p.cell, &self.entry(e, p.lane), all);
             }
-            Touch::Store => walk.trace.write(p.cell, &self.entry(e, p.lane)),
-            Touch::Atomic => {}
+            Touch::Store | Touch::Atomic => {}
         }
         true
+    }
+
+    /// Compares a plain write with the trace, reports what is wrong, and records it. A race of two writes of the same value is reported
+    /// only if the write conflicts with nothing else.
+    fn judged_store(&mut self, g: &Group, e: &Event<'_>, p: &Party, trace: &mut Trace) {
+        let (order, scalar) = (&self.order, e.access.scalar);
+        let value = |k: usize| e.note.values.get(k).map(|&reg| read_value(g, reg, scalar, p.lane));
+        let stores = |values: &Values| e.parts(p).all(|k| values.get(e.value_at(p, k), scalar) == value(k));
+        let is_same = stores(&trace.stored);
+        let writer = || first(order, p, trace.writes(p.cell), Deed::Writes);
+        let replaced =
+            || first(order, p, trace.replaced(p.cell), Deed::Writes).filter(|_| !stores(&trace.replaced_values));
+        let found = if is_same { None } else { writer() }.or_else(|| clash(order, e, p, trace));
+        let (found, values) = match found {
+            Some(found) => (Some(found), &trace.stored),
+            None => match replaced() {
+                Some(found) => (Some(found), &trace.replaced_values),
+                None => (writer(), &trace.stored),
+            },
+        };
+        let entry = self.entry(e, p.lane);
+        if let Some(found) = found {
+            let finding = self.race(g, e, p, found, &|k| values.get(e.value_at(p, k), scalar));
+            if finding.benign {
+                trace.write_too(p.cell, &entry);
+            }
+            return self.find(finding);
+        }
+        let (grid, block) = self.order.phase();
+        trace.write(p.cell, &entry, is_same, if e.global { grid } else { block });
+        if !is_same {
+            e.parts(p).for_each(|k| trace.store(e.value_at(p, k), value(k)));
+        }
     }
 
     /// Returns whether these readers of an element, if they are few, are all ordered before this one, which then subsumes them.
@@ -221,14 +255,21 @@ impl Checker<'_> {
 /// The largest number of readers of an element for which the subsumption by a later one is tested.
 const FEW: usize = 4;
 
-/// Returns a conflicting access to the element by a thread that is not ordered before this one.
-fn clash(order: &Own, e: &Event<'_>, p: &Party, trace: &Trace) -> Option<(Other, Deed)> {
+/// Returns the first of some entries whose thread is not ordered before this one.
+fn first(order: &Own, p: &Party, mut entries: impl Iterator<Item = Entry>, deed: Deed) -> Option<Clash> {
     let unordered = |entry: Entry| {
         let lane = order.unordered(&entry, p.lane)?;
         Some(Other { group: entry.group, lane, site: entry.site })
     };
-    let writers = || trace.writes(p.cell).find_map(unordered).map(|other| (other, Deed::Writes));
-    let readers = || trace.reads(p.cell).find_map(unordered).map(|other| (other, Deed::Reads));
+    entries.find_map(unordered).map(|other| Clash { other, deed })
+}
+
+/// Returns a conflicting access to the element by a thread that is not ordered before this one; for a plain write, one that is no
+/// plain write.
+fn clash(order: &Own, e: &Event<'_>, p: &Party, trace: &Trace) -> Option<Clash> {
+    let writers = || first(order, p, trace.writes(p.cell), Deed::Writes);
+    let readers = || first(order, p, trace.reads(p.cell), Deed::Reads);
+    let lookers = || first(order, p, trace.looks(p.cell), Deed::Looks);
     let updaters = || {
         let unknown = |u: &&Update| {
             let known = u.version > 0 && order.version(p.lane, u.variable) >= u.version;
@@ -237,13 +278,11 @@ fn clash(order: &Own, e: &Event<'_>, p: &Party, trace: &Trace) -> Option<(Other,
             }
             !known
         };
-        let other = trace.updates(p.cell).iter().filter(unknown).find_map(|u| unordered(u.entry));
-        other.map(|other| (other, Deed::Updates))
+        first(order, p, trace.updates(p.cell).iter().filter(unknown).map(|u| u.entry), Deed::Updates)
     };
-    let lookers = || trace.looks(p.cell).find_map(unordered).map(|other| (other, Deed::Looks));
     match e.note.touch {
         Touch::Load => writers().or_else(updaters),
-        Touch::Store => writers().or_else(readers).or_else(updaters).or_else(lookers),
+        Touch::Store => readers().or_else(updaters).or_else(lookers),
         Touch::Atomic => writers().or_else(readers),
         Touch::Look => writers(),
     }

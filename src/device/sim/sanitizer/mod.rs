@@ -19,7 +19,8 @@
 //! one worker: each access is compared with all recorded accesses to its element ([`exact`], [`trace`]), and what is ordered
 //! before a thread is a map similar to a vector clock, which threads share structurally ([`view`]). The cost in time is
 //! proportional to the number of accesses, in memory to the sizes of arrays and the number of releases. A launch in which the
-//! fast rules find a race also runs again with exact checking, so that the report identifies both threads correctly.
+//! fast rules find a race also runs again with exact checking, which identifies both threads and decides whether all conflicts are
+//! writes of the same value: `docs/internals/race-checks.md` shows why no conflict is missed.
 //!
 //! The order that fences and atomics establish in one run may be different in another. So where they ruled out a race, the launch
 //! runs a second time with the reverse order of blocks, of the warps of the first and last blocks, and of the lanes in atomic

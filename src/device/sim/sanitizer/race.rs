@@ -14,13 +14,6 @@ use crate::device::sim::memory::{self};
 use crate::device::{Deed, FaultKind, Race};
 use crate::lang::scalar::Value;
 
-/// A violated rule.
-enum Wrong {
-    Unwritten,
-    /// A race with the access of this shadow word.
-    With(u64, Deed),
-}
-
 fn deed(touch: Touch) -> Deed {
     match touch {
         Touch::Load => Deed::Reads,
@@ -36,33 +29,36 @@ impl Checker<'_> {
         let me = e.now.own | (p.lane as u64) << LANE_SHIFT;
         // SAFETY: the caller's cell is in the planes.
         let words = unsafe { e.planes.words(p.cell) };
-        let finding = match self.wrong(e, p, me, words) {
+        if e.note.touch != Touch::Store && words.0 < e.now.born {
+            let place = place_text(g, e, p.addr, p.component);
+            let space = if e.global { "out" } else { "shared" };
+            let kind = FaultKind::Unwritten { place, space };
+            return self.find(Finding { kind, lane: p.lane, others: 0, benign: false });
+        }
+        let mut benign = None;
+        for (word, deed) in self.conflicts(e, p, me, words).into_iter().flatten() {
+            let finding = self.race_with(g, e, p, (word, deed));
+            if !finding.benign {
+                return self.find(finding);
+            }
+            benign = Some((word, finding));
+        }
+        match benign {
+            Some((word, finding)) => {
+                // SAFETY: the cell is that of an element of the event, and below the number of words of its planes.
+                unsafe { *e.planes.w.add(p.cell) = e.now.together(word, me) };
+                self.find(finding);
+            }
             None => {
                 // The conflict was with another lane of this access, whose word has been updated meanwhile.
                 // SAFETY: the cell is that of an element of the event, and below the number of words of its planes.
                 unsafe { note_cell(e, p.cell, me, p.lane, ONE) };
-                return;
             }
-            Some(Wrong::Unwritten) => {
-                let place = place_text(g, e, p.addr, p.component);
-                let space = if e.global { "out" } else { "shared" };
-                Finding { kind: FaultKind::Unwritten { place, space }, lane: p.lane, others: 0, benign: false }
-            }
-            Some(Wrong::With(word, deed)) => {
-                let other = self.other(e, p, word);
-                let (finding, benign) = self.race(g, e, p, Clash { other, deed });
-                if benign {
-                    // SAFETY: the cell is that of an element of the event, and below the number of words of its planes.
-                    unsafe { *e.planes.w.add(p.cell) = e.now.together(word, me) };
-                }
-                finding
-            }
-        };
-        self.find(finding);
+        }
     }
 
-    /// Returns the first violated rule.
-    fn wrong(&self, e: &Event<'_>, p: &Party, me: u64, (w, r, a): (u64, u64, u64)) -> Option<Wrong> {
+    /// Returns the words of the accesses that are not ordered before this one and conflict with it.
+    fn conflicts(&self, e: &Event<'_>, p: &Party, me: u64, (w, r, a): (u64, u64, u64)) -> [Option<(u64, Deed)>; 4] {
         let now: &Now = &e.now;
         let broken = |word: u64, deed: Deed| {
             let same = (word ^ me) & (now.thread | KIND) == 0;
@@ -70,20 +66,30 @@ impl Checker<'_> {
                 true => now.ordered::<true>(word, me, p.lane, ONE),
                 false => now.ordered::<false>(word, me, p.lane, ONE),
             };
-            (!same && !ordered).then_some(Wrong::With(word, deed))
+            (!same && !ordered).then_some((word, deed))
         };
-        let unwritten = || (e.note.touch != Touch::Store && w < e.now.born).then_some(Wrong::Unwritten);
+        let writes = broken(w, Deed::Writes);
         match e.note.touch {
-            Touch::Load => unwritten().or_else(|| broken(w, Deed::Writes)).or_else(|| broken(a, Deed::Updates)),
+            Touch::Load => [writes, broken(a, Deed::Updates), None, None],
             Touch::Store => {
                 // SAFETY: the cell is that of an element of the event, and below the number of words of its planes.
                 let l = unsafe { e.planes.look(p.cell) };
-                let plain = || broken(w, Deed::Writes).or_else(|| broken(r, Deed::Reads));
-                plain().or_else(|| broken(a, Deed::Updates)).or_else(|| broken(l, Deed::Looks))
+                [writes, broken(r, Deed::Reads), broken(a, Deed::Updates), broken(l, Deed::Looks)]
             }
-            Touch::Look => unwritten().or_else(|| broken(w, Deed::Writes)),
-            Touch::Atomic => unwritten().or_else(|| broken(w, Deed::Writes)).or_else(|| broken(r, Deed::Reads)),
+            Touch::Look => [writes, None, None, None],
+            Touch::Atomic => [writes, broken(r, Deed::Reads), None, None],
         }
+    }
+
+    /// Describes the race with the access of a shadow word. What that has written is in memory, if nothing has changed it since.
+    fn race_with(&self, g: &Group, e: &Event<'_>, p: &Party, (word, deed): (u64, Deed)) -> Finding {
+        let (other, scalar) = (self.other(e, p, word), e.access.scalar);
+        let by_other = other.group == self.number && writes_before(g, e, p, other.lane);
+        let left = |k: usize| match e.note.values.get(k) {
+            Some(&reg) if by_other => Some(read_value(g, reg, scalar, other.lane)),
+            _ => Some(in_memory(p.addr.wrapping_add(k * scalar.size()), scalar)),
+        };
+        self.race(g, e, p, Clash { other, deed }, &left)
     }
 
     /// Returns the thread of a word. A word of several threads has the last one; if that is the current thread, its neighbor is a
@@ -98,32 +104,34 @@ impl Checker<'_> {
         Other { group, lane, site: word::site(word) as u32 }
     }
 
-    /// Describes a race; returns also whether both threads write the same value.
-    pub(super) fn race(&self, g: &Group, e: &Event<'_>, p: &Party, clash: Clash) -> (Finding, bool) {
+    /// Describes a race. `left` returns what the other thread has left in a component, if it writes.
+    pub(super) fn race(
+        &self,
+        g: &Group,
+        e: &Event<'_>,
+        p: &Party,
+        clash: Clash,
+        left: &dyn Fn(usize) -> Option<Value>,
+    ) -> Finding {
         let Clash { other, deed: other_deed } = clash;
         let here = other.group == self.number;
         let note = e.watched.sites.get(other.site as usize).map(|&n| &self.code.notes[n as usize]);
         let other_access = note.map(|n| &self.code.accesses[n.access as usize]);
         let span = other_access.map_or(e.access.span, |a| a.span);
         let scalar = e.access.scalar;
-        let stored = |lane: usize, k: usize| e.note.values.get(k).map(|&reg| read_value(g, reg, scalar, lane));
-        let by_other = here && writes_before(g, e, p, other.lane);
         // For component `k`: the value of this thread, and the value that the other one wrote.
         let values = |k: usize| {
-            let in_place = in_memory(p.addr.wrapping_add(k * scalar.size()), scalar);
             let value = match e.note.touch {
-                Touch::Store => stored(p.lane, k),
-                Touch::Load => Some(in_place),
+                Touch::Store => e.note.values.get(k).map(|&reg| read_value(g, reg, scalar, p.lane)),
+                Touch::Load => Some(in_memory(p.addr.wrapping_add(k * scalar.size()), scalar)),
                 Touch::Atomic | Touch::Look => None,
             };
-            let left = if by_other { stored(other.lane, k).unwrap_or(in_place) } else { in_place };
-            (value, (other_deed == Deed::Writes).then_some(left))
+            (value, if other_deed == Deed::Writes { left(k) } else { None })
         };
         // A word may cover all components of a vector: the values are equal if all components are.
-        let all = if e.watched.whole { 0..e.note.components.max(1) as usize } else { p.component..p.component + 1 };
-        let first = all.start;
+        let first = e.parts(p).start;
         let both = e.note.touch == Touch::Store && other_deed == Deed::Writes;
-        let differs = all.into_iter().find(|&k| both && !same(values(k)));
+        let differs = e.parts(p).find(|&k| both && !same(values(k)));
         let component = differs.unwrap_or(first);
         let (value, other_value) = values(component);
         let race = Race {
@@ -139,7 +147,7 @@ impl Checker<'_> {
             same_warp: here && other.lane / 32 == p.lane / 32 && self.code.threads.is_none(),
         };
         let benign = race.is_benign();
-        (Finding { kind: FaultKind::Race(Box::new(race)), lane: p.lane, others: 0, benign }, benign)
+        Finding { kind: FaultKind::Race(Box::new(race)), lane: p.lane, others: 0, benign }
     }
 
     /// Stops the group with the finding, or keeps a warning.

@@ -1,7 +1,14 @@
-//! The exact checker's record of an element: every access that is not ordered before another recorded one.
+//! The exact checker's record of an element: every access that a later access may conflict with.
 //!
 //! The words of [`word`](super::word) have one thread where there were several, and short counters. Here an entry lists the
 //! threads of a warp individually, with an unbounded time and site, and elements with more than one entry have a list.
+//!
+//! A write does not subsume the accesses that are ordered before it: the race of a later write with it may be harmless because both
+//! write the same value, while the race with an earlier access is not. So an element has its last writes, which store one value,
+//! the writes of the value before it, and all reads and atomic operations. `docs/internals/race-checks.md` shows why these suffice.
+
+use crate::base::room;
+use crate::lang::scalar::{Scalar, Value};
 
 /// Threads of a warp that accessed an element at one time, from one location in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +137,36 @@ impl Plane {
         }
     }
 
+    /// Removes the entries that are not `relevant`.
+    fn retain(&mut self, cell: usize, relevant: impl Fn(&Entry) -> bool) {
+        let Some(&word) = self.words.get(cell) else { return };
+        if word[3] & MANY == 0 {
+            if word[2] != 0 && !relevant(&unpack(word)) {
+                self.words[cell] = [0; 4];
+            }
+            return;
+        }
+        let list = &mut self.lists[word[1] as usize];
+        list.retain(|&word| relevant(&unpack(word)));
+        if list.is_empty() {
+            self.set(cell, [0; 4]);
+        }
+    }
+
+    /// Moves the entries of an element here from another plane.
+    fn take_from(&mut self, other: &mut Plane, cell: usize) {
+        if self.words.is_empty() {
+            self.words = room::zeros(other.words.len());
+        }
+        self.set(cell, [0; 4]);
+        match other.words(cell) {
+            [] => {}
+            [word] => self.words[cell] = *word,
+            words => self.list(cell).extend_from_slice(words),
+        }
+        other.set(cell, [0; 4]);
+    }
+
     fn clear(&mut self) {
         self.words.fill([0; 4]);
         self.lists.iter_mut().for_each(Vec::clear);
@@ -152,24 +189,49 @@ pub(crate) struct Room {
 /// All records of a memory.
 #[derive(Default)]
 pub(crate) struct Trace {
+    /// The writes of the element's last value: two of them that are not ordered race, harmlessly.
     writes: Plane,
+    /// The writes of the value before the last one, all of them ordered before a write of the last one.
+    replaced: Plane,
     reads: Plane,
     /// Atomic loads.
     looks: Plane,
     /// By element, the number of a list plus one.
     updates: Vec<u32>,
     lists: Vec<Vec<Update>>,
+    /// The bytes of the memory as `writes` and `replaced` have left them: atomic operations change only the memory itself.
+    pub stored: Values,
+    pub replaced_values: Values,
     pub len: usize,
     /// The block that the shared array belongs to.
     pub group: Option<u64>,
 }
 
+/// The values that plain writes have stored in a memory.
+#[derive(Default)]
+pub(crate) struct Values(Vec<u8>);
+
+impl Values {
+    /// Returns the value at this byte.
+    pub fn get(&self, at: usize, scalar: Scalar) -> Option<Value> {
+        Some(Value::from_bytes(scalar, self.0.get(at..at + scalar.size())?))
+    }
+
+    pub fn set(&mut self, at: usize, value: Value) {
+        let size = value.ty.size();
+        if self.0.len() < at + size {
+            self.0.resize(at + size, 0);
+        }
+        self.0[at..at + size].copy_from_slice(&value.to_bytes()[..size]);
+    }
+}
+
 impl Trace {
     /// Creates the trace of this many elements.
-    pub fn new(len: usize, room: Room) -> Trace {
-        let plane = |wanted: bool| Plane { words: vec![[0; 4]; if wanted { len } else { 0 }], ..Plane::default() };
-        let (writes, reads, looks) = (plane(room.writes), plane(room.reads), plane(room.looks));
-        let updates = vec![0; if room.updates { len } else { 0 }];
+    pub fn new(len: usize, kinds: Room) -> Trace {
+        let plane = |wanted: bool| Plane { words: room::zeros(if wanted { len } else { 0 }), ..Plane::default() };
+        let (writes, reads, looks) = (plane(kinds.writes), plane(kinds.reads), plane(kinds.looks));
+        let updates = room::zeros(if kinds.updates { len } else { 0 });
         Trace { writes, reads, looks, updates, len, ..Trace::default() }
     }
 
@@ -177,6 +239,7 @@ impl Trace {
     pub fn clear(&mut self, group: u64) {
         self.group = Some(group);
         self.writes.clear();
+        self.replaced.clear();
         self.reads.clear();
         self.looks.clear();
         self.updates.fill(0);
@@ -194,6 +257,10 @@ impl Trace {
 
     pub fn writes(&self, cell: usize) -> impl Iterator<Item = Entry> + '_ {
         self.writes.words(cell).iter().map(|&word| unpack(word))
+    }
+
+    pub fn replaced(&self, cell: usize) -> impl Iterator<Item = Entry> + '_ {
+        self.replaced.words(cell).iter().map(|&word| unpack(word))
     }
 
     pub fn reads(&self, cell: usize) -> impl Iterator<Item = Entry> + '_ {
@@ -221,19 +288,33 @@ impl Trace {
         self.looks.see(cell, entry, all);
     }
 
-    /// Records a write that everything before is ordered before, so that it subsumes all.
-    pub fn write(&mut self, cell: usize, entry: &Entry) {
+    /// Records a write that all earlier accesses are ordered before. With `same`, it stores the element's last value again, and
+    /// subsumes the other writes of it. Accesses before the time `base` are ordered before all that follow, and forgotten.
+    pub fn write(&mut self, cell: usize, entry: &Entry, same: bool, base: u64) {
+        if !same && !self.writes.words(cell).is_empty() {
+            self.replaced.take_from(&mut self.writes, cell);
+        }
         self.writes.set(cell, pack(entry));
-        self.reads.set(cell, [0; 4]);
-        self.looks.set(cell, [0; 4]);
+        let relevant = |entry: &Entry| entry.time >= base;
+        self.reads.retain(cell, relevant);
+        self.looks.retain(cell, relevant);
         if let Some(list) = self.updates.get(cell)
             && *list > 0
         {
-            self.lists[*list as usize - 1].clear();
+            self.lists[*list as usize - 1].retain(|update| relevant(&update.entry));
         }
     }
 
-    /// Records a write beside others.
+    /// Records the value that a write has left at this byte, in place of the last one.
+    pub fn store(&mut self, at: usize, value: Option<Value>) {
+        let Some(value) = value else { return };
+        if let Some(last) = self.stored.get(at, value.ty) {
+            self.replaced_values.set(at, last);
+        }
+        self.stored.set(at, value);
+    }
+
+    /// Records a write of the element's last value beside others.
     pub fn write_too(&mut self, cell: usize, entry: &Entry) {
         self.writes.add(cell, entry);
     }
@@ -243,7 +324,7 @@ impl Trace {
         self.writes.set(cell, pack(&Entry { time: 0, group: 0, warp: 0, mask: 1, site: 0 }));
     }
 
-    /// Records an atomic operation; it subsumes those for which `behind` is true.
+    /// Records an atomic operation; it subsumes those for which `behind` is true, and the earlier ones of its thread.
     pub fn update(&mut self, cell: usize, new: Update, behind: impl Fn(&Update) -> bool) {
         let Some(number) = self.updates.get_mut(cell) else { return };
         if *number == 0 {
@@ -260,6 +341,15 @@ impl Trace {
             if same && last.version == 0 && new.version == 0 {
                 old.mask |= e.mask;
                 return;
+            }
+        }
+        for at in (list.len().saturating_sub(NEAR)..list.len()).rev() {
+            let old = &mut list[at].entry;
+            if (old.group, old.warp) == (new.entry.group, new.entry.warp) {
+                old.mask &= !new.entry.mask;
+                if old.mask == 0 {
+                    list.remove(at);
+                }
             }
         }
         list.push(new);
@@ -283,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reader_is_remembered_until_a_write_stands_for_all() {
+    fn every_access_is_remembered_until_all_later_ones_are_ordered_after_it() {
         let mut trace = Trace::new(4, Room { writes: true, reads: true, looks: true, updates: true });
         for group in 0..3 {
             (0..64).for_each(|lane| trace.read(1, &entry(5, group, lane), false));
@@ -293,10 +383,14 @@ mod tests {
         assert_eq!(readers, 3 * 64);
         assert_eq!(trace.reads(1).filter(|e| e.time == 7).count(), 3);
         assert_eq!(trace.reads(0).count() + trace.reads(2).count(), 0);
-        trace.write(1, &entry(9, 0, 0));
-        assert!(trace.reads(1).count() == 0 && trace.writes(1).eq([entry(9, 0, 0)]));
+        trace.write(1, &entry(9, 0, 0), false, 6);
+        assert_eq!(trace.reads(1).map(|e| e.time).collect::<Vec<_>>(), [7, 7, 7], "later accesses may race with these");
+        trace.write(1, &entry(9, 0, 0), true, 8);
+        assert!(trace.reads(1).count() == 0 && trace.writes(1).eq([entry(9, 0, 0)]) && trace.replaced(1).count() == 0);
         trace.write_too(1, &entry(9, 1, 0));
         assert_eq!(trace.writes(1).count(), 2);
+        trace.write(1, &entry(10, 0, 0), false, 8);
+        assert!(trace.replaced(1).count() == 2 && trace.writes(1).eq([entry(10, 0, 0)]));
         trace.read(2, &entry(1, 0, 0), false);
         trace.read(2, &entry(1, 5, 0), false);
         assert_eq!(trace.reads(2).count(), 2, "a list that was used before");
