@@ -1,0 +1,348 @@
+//! Random kernels whose threads share a few elements: reads, atomic operations, and writes of equal and of different values, in all
+//! orders, between barriers, in loops and in branches.
+//!
+//! Which elements a thread accesses, and which values it stores, depends on its index alone, so that every order of the threads has
+//! the same accesses. Each access has a line of its own.
+
+use super::random::Random;
+
+/// A kernel, its launch, and the bytes of its array parameters, which are all zeros.
+pub struct Program {
+    pub text: String,
+    pub form: Form,
+    /// By parameter: the shape and the bytes of an element.
+    pub arrays: Vec<(u32, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Grid { blocks: u32, threads: u32 },
+    Threads(u32),
+}
+
+/// Which threads reach a statement together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Uniform {
+    Thread,
+    Warp,
+    Block,
+    Grid,
+}
+
+struct Writer {
+    random: Random,
+    text: String,
+    form: Form,
+    /// Names of loop variables in scope.
+    loops: Vec<String>,
+    depth: usize,
+    /// Percentages: of statements that a barrier follows, of stores of the value 1, and of accesses by several threads.
+    barriers: usize,
+    same: usize,
+    crowds: usize,
+    /// The launch is cooperative.
+    grid_barriers: bool,
+    /// Atomic operations and fences order threads elsewhere, so that the exact checker runs from the start.
+    fences: bool,
+    scalar: &'static str,
+}
+
+/// Elements of each shared or global array.
+const EXTENT: usize = 3;
+
+/// Returns the program of a seed.
+pub fn program(seed: u64) -> Program {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for _ in 0..4 {
+        random.next();
+    }
+    let form = match random.below(10) {
+        0 => Form::Threads([40, 100][random.below(2)]),
+        _ => Form::Grid { blocks: [1, 1, 2, 2, 3][random.below(5)], threads: [8, 32, 33, 40, 64, 96][random.below(6)] },
+    };
+    let scalar = random.of(&["i32", "i32", "i32", "f32", "i64", "u8"]);
+    let percent = |random: &mut Random, all: &[usize]| all[random.below(all.len())];
+    let barriers = percent(&mut random, &[0, 20, 50, 90]);
+    let same = percent(&mut random, &[100, 100, 90, 60]);
+    let crowds = percent(&mut random, &[0, 20, 50]);
+    let grid_barriers = form != Form::Threads(0) && random.below(6) == 0;
+    let fences = random.below(6) == 0;
+    let mut writer = Writer {
+        random,
+        text: String::new(),
+        form,
+        loops: vec![],
+        depth: 0,
+        barriers,
+        same,
+        crowds,
+        grid_barriers,
+        fences,
+        scalar,
+    };
+    let arrays = writer.program();
+    Program { text: writer.text, form, arrays }
+}
+
+impl Writer {
+    fn below(&mut self, n: usize) -> usize {
+        self.random.below(n)
+    }
+
+    fn percent(&mut self, n: usize) -> bool {
+        self.below(100) < n
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text += &"    ".repeat(self.depth + 1);
+        self.text += line;
+        self.text.push('\n');
+    }
+
+    fn blocks(&self) -> usize {
+        if let Form::Grid { blocks, .. } = self.form { blocks as usize } else { 1 }
+    }
+
+    fn threads(&self) -> usize {
+        match self.form {
+            Form::Grid { threads, .. } => threads as usize,
+            Form::Threads(n) => n as usize,
+        }
+    }
+
+    fn is_grid(&self) -> bool {
+        matches!(self.form, Form::Grid { .. })
+    }
+
+    fn program(&mut self) -> Vec<(u32, usize)> {
+        let own = (self.blocks() * self.threads()) as u32;
+        let scalar = self.scalar;
+        let size = match scalar {
+            "u8" => 1,
+            "i64" => 8,
+            _ => 4,
+        };
+        let head = match self.form {
+            Form::Grid { blocks, threads } => format!("grid({blocks}) block({threads})"),
+            Form::Threads(n) => format!("threads(i: {n})"),
+        };
+        self.text = format!(
+            "struct Cell {{ n: i32, f: f32 }}\nkernel k(inout g: [i32; {EXTENT}], inout h: [{scalar}; {EXTENT}], \
+             inout v: [i32x2; {EXTENT}], inout p: [Cell; {EXTENT}], inout q: [i32; {own}], inout o: [i32; {own}]) \
+             {head} {{\n"
+        );
+        if self.is_grid() {
+            self.line(&format!("shared s: [i32; {EXTENT}]"));
+            self.line(&format!("shared r: [{scalar}; {EXTENT}]"));
+            self.line("let t = thread_idx.x");
+            self.line("let b = block_idx.x");
+            self.line(&format!("let own = b * {} + t", self.threads()));
+            self.line("var a = 0");
+            self.line(&format!("if t < {EXTENT} {{"));
+            self.line("    s[t] = 0");
+            let zero = self.constant("0", scalar);
+            self.line(&format!("    r[t] = {zero}"));
+            self.line("}");
+            self.line("barrier()");
+        } else {
+            self.line("let t = i");
+            self.line("let b = 0");
+            self.line("let own = i");
+            self.line("var a = 0");
+        }
+        let count = 2 + self.below(6);
+        self.statements(count, Uniform::Grid);
+        self.line("o[own] = a");
+        self.text += "}\n";
+        let sizes =
+            [(EXTENT as u32, 4), (EXTENT as u32, size), (EXTENT as u32, 8), (EXTENT as u32, 8), (own, 4), (own, 4)];
+        self.text += &format!("var g = zeros({EXTENT}, type = i32)\nvar h = zeros({EXTENT}, type = {scalar})\n");
+        self.text +=
+            &format!("var v = [i32x2(0), i32x2(0), i32x2(0)]\nvar p = [{0}, {0}, {0}]\n", "Cell { n: 0, f: 0.0 }");
+        self.text +=
+            &format!("var q = zeros({own}, type = i32)\nvar o = zeros({own}, type = i32)\nk(g, h, v, p, q, o)\n");
+        sizes.to_vec()
+    }
+
+    fn statements(&mut self, count: usize, uniform: Uniform) {
+        for _ in 0..count {
+            self.statement(uniform);
+            if self.percent(self.barriers) {
+                self.barrier(uniform);
+            }
+        }
+    }
+
+    fn barrier(&mut self, uniform: Uniform) {
+        if !self.is_grid() || uniform == Uniform::Thread {
+            return;
+        }
+        let line = match self.below(8) {
+            0 | 1 if uniform >= Uniform::Warp => "warp_barrier()",
+            2 if uniform >= Uniform::Warp => "a += warp_reduce_max(t) % 2",
+            3 if uniform >= Uniform::Block => "if barrier_any(t == 3) { a += 1 }",
+            4 | 5 if uniform == Uniform::Grid && self.grid_barriers => "grid_barrier()",
+            _ if uniform >= Uniform::Block => "barrier()",
+            _ => "warp_barrier()",
+        };
+        self.line(line);
+    }
+
+    fn statement(&mut self, uniform: Uniform) {
+        let choice = self.below(if self.depth < 2 { 12 } else { 8 });
+        match choice {
+            8 | 9 => {
+                let name = ["k", "m"][self.loops.len()].to_string();
+                let count = 1 + self.below(3);
+                self.line(&format!("for {name} in 0..{count} {{"));
+                self.loops.push(name);
+                self.block(uniform);
+                self.loops.pop();
+                self.line("}");
+            }
+            10 | 11 => {
+                let (condition, inside) = self.condition();
+                self.line(&format!("if {condition} {{"));
+                self.block(uniform.min(inside));
+                if self.below(2) == 0 {
+                    self.line("} else {");
+                    self.block(uniform.min(inside));
+                }
+                self.line("}");
+            }
+            7 if self.fences && self.below(2) == 0 => {
+                self.line("fence()");
+                self.line("if atomic_add(q[own], 1) > 5 { a += 1 }");
+            }
+            _ => {
+                let (access, crowd) = (self.access(), self.crowds);
+                // Mostly one thread, so that some kernels have no race.
+                let condition = if self.percent(crowd) { self.condition().0 } else { self.one_thread() };
+                match condition.as_str() {
+                    "true" => self.line(&access),
+                    _ => self.line(&format!("if {condition} {{ {access} }}")),
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, uniform: Uniform) {
+        self.depth += 1;
+        let count = 1 + self.below(3);
+        self.statements(count, uniform);
+        self.depth -= 1;
+    }
+
+    fn one_thread(&mut self) -> String {
+        let thread = self.thread();
+        let block = self.below(self.blocks());
+        match self.blocks() {
+            1 => format!("t == {thread}"),
+            _ if self.below(4) == 0 => format!("t == {thread}"),
+            _ => format!("t == {thread} && b == {block}"),
+        }
+    }
+
+    /// Returns a thread: mostly one of a few, which may be in the same warp or in another one.
+    fn thread(&mut self) -> usize {
+        [0, 0, 1, 5, 33, 39, 70][self.below(7)] % self.threads()
+    }
+
+    /// Returns a condition, and which threads agree on it.
+    fn condition(&mut self) -> (String, Uniform) {
+        let (thread, block) = (self.thread(), self.below(self.blocks()));
+        match self.below(10) {
+            0 | 1 => (format!("b == {block}"), Uniform::Block),
+            2 if self.is_grid() => (format!("t / 32 == {}", self.below(2)), Uniform::Warp),
+            3 => (format!("t % 32 == {}", thread % 32), Uniform::Thread),
+            4 => (format!("t < {thread}"), Uniform::Thread),
+            5 => (format!("t >= {thread}"), Uniform::Thread),
+            6 => ("t % 2 == 0".into(), Uniform::Thread),
+            7 => ("true".into(), Uniform::Grid),
+            _ => (self.one_thread(), Uniform::Thread),
+        }
+    }
+
+    fn index(&mut self) -> String {
+        let last = self.loops.last().cloned();
+        match (self.below(10), last) {
+            (0, _) => "t % 3".into(),
+            (1, _) => "(t + 1) % 3".into(),
+            (2, _) => "b % 3".into(),
+            (3, _) => "t / 32 % 3".into(),
+            (4, Some(name)) => format!("{name} % 3"),
+            (5, _) => "1".into(),
+            _ => "0".into(),
+        }
+    }
+
+    fn constant(&mut self, number: &str, scalar: &str) -> String {
+        match scalar {
+            "i32" => number.to_string(),
+            "f32" => format!("{number}.0"),
+            _ => format!("{scalar}({number})"),
+        }
+    }
+
+    /// Returns a value to store, of this type.
+    fn value(&mut self, scalar: &str) -> String {
+        if self.percent(self.same) {
+            return self.constant("1", scalar);
+        }
+        let last = self.loops.last().cloned();
+        let number = match (self.below(6), last) {
+            (0, _) => "t".into(),
+            (1, _) => "b".into(),
+            (2, Some(name)) => name,
+            (3, _) => "t / 32".into(),
+            (4, _) => return self.constant("1", scalar),
+            _ => return self.constant("2", scalar),
+        };
+        if scalar == "i32" { number } else { format!("{scalar}({number})") }
+    }
+
+    fn access(&mut self) -> String {
+        let shared = self.is_grid();
+        match self.below(12) {
+            0..=3 if shared => self.scalar_access("s", "i32"),
+            4 if shared => self.scalar_access("r", self.scalar),
+            5 | 6 => self.scalar_access("h", self.scalar),
+            7 => {
+                let index = self.index();
+                match self.below(5) {
+                    0 => format!("v[{index}].x = {}", self.value("i32")),
+                    1 => format!("a += v[{index}].y"),
+                    2 => format!("a += v[{index}].x + v[{index}].y"),
+                    _ => format!("v[{index}] = i32x2({}, {})", self.value("i32"), self.value("i32")),
+                }
+            }
+            8 => {
+                let index = self.index();
+                match self.below(5) {
+                    0 => format!("a += p[{index}].n"),
+                    1 => format!("a += i32(p[{index}].f)"),
+                    2 => format!("atomic_max(p[{index}].n, 1)"),
+                    3 => format!("p[{index}].f = {}", self.value("f32")),
+                    _ => format!("p[{index}].n = {}", self.value("i32")),
+                }
+            }
+            _ => self.scalar_access("g", "i32"),
+        }
+    }
+
+    fn scalar_access(&mut self, array: &str, scalar: &str) -> String {
+        let place = format!("{array}[{}]", self.index());
+        let number = if scalar == "i32" { place.clone() } else { format!("i32({place})") };
+        let choice = self.below(14);
+        match choice {
+            0 | 1 => format!("a += {number}"),
+            3..=6 if scalar == "i32" => {
+                let op = self.random.of(&["add", "max", "or", "exchange", "store"]);
+                let used = if op != "store" && self.below(2) == 0 { "a += " } else { "" };
+                format!("{used}atomic_{op}({place}, {})", self.below(3))
+            }
+            7 if scalar == "i32" => format!("a += atomic_load({place})"),
+            _ => format!("{place} = {}", self.value(scalar)),
+        }
+    }
+}
