@@ -128,12 +128,14 @@ impl Writer {
         };
         self.text = format!(
             "struct Cell {{ n: i32, f: f32 }}\nkernel k(inout g: [i32; {EXTENT}], inout h: [{scalar}; {EXTENT}], \
-             inout v: [i32x2; {EXTENT}], inout p: [Cell; {EXTENT}], inout q: [i32; {own}], inout o: [i32; {own}]) \
-             {head} {{\n"
+             inout v: [i32x2; {EXTENT}], inout p: [Cell; {EXTENT}], inout q: [i32; {own}], inout o: [i32; {own}], \
+             inout y: [i32; {wide}]) {head} {{\n",
+            wide = own + 4
         );
         if self.is_grid() {
             self.line(&format!("shared s: [i32; {EXTENT}]"));
             self.line(&format!("shared r: [{scalar}; {EXTENT}]"));
+            self.line(&format!("shared z: [i32; {}]", self.threads() + 4));
             self.line("let t = thread_idx.x");
             self.line("let b = block_idx.x");
             self.line(&format!("let own = b * {} + t", self.threads()));
@@ -143,6 +145,8 @@ impl Writer {
             let zero = self.constant("0", scalar);
             self.line(&format!("    r[t] = {zero}"));
             self.line("}");
+            self.line("z[t] = 0");
+            self.line(&format!("if t < 4 {{ z[{} + t] = 0 }}", self.threads()));
             self.line("barrier()");
         } else {
             self.line("let t = i");
@@ -154,13 +158,20 @@ impl Writer {
         self.statements(count, Uniform::Grid);
         self.line("o[own] = a");
         self.text += "}\n";
-        let sizes =
-            [(EXTENT as u32, 4), (EXTENT as u32, size), (EXTENT as u32, 8), (EXTENT as u32, 8), (own, 4), (own, 4)];
+        let sizes = [
+            (EXTENT as u32, 4),
+            (EXTENT as u32, size),
+            (EXTENT as u32, 8),
+            (EXTENT as u32, 8),
+            (own, 4),
+            (own, 4),
+            (own + 4, 4),
+        ];
         self.text += &format!("var g = zeros({EXTENT}, type = i32)\nvar h = zeros({EXTENT}, type = {scalar})\n");
         self.text +=
             &format!("var v = [i32x2(0), i32x2(0), i32x2(0)]\nvar p = [{0}, {0}, {0}]\n", "Cell { n: 0, f: 0.0 }");
-        self.text +=
-            &format!("var q = zeros({own}, type = i32)\nvar o = zeros({own}, type = i32)\nk(g, h, v, p, q, o)\n");
+        self.text += &format!("var q = zeros({own}, type = i32)\nvar o = zeros({own}, type = i32)\n");
+        self.text += &format!("var y = zeros({}, type = i32)\nk(g, h, v, p, q, o, y)\n", own + 4);
         sizes.to_vec()
     }
 
@@ -213,6 +224,17 @@ impl Writer {
             7 if self.fences && self.below(2) == 0 => {
                 self.line("fence()");
                 self.line("if atomic_add(q[own], 1) > 5 { a += 1 }");
+            }
+            5 | 6 => {
+                // All threads, or a range of them, in a row of elements.
+                let access = self.row_access();
+                let thread = self.thread();
+                let line = match self.below(4) {
+                    0 => format!("if t < {thread} {{ {access} }}"),
+                    1 => format!("if t >= {thread} {{ {access} }}"),
+                    _ => access,
+                };
+                self.line(&line);
             }
             _ => {
                 let (access, crowd) = (self.access(), self.crowds);
@@ -327,6 +349,31 @@ impl Writer {
                 }
             }
             _ => self.scalar_access("g", "i32"),
+        }
+    }
+
+    /// Returns an access to an array with an element for each thread, mostly the thread's own one.
+    fn row_access(&mut self) -> String {
+        let (array, own) = match self.below(3) {
+            0 if self.is_grid() => ("y", "own"),
+            _ if self.is_grid() => ("z", "t"),
+            _ => ("y", "own"),
+        };
+        let last = self.loops.last().cloned();
+        let index = match (self.below(9), last) {
+            (0, _) => format!("{own} + 1"),
+            (1, _) => format!("{} - t", self.threads() - 1),
+            (2, _) => format!("t * 7 % {}", self.threads()),
+            (3, _) => "t / 2".into(),
+            (4 | 5, Some(name)) => format!("{own} + {name}"),
+            _ => own.into(),
+        };
+        let place = format!("{array}[{index}]");
+        match self.below(8) {
+            0 | 1 => format!("a += {place}"),
+            2 => format!("atomic_max({place}, 1)"),
+            3 => format!("a += atomic_load({place})"),
+            _ => format!("{place} = {}", self.value("i32")),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The truth about the races of a launch: all pairs of accesses in the stepper's trace, compared by happens-before.
 //!
-//! Nothing of this is the checker's code. A thread counts the barriers that it has passed: of the grid, its block and its warp. Two
-//! accesses by different threads are ordered if a barrier that both threads took part in lies between them. Two unordered accesses
-//! to the same bytes conflict unless both only read or both are atomic.
+//! Nothing of this is the checker's code. A thread counts the barriers that it has passed: of the grid, its block and its warp. If two
+//! threads wait at the same barriers, accesses with different counts are ordered. Two unordered accesses to the same bytes conflict
+//! unless both only read or both are atomic.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub struct Step {
     passed: Passed,
     deed: Deed,
     line: usize,
-    /// The bytes of the element that it is to, and what they are after a write.
+    /// The first byte of the element that is accessed, and the bytes that are read or written.
     from: usize,
     bytes: Vec<u8>,
     values: Vec<Value>,
@@ -107,7 +107,7 @@ impl Observer for Tracer<'_> {
 }
 
 impl Step {
-    /// Returns whether a barrier that both threads took part in lies between two accesses, or the threads are one.
+    /// Returns whether two accesses are by one thread, or a barrier of both threads separates them.
     fn is_ordered(&self, other: &Step) -> bool {
         if (self.block, self.thread) == (other.block, other.thread) || self.passed.grid != other.passed.grid {
             return true;
@@ -233,13 +233,13 @@ impl Truth {
         None
     }
 
-    /// Returns an element whose only conflicts are writes of the same value, of which no report speaks.
+    /// Returns an element that is written with the same value by unordered threads and that no warning covers.
     pub fn unreported(&self, program: &Program, warnings: &[Fault]) -> Option<String> {
         let is_told = |element: &Element, lines: &[usize]| {
             warnings.iter().any(|fault| {
                 let FaultKind::Race(race) = &fault.kind else { return false };
                 let is_line = lines.contains(&line(&program.text, fault.span.start));
-                // One warning stands for all elements that a line races on.
+                // A line has one warning, which covers all elements of its array.
                 is_line && (place(race).0 == element.0)
             })
         };

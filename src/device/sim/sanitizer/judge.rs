@@ -131,7 +131,7 @@ impl Checker<'_> {
         true
     }
 
-    /// Compares a plain write with the trace, reports what is wrong, and records it. A race of two writes of the same value is reported
+    /// Compares a plain write with the trace, reports a race, and records the write. A race of two writes of the same value is reported
     /// only if the write conflicts with nothing else.
     fn judged_store(&mut self, g: &Group, e: &Event<'_>, p: &Party, trace: &mut Trace) {
         let (order, scalar) = (&self.order, e.access.scalar);
@@ -264,8 +264,8 @@ fn first(order: &Own, p: &Party, mut entries: impl Iterator<Item = Entry>, deed:
     entries.find_map(unordered).map(|other| Clash { other, deed })
 }
 
-/// Returns a conflicting access to the element by a thread that is not ordered before this one; for a plain write, one that is no
-/// plain write.
+/// Returns a conflicting access to the element by a thread that is not ordered before this one. For a plain write, other plain writes
+/// are left to the caller.
 fn clash(order: &Own, e: &Event<'_>, p: &Party, trace: &Trace) -> Option<Clash> {
     let writers = || first(order, p, trace.writes(p.cell), Deed::Writes);
     let readers = || first(order, p, trace.reads(p.cell), Deed::Reads);

@@ -81,7 +81,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Describes the race with the access of a shadow word. What that has written is in memory, if nothing has changed it since.
+    /// Describes the race with the access of a shadow word. The value that a write stored is taken from memory; an atomic operation may
+    /// have changed it since.
     fn race_with(&self, g: &Group, e: &Event<'_>, p: &Party, (word, deed): (u64, Deed)) -> Finding {
         let (other, scalar) = (self.other(e, p, word), e.access.scalar);
         let by_other = other.group == self.number && writes_before(g, e, p, other.lane);
@@ -104,7 +105,7 @@ impl Checker<'_> {
         Other { group, lane, site: word::site(word) as u32 }
     }
 
-    /// Describes a race. `left` returns what the other thread has left in a component, if it writes.
+    /// Describes a race. If the other access is a write, `left` returns the value that it stored in a component.
     pub(super) fn race(
         &self,
         g: &Group,

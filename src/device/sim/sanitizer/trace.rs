@@ -314,7 +314,7 @@ impl Trace {
         self.stored.set(at, value);
     }
 
-    /// Records a write of the element's last value beside others.
+    /// Records a write of the element's last value. It keeps the other writes of that value.
     pub fn write_too(&mut self, cell: usize, entry: &Entry) {
         self.writes.add(cell, entry);
     }
@@ -324,7 +324,7 @@ impl Trace {
         self.writes.set(cell, pack(&Entry { time: 0, group: 0, warp: 0, mask: 1, site: 0 }));
     }
 
-    /// Records an atomic operation; it subsumes those for which `behind` is true, and the earlier ones of its thread.
+    /// Records an atomic operation. It subsumes the operations for which `behind` is true, and the earlier ones of its thread.
     pub fn update(&mut self, cell: usize, new: Update, behind: impl Fn(&Update) -> bool) {
         let Some(number) = self.updates.get_mut(cell) else { return };
         if *number == 0 {
