@@ -13,10 +13,20 @@ use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
 pub(crate) fn run(module: &mut Module) {
+    eliminate(module, true);
+}
+
+/// Like [`run`], but a load of what the thread has just stored to shared or global memory stays: where several threads store the same
+/// value, this load is what races.
+pub(crate) fn run_checked(module: &mut Module) {
+    eliminate(module, false);
+}
+
+fn eliminate(module: &mut Module, forwards: bool) {
     for (_, function) in module.functions.iter_mut() {
         intern_free(function);
         let body = std::mem::take(&mut function.body);
-        let mut cse = Cse { function, renames: Renames::default(), pure: vec![], loads: vec![] };
+        let mut cse = Cse { function, forwards, renames: Renames::default(), pure: vec![], loads: vec![] };
         let body = cse.block(body);
         let renames = cse.renames;
         function.body = body;
@@ -83,6 +93,8 @@ impl Effects {
 
 struct Cse<'a> {
     function: &'a mut Function,
+    /// Loads from memory of several threads may become the value that the thread has just stored.
+    forwards: bool,
     renames: Renames,
     /// By open block, the pure expressions it computed.
     pure: Vec<FxHashMap<Expr, ExprId>>,
@@ -160,6 +172,7 @@ impl Cse<'_> {
         }
         self.forget(&effects);
         if let StmtKind::Store { place, value, hint: Hint::None } = kind
+            && (self.forwards || self.function.memories[place.memory].space == Space::Local)
             && let Some(table) = self.loads.last_mut()
         {
             // The thread's own load returns the stored value, until another thread may have stored.

@@ -38,6 +38,8 @@ const UNROLL: Pass = pass("unroll", unroll::run);
 const SCALARIZE: Pass = pass("scalarize", scalarize::run);
 /// Eliminates common subexpressions and repeated loads.
 const CSE: Pass = pass("cse", cse::run);
+/// As `CSE`, but loads of what the thread has stored stay: they may race.
+const CSE_SAFE: Pass = pass("cse", cse::run_checked);
 /// Converts small branches to selects.
 const IF_CONVERT: Pass = pass("if_convert", if_convert::run);
 /// Hoists loop-invariant expressions.
@@ -67,7 +69,7 @@ pub(crate) static STANDARD: &[Pass] = &[
 #[rustfmt::skip]
 pub(crate) static TRAPPING: &[Pass] = &[
     INLINE_TRACED, RELEASE, COMPACT, STRUCTURE,
-    FORWARD, SIMPLIFY_SAFE, DEAD, CSE, DEAD, TIDY,
+    FORWARD, SIMPLIFY_SAFE, DEAD, CSE_SAFE, DEAD, TIDY,
 ];
 
 /// Returns the pipeline for these checks.
@@ -84,9 +86,9 @@ pub(crate) fn passes(checks: Checks) -> &'static [Pass] {
 #[rustfmt::skip]
 pub(crate) static CHECKED: &[Pass] = &[
     INLINE_TRACED, RELEASE, COMPACT, STRUCTURE,
-    FORWARD, SIMPLIFY_SAFE, DEAD, CSE,
-    IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, DEAD, IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, CSE, DEAD,
-    HOIST_SAFE, CSE, DEAD, TIDY,
+    FORWARD, SIMPLIFY_SAFE, DEAD, CSE_SAFE,
+    IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, DEAD, IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, CSE_SAFE, DEAD,
+    HOIST_SAFE, CSE_SAFE, DEAD, TIDY,
 ];
 
 /// The pipeline before a derivative is taken: one function, few jumps, few locals.
