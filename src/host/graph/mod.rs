@@ -15,6 +15,7 @@
 //! - [`node`]: operations, their operands, and what one of them gives for scalars;
 //! - [`site`]: the device that stands for the script's expressions, and the kernels it has loaded;
 //! - [`plan`]: which operations one kernel computes, what it reads and along which axes;
+//! - [`memo`]: the deferred arrays that a kernel computes already;
 //! - [`emit`]: the kernel of a plan;
 //! - [`run`] and [`compute`]: deferring, and launching a kernel when its result is needed;
 //! - [`donate`]: results that are written over an operand;
@@ -64,6 +65,7 @@ pub(crate) mod fold;
 pub(crate) mod integers;
 mod library;
 pub(crate) mod mask;
+mod memo;
 pub(crate) mod node;
 mod pick;
 mod picked;

@@ -11,10 +11,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustc_hash::FxHashMap;
-
 use crate::device::storage::Storage;
-use crate::host::array::{Array, Data, MAX_EXTENT, Work};
+use crate::host::array::{Array, MAX_EXTENT, Work};
+use crate::host::graph::memo::{Key, Memo};
 use crate::host::graph::node::{Node, Op, Operand, essential, node_of};
 use crate::host::graph::picked::{Parts, Picked, picked_of};
 use crate::host::graph::place::prepare;
@@ -110,10 +109,8 @@ struct Planner<'r> {
     shape: &'r [usize],
     site: &'r Site,
     plan: Plan,
-    /// Where nodes and selections are computed, by their data and the positions at which they are.
-    steps: FxHashMap<(*const Data, usize, Vec<isize>), Source>,
-    /// Keeps the data alive whose addresses are keys.
-    works: Vec<(Array, Arc<dyn Work>)>,
+    /// Where nodes and selections are computed, by the offset and the strides at which they are.
+    steps: Memo<(usize, Vec<isize>), Source>,
 }
 
 impl Plan {
@@ -238,7 +235,7 @@ impl Plan {
 
 impl<'r> Planner<'r> {
     fn new(shape: &'r [usize], site: &'r Site) -> Planner<'r> {
-        Planner { shape, site, plan: Plan::default(), steps: FxHashMap::default(), works: Vec::new() }
+        Planner { shape, site, plan: Plan::default(), steps: Memo::default() }
     }
 
     /// Returns where a result of the kernel's shape is computed.
@@ -323,7 +320,7 @@ impl<'r> Planner<'r> {
             let node = node_of(&*work)?;
             let axes = self.belongs(node, source, &view.from, axes)?;
             let at = lattice(&node.shape, &axes, self.shape);
-            return self.steps.get(&(Arc::as_ptr(source.data()), at.offset, at.strides)).copied();
+            return self.steps.get(&Key::new(source, (at.offset, at.strides)));
         }
         let input = self.as_input(source, &view.from, axes)?;
         self.plan.inputs.iter().position(|known| known.is(&input)).map(Source::Input)
@@ -348,16 +345,15 @@ impl<'r> Planner<'r> {
     ) -> Outcome<Option<Source>> {
         let Some(axes) = self.belongs(node, array, shape, axes) else { return Ok(None) };
         let at = lattice(&node.shape, &axes, self.shape);
-        let id = (Arc::as_ptr(array.data()), at.offset, at.strides);
-        if let Some(&known) = self.steps.get(&id) {
+        let key = Key::new(array, (at.offset, at.strides));
+        if let Some(known) = self.steps.get(&key) {
             return Ok(Some(known));
         }
         if node.seen.swap(true, Ordering::Relaxed) && Arc::strong_count(array.data()) > others {
             return Ok(None);
         }
         let step = Source::Step(self.step(node, &axes)?);
-        self.steps.insert(id, step);
-        self.works.push((array.clone(), work.clone()));
+        self.steps.insert(key, (array, work.clone()), step);
         Ok(Some(step))
     }
 
@@ -371,8 +367,8 @@ impl<'r> Planner<'r> {
         let fits = picked.site.is(self.site) && array.scalar() == Some(picked.scalar);
         let Some(axes) = (if fits { self.inside(&picked.shape, shape, axes) } else { None }) else { return Ok(None) };
         let at = lattice(&picked.shape, &axes, self.shape);
-        let id = (Arc::as_ptr(array.data()), at.offset, at.strides);
-        if let Some(&known) = self.steps.get(&id) {
+        let key = Key::new(array, (at.offset, at.strides));
+        if let Some(known) = self.steps.get(&key) {
             return Ok(Some(known));
         }
         let Some(parts) = picked.parts() else { return Ok(None) };
@@ -380,8 +376,7 @@ impl<'r> Planner<'r> {
             return Ok(None);
         }
         let input = self.pick(picked, &parts, &axes)?;
-        self.steps.insert(id, input);
-        self.works.push((array.clone(), work.clone()));
+        self.steps.insert(key, (array, work.clone()), input);
         Ok(Some(input))
     }
 

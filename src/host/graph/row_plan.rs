@@ -36,7 +36,7 @@ pub(crate) fn results(elements: usize) -> usize {
 }
 
 /// What a value belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Spread {
     Element,
     Row,

@@ -17,12 +17,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustc_hash::FxHashMap;
-
 use crate::device::storage::Storage;
 use crate::device::{Arg, Extents};
-use crate::host::array::{Array, Data, Element, Work};
+use crate::host::array::{Array, Element};
 use crate::host::graph::library;
+use crate::host::graph::memo::{Key, Memo};
 use crate::host::graph::node::{Fold, Folded, MOST, Node, Operand, essential, folded_of, node_of};
 use crate::host::graph::place::prepare;
 use crate::host::graph::plan::{Source, is_constant};
@@ -109,16 +108,14 @@ fn rows_of(node: &Node, depth: usize) -> Option<(usize, usize)> {
 struct Planner<'s> {
     site: &'s Site,
     plan: RowPlan,
-    /// Steps by the data that they compute.
-    known: FxHashMap<*const Data, usize>,
-    /// Keeps the data alive whose addresses are keys.
-    kept: Vec<(Array, Arc<dyn Work>)>,
+    /// Steps by the array that they compute.
+    steps: Memo<Spread, usize>,
 }
 
 impl<'s> Planner<'s> {
     fn new(rows: usize, len: usize, site: &'s Site) -> Planner<'s> {
         let plan = RowPlan { rows, len, ..RowPlan::default() };
-        Planner { site, plan, known: FxHashMap::default(), kept: Vec::new() }
+        Planner { site, plan, steps: Memo::default() }
     }
 
     /// Whether a step is the last one, the result of the kernel.
@@ -223,14 +220,11 @@ impl<'s> Planner<'s> {
 
     fn array(&mut self, of_user: Spread, user: &[usize], array: &Array, shape: &[usize]) -> Outcome<Option<Source>> {
         let Some(spread) = self.spread(of_user, user, shape) else { return Ok(None) };
-        let id = Arc::as_ptr(array.data());
         if let Some(work) = array.data().work()
             && matches!(spread, Spread::Element | Spread::Row)
         {
-            let fits = |step: &Step| step.spread == spread;
-            if let Some(&step) = self.known.get(&id)
-                && self.plan.steps.get(step).is_some_and(fits)
-            {
+            let key = Key::new(array, spread);
+            if let Some(step) = self.steps.get(&key) {
                 return Ok(Some(Source::Step(step)));
             }
             let is_first =
@@ -247,8 +241,7 @@ impl<'s> Planner<'s> {
                 _ => return self.input(array, spread).map(Some),
             };
             let Some(step) = step else { return Ok(None) };
-            self.known.insert(id, step);
-            self.kept.push((array.clone(), work));
+            self.steps.insert(key, (array, work), step);
             return Ok(Some(Source::Step(step)));
         }
         self.input(array, spread).map(Some)

@@ -4,6 +4,7 @@
 mod donated;
 mod far;
 mod picks;
+mod shards;
 mod stream;
 mod views;
 
@@ -154,6 +155,22 @@ const NUMBERS: [Scalar; 12] = {
     [I8, I16, I32, I64, U8, U16, U32, U64, F16, Bf16, F32, F64]
 };
 
+/// The types whose elements have as many bytes.
+fn of_size(size: usize) -> &'static [Scalar] {
+    match size {
+        1 => &[Scalar::I8, Scalar::U8],
+        2 => &[Scalar::F16, Scalar::Bf16, Scalar::I16, Scalar::U16],
+        4 => &[Scalar::F32, Scalar::I32, Scalar::U32],
+        _ => &[Scalar::F64, Scalar::I64, Scalar::U64],
+    }
+}
+
+/// Returns a type as which the bits of an array can be seen. The language leaves the bits of a NaN open.
+fn bits_of(random: &mut Random, known: &Known) -> Option<Scalar> {
+    let is_open = known.scalar() == Scalar::Bool || known.items.iter().any(|item| item.is_nan());
+    (!is_open).then(|| random.pick(of_size(known.scalar().size())))
+}
+
 /// Builds expressions; `now` computes each operation before the next one.
 struct Builder {
     random: Random,
@@ -179,7 +196,7 @@ impl Builder {
         };
         let others: Vec<&Known> = pool.iter().filter(fits).collect();
         let second = others[self.random.below(others.len())].clone();
-        let choice = self.random.below(10);
+        let choice = self.random.below(11);
         let (value, (shape, items), text) = match choice {
             0..=3 => {
                 let ops: &[BinaryOp] = match scalar {
@@ -235,6 +252,11 @@ impl Builder {
                 let to = if self.random.below(8) == 0 { Scalar::Bool } else { self.random.pick(&NUMBERS) };
                 let value = ops::convert(to, &first.value).expect("a conversion");
                 (value, reference(&[&first], |v| Ok(v[0].to_type(to))), format!("{to}"))
+            }
+            9 => {
+                let to = bits_of(&mut self.random, &first)?;
+                let value = ops::bitcast(to, &first.value).expect("bits");
+                (value, reference(&[&first], |v| dynamic::bitcast(to, v[0])), format!("bitcast({to})"))
             }
             _ => {
                 let holds = |known: &&Known| {

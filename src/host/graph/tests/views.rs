@@ -165,7 +165,8 @@ impl Fuzz {
         let first = self.some();
         let fits = |known: &Known| {
             let named = [("", self.pool[first].shape.as_slice()), ("", known.shape.as_slice())];
-            common_shape(&named).is_ok_and(|shape| shape.iter().product::<usize>() < 20_000)
+            known.scalar() == self.pool[first].scalar()
+                && common_shape(&named).is_ok_and(|shape| shape.iter().product::<usize>() < 20_000)
         };
         let others: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k])).collect();
         if others.is_empty() {
@@ -183,13 +184,38 @@ impl Fuzz {
         self.push(format!("{op:?} of {first} and {second}"), value, shape, items);
     }
 
+    /// The bytes of an array as elements of another type, of the same size or not.
+    fn bits(&mut self) {
+        let from = self.some();
+        let known = self.pool[from].clone();
+        let (own, Some(last)) = (known.scalar().size(), known.shape.last().copied()) else { return };
+        let size = self.random.pick(&[own, own, 1, 2, 4, 8]);
+        let to = self.random.pick(of_size(size));
+        let is_whole = (last * own).is_multiple_of(size) && last * own / size < 500;
+        if known.scalar() == Scalar::Bool || !is_whole || known.items.iter().any(|item| item.is_nan()) {
+            return;
+        }
+        let bytes: Vec<u8> = known.items.iter().flat_map(|item| item.to_bytes()[..own].to_vec()).collect();
+        let items = bytes.chunks_exact(size).map(|item| scalar::Value::from_bytes(to, item)).collect();
+        let mut shape = known.shape.clone();
+        shape.pop();
+        shape.push(last * own / size);
+        let value = match size == own {
+            true => ops::bitcast(to, &known.value),
+            false => ops::bitcast_array(Element::Scalar(to), array(&known.value)),
+        };
+        self.push(format!("bitcast of {from} to {to}"), value.expect("bits"), shape, items);
+    }
+
     fn join(&mut self) {
         let first = self.some();
         let shape = self.pool[first].shape.clone();
         let axis = self.random.below(shape.len());
         let fits =
             |other: &[usize]| other.len() == shape.len() && (0..shape.len()).all(|k| k == axis || other[k] == shape[k]);
-        let others: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k].shape)).collect();
+        let scalar = self.pool[first].scalar();
+        let is_part = |k: &usize| self.pool[*k].scalar() == scalar && fits(&self.pool[*k].shape);
+        let others: Vec<usize> = (0..self.pool.len()).filter(is_part).collect();
         let parts: Vec<usize> = (0..1 + self.random.below(3)).map(|_| self.random.pick(&others)).collect();
         let total = parts.iter().map(|&k| self.pool[k].shape[axis]).sum();
         let outer: usize = shape[..axis].iter().product();
@@ -221,12 +247,13 @@ impl Fuzz {
         let target = self.some();
         let shape = self.pool[target].shape.clone();
         let (specs, positions, kept) = self.picks(&shape);
+        let scalar = self.pool[target].scalar();
         let fits = |known: &Known| {
-            known.shape.len() <= kept.len()
+            known.scalar() == scalar
+                && known.shape.len() <= kept.len()
                 && common_shape(&[("", kept.as_slice()), ("", known.shape.as_slice())]).is_ok_and(|all| all == kept)
         };
         let sources: Vec<usize> = (0..self.pool.len()).filter(|&k| fits(&self.pool[k])).collect();
-        let scalar = self.pool[target].scalar();
         let own = ops::index(&self.pool[target].value, &specs).expect("a slice");
         let own = Known {
             value: own,
@@ -341,8 +368,9 @@ impl Fuzz {
 
     pub(super) fn run(mut self, steps: usize) {
         for _ in 0..steps {
-            match self.random.below(18) {
+            match self.random.below(20) {
                 0..=3 => self.slice(),
+                18 | 19 => self.bits(),
                 4..=6 => self.rearrange(),
                 7..=9 => self.operation(),
                 10 => self.join(),
