@@ -1,5 +1,6 @@
 //! A program whose kernels and functions are called from outside.
 
+use std::ffi::OsString;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,6 +70,9 @@ pub struct Returned {
     pub held: Vec<Arc<dyn Remote>>,
 }
 
+/// A way to run: as asked for, and the device that the environment names.
+type Way = (How, Option<OsString>);
+
 /// A compiled program with the state of its runs.
 pub struct Program {
     name: String,
@@ -82,7 +86,7 @@ pub struct Program {
     /// This process among the ranks, once a run or a call of a program that has to do with them has joined.
     member: Option<Arc<Member>>,
     /// One interpreter for each way to run, since kernels are compiled for it.
-    runs: Vec<(How, Interpreter)>,
+    runs: Vec<(Way, Interpreter)>,
     /// The variables of the script, once it has run.
     globals: Vec<Option<Value>>,
     warnings: Vec<Report>,
@@ -231,11 +235,12 @@ impl Program {
         stop::forget();
         let callables = self.callables.clone();
         let Some(of) = callables.get(callable) else { return Err(vec![]) };
-        let at = match self.runs.iter().position(|(own, _)| own == how) {
+        let named = if how.device.is_none() { std::env::var_os(VARIABLE) } else { None };
+        let at = match self.runs.iter().position(|((own, of), _)| own == how && *of == named) {
             Some(at) => at,
             None => {
                 let interpreter = self.ranked(how)?;
-                self.runs.push((how.clone(), interpreter));
+                self.runs.push(((how.clone(), named), interpreter));
                 self.runs.len() - 1
             }
         };

@@ -1,5 +1,6 @@
 //! How launches on parts of arrays are cut, as it is remembered: launches in loops are cut once.
 
+use crate::device::Extents;
 use crate::host::shard::Layout;
 use crate::ir::Prepared;
 use crate::ir::def::StmtKind;
@@ -7,14 +8,26 @@ use crate::ir::footprint::parts::{Coordinate, Parted};
 use crate::ir::visit::each_stmt;
 use crate::lower::Instance;
 
-/// How a launch is cut: what that depends on.
+/// The inputs that decide how a launch is cut.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PlanKey {
     pub instance: Instance,
-    pub extents: [u32; 6],
-    /// By position of the argument: the shape of an array, and how it is cut; the value of an integer.
-    pub arrays: Vec<(u32, Vec<usize>, Option<Layout>)>,
+    pub extents: Extents,
+    pub arrays: Vec<ArrayArg>,
+    /// The integers, each with the position of its argument.
     pub values: Vec<(u32, i128)>,
+}
+
+/// An array argument of a launch.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ArrayArg {
+    /// The position of the argument.
+    pub param: u32,
+    pub shape: Vec<usize>,
+    /// How it is sharded.
+    pub layout: Option<Layout>,
+    /// Whether the launch allocates it. The writes of the kernel decide how such an array is cut; an array of the caller keeps its elements.
+    pub is_new: bool,
 }
 
 /// How a launch is cut, and the arrays that it writes as a whole.

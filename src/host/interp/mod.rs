@@ -276,7 +276,8 @@ impl Interpreter {
         }
     }
 
-    /// Switches launches to this device and returns the previous one. Compiled kernels are kept per device.
+    /// Switches launches to this device and returns the previous one. Compiled kernels are kept by the name of their device: devices of one
+    /// name run each other's executables.
     pub fn use_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let name = device.name();
         let outer = std::mem::replace(&mut self.options.device, device);
@@ -319,6 +320,14 @@ impl Interpreter {
     /// Returns the program's type of an element type. A struct's layout must come from [`Interpreter::element`].
     pub fn element_type(&self, element: &Element) -> Type {
         self.layouts.element_type(element)
+    }
+
+    /// Switches launches to a device that replaces one of the same name. Nothing that was loaded on that one is used again.
+    pub fn replace_device(&mut self, device: Arc<dyn Device>) {
+        self.options.device = device;
+        self.expressions = Arc::default();
+        self.kernels = Kernels::default();
+        self.parked.clear();
     }
 
     /// Discards compiled kernels, for a program whose ids have changed.

@@ -28,7 +28,7 @@ use crate::lower::Instance;
 use crate::pass;
 
 use super::builtin::Named;
-use super::cuts::{Plan, PlanKey, prints};
+use super::cuts::{ArrayArg, Plan, PlanKey, prints};
 use super::eval::named;
 use super::frame::Frame;
 use super::launch::{Passed, push_value};
@@ -36,6 +36,9 @@ use super::machine::{Eval, Machine, Signal};
 
 /// Launches whose cuts are remembered.
 const KEPT: usize = 1024;
+
+/// The largest number of devices, and of parts of an array.
+const MOST_DEVICES: u32 = 1024;
 
 /// An argument of a launch in parts.
 enum Slot {
@@ -64,7 +67,7 @@ impl Machine<'_> {
     pub(super) fn gpus(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
         let Some(count) = args.first() else { return Err(self.broken(span, "a number of devices")) };
         let wanted = self.integer(frame, count)?;
-        let Some(wanted) = u32::try_from(wanted).ok().filter(|n| (1..=1024).contains(n)) else {
+        let Some(wanted) = u32::try_from(wanted).ok().filter(|n| (1..=MOST_DEVICES).contains(n)) else {
             let diagnostic = Diagnostic::error("E0740", format!("there cannot be {wanted} devices"));
             return Err(self.error(diagnostic.at(count.span, "a number from 1 on is expected")));
         };
@@ -125,6 +128,11 @@ impl Machine<'_> {
         let (axis, halo, granule) = (given("axis", 0)?, given("halo", 0)?, given("granule", 1)?);
         let settled = operand::axis(axis.unwrap_or(0), array.rank(), "`shard`");
         let axis = settled.map_err(|p| self.problem(p, span))?;
+        if devices.count() > MOST_DEVICES as usize {
+            let title = format!("an array cannot be cut into {} parts", devices.count());
+            let diagnostic = Diagnostic::error("E0740", title).at(span, "one is cut for each device");
+            return Err(self.error(diagnostic.note(format!("at most {MOST_DEVICES} parts are possible"))));
+        }
         let mut sites = vec![];
         for at in 0..devices.count() {
             let number = devices.item(at).map_err(|p| self.problem(p, span))?;
@@ -160,9 +168,8 @@ impl Machine<'_> {
         span: Span,
     ) -> (Left, Eval<()>) {
         let instance = Instance { sums: self.sums(), ..Instance::new(launch.kernel, inner.generics.to_vec()) };
-        let made = |i: usize| !matches!(launch.args.get(i), Some(Some(_)));
         let written = |passed: &[Passed]| -> Left { passed.iter().map(Passed::written).collect() };
-        let prepared = self.cut(launch, kernel, inner, extents, &passed, hidden, (&instance, &made), span);
+        let prepared = self.cut(launch, kernel, inner, extents, &passed, hidden, &instance, span);
         let (plan, team, positions, whole) = match prepared {
             Ok(prepared) => prepared,
             Err(signal) => return (written(&passed), Err(signal)),
@@ -235,17 +242,17 @@ impl Machine<'_> {
         extents: Extents,
         passed: &[Passed],
         hidden: &[Value],
-        (instance, made): (&Instance, &dyn Fn(usize) -> bool),
+        instance: &Instance,
         span: Span,
     ) -> Eval<(Arc<Plan>, Team, Vec<u32>, Arc<Prepared>)> {
         let refuse = |why: &str| -> Refusal { Refusal::Other { span: None, why: why.into() } };
         let refused = |machine: &Self, refusal: Refusal| machine.refused(kernel, &refusal, span);
         let mut team: Option<Team> = None;
         let (mut arrays, mut values, mut positions, mut position) = (vec![], vec![], vec![], 0);
-        for item in passed {
+        for (i, item) in passed.iter().enumerate() {
             positions.push(position);
             match item {
-                Passed::Array(array, _) => {
+                Passed::Array(array, writes) => {
                     let sharded = shard::of(array);
                     if let Some(sharded) = &sharded {
                         let own = sharded.team();
@@ -254,7 +261,12 @@ impl Machine<'_> {
                         }
                         team.get_or_insert_with(|| own.clone());
                     }
-                    arrays.push((position, array.shape().to_vec(), sharded.map(|sharded| sharded.layout().clone())));
+                    arrays.push(ArrayArg {
+                        param: position,
+                        shape: array.shape().to_vec(),
+                        layout: sharded.map(|sharded| sharded.layout().clone()),
+                        is_new: *writes && !matches!(launch.args.get(i), Some(Some(_))),
+                    });
                     position += 1;
                 }
                 Passed::Value(value) => {
@@ -280,23 +292,22 @@ impl Machine<'_> {
             Extents::Threads(sizes) => (sizes, [1; 3]),
             Extents::Grid { grid, block } => (grid, block),
         };
-        let [a, b, c] = grid;
-        let [d, e, f] = block;
-        let key = PlanKey { instance: instance.clone(), extents: [a, b, c, d, e, f], arrays, values };
-        let whole = self.whole_kernel(instance, span)?;
-        // Most launches can be cut whatever the values of numbers are, which may be others each time.
-        let any = PlanKey { values: vec![], ..key.clone() };
-        let cuts = &self.interp.kernels.cuts;
-        if let Some(plan) = cuts.get(&any).or_else(|| cuts.get(&key)) {
-            return Ok((plan.clone(), team, positions, whole));
-        }
-        let counts = key.arrays.iter().map(|(_, shape, _)| shape.iter().product::<usize>() as u64);
+        let key = PlanKey { instance: instance.clone(), extents, arrays, values };
+        // Depends on dimensions that no key has.
+        let counts = key.arrays.iter().map(|array| array.shape.iter().product::<usize>() as u64);
         match self.largest(launch, kernel, inner, counts) {
             None => return Err(refused(self, refuse("it has a geometry of its own"))),
             Some(largest) if largest > MOST_ELEMENTS => {
                 return Err(refused(self, refuse("its arrays are larger than proofs are about")));
             }
             Some(_) => {}
+        }
+        let whole = self.whole_kernel(instance, span)?;
+        // Most launches can be cut whatever the values of numbers are, which may be others each time.
+        let any = PlanKey { values: vec![], ..key.clone() };
+        let cuts = &self.interp.kernels.cuts;
+        if let Some(plan) = cuts.get(&any).or_else(|| cuts.get(&key)) {
+            return Ok((plan.clone(), team, positions, whole));
         }
         if whole.module.kernel.cooperative {
             return Err(refused(self, refuse("its blocks wait for each other at a barrier of the grid")));
@@ -308,19 +319,18 @@ impl Machine<'_> {
             return Err(refused(self, refuse("its launches cannot be written down")));
         };
         let extent = |param: u32, axis: u8| {
-            let found = key.arrays.iter().find(|(of, ..)| *of == param);
-            found.and_then(|(_, shape, _)| shape.get(axis as usize)).map(|&n| n as i128)
+            let found = key.arrays.iter().find(|array| array.param == param);
+            found.and_then(|array| array.shape.get(axis as usize)).map(|&n| n as i128)
         };
         let value = |param: u32| key.values.iter().find(|(of, _)| *of == param).map(|(_, n)| *n);
         let numbers = Numbers { extent: &extent, value: &value, grid, block };
         let without = Numbers { extent: &extent, value: &|_| None, grid, block };
-        let cut = |(param, _, layout): &(u32, Vec<usize>, Option<Layout>)| {
-            let Layout { axis, halo, cuts } = layout.as_ref()?;
-            Some(CutArray { param: *param, axis: *axis as u8, cuts: cuts.to_vec(), halo: *halo })
+        let cut = |array: &ArrayArg| {
+            let Layout { axis, halo, cuts } = array.layout.as_ref()?;
+            Some(CutArray { param: array.param, axis: *axis as u8, cuts: cuts.to_vec(), halo: *halo })
         };
         let cuts: Vec<CutArray> = key.arrays.iter().filter_map(cut).collect();
-        let is_made = |(i, _): &(usize, &u32)| made(*i) && matches!(passed[*i], Passed::Array(_, true));
-        let new: Vec<u32> = positions.iter().enumerate().filter(is_made).map(|(_, &at)| at).collect();
+        let new: Vec<u32> = key.arrays.iter().filter(|array| array.is_new).map(|array| array.param).collect();
         let (key, parted, numbers) = match declared.parted(&whole.module, &without, &cuts, &new) {
             Ok(parted) => (any, Ok(parted), &without),
             Err(_) => (key.clone(), declared.parted_alone(&whole.module, &numbers, &cuts, &new), &numbers),

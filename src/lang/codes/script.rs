@@ -464,7 +464,7 @@ consists of lowercase letters, digits and `_`, begins with a letter, and is no k
         title: "devices, a halo or a granule that cannot be",
         text: r#"
 `gpus(n)` gives the numbers of the first `n` devices, and there have to be as many. On the simulator there is one, unless `--device sim:4` asks for
-four virtual ones. A halo is at least 0, a granule at least 1. A device may be named more than once; then it has several parts.
+four virtual ones. A halo is at least 0, a granule at least 1. A device may be named more than once; then it has several parts. There are at most 1024 parts.
 
 ```clk fails
 let x = shard(zeros(8, 8), [0, 0], halo = -1)

@@ -77,8 +77,7 @@ impl Repl<'_> {
         machine.set_isolation(if on { Isolate::Yes } else { Isolate::No });
         let device = machine.choose(self.context.device).map_err(|error| error.to_string())?;
         self.context.limits.places.device = Some(device.clone());
-        self.interpreter.options.device = device;
-        self.interpreter.forget_kernels();
+        self.interpreter.replace_device(device);
         Ok(())
     }
 }
