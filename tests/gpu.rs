@@ -4,6 +4,8 @@
 //! This binary can be copied to a machine without a Rust toolchain: it uses the repository in the folder it is started in,
 //! and the `clk` binary named by `CLK_TEST_BINARY`.
 
+#[path = "gpu/agree.rs"]
+mod agree;
 #[allow(dead_code)] // the reference interpreter uses more of a program
 mod generate;
 
@@ -148,34 +150,6 @@ fn examples_and_the_reference_run_on_the_gpu() {
     let (count, failures) = run_all(&["--device", "gpu"]);
     println!("{} of {count} scripts run on the GPU", count - failures.len());
     assert!(failures.is_empty(), "{} of {count} scripts:\n{}", failures.len(), failures.join("\n"));
-}
-
-#[test]
-fn examples_and_the_reference_agree_with_the_simulator() {
-    let _beside = ALONE.read();
-    if gpu().is_none() {
-        return;
-    }
-    let (count, failures) = run_all(&["--device", "both"]);
-    println!("{} of {count} scripts agree", count - failures.len());
-    assert!(failures.is_empty(), "{} of {count} scripts:\n{}", failures.len(), failures.join("\n"));
-}
-
-#[test]
-fn the_standard_library_passes_and_agrees() {
-    let _beside = ALONE.read();
-    if gpu().is_none() {
-        return;
-    }
-    let mut failures = String::new();
-    for device in ["gpu", "both"] {
-        let ran = finish(clk(&root(), &["test", "--device", device, "stdlib"]));
-        println!("{device}: {}", ran.out.lines().last().unwrap_or_default());
-        if ran.code != Some(0) {
-            failures += &format!("== {device}: exit code {:?}\n{}{}", ran.code, ran.out, ran.err);
-        }
-    }
-    assert!(failures.is_empty(), "{failures}");
 }
 
 /// Runs random kernels on simulator and GPU; `CLK_RANDOM_PROGRAMS` is their number, `CLK_RANDOM_SEED` the first seed.

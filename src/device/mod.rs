@@ -71,6 +71,8 @@ pub struct Control {
     pub deterministic: bool,
     /// Whatever may happen in any order happens in reverse order; for devices with a usual order.
     pub backward: bool,
+    /// With `backward`: the order in which blocks start.
+    pub blocks: BlockOrder,
     /// The statement that launches, for faults that are noticed later.
     pub launched: Span,
     /// Whether other launches of the kernel may have a larger grid or larger blocks; set if the run shall report hazards that
@@ -90,6 +92,18 @@ pub struct Control {
     pub launches: Arc<AtomicU64>,
     /// Progress of the current launch, for display.
     pub progress: Arc<Progress>,
+}
+
+/// The order in which the blocks of a backward launch start. They share a worker, so that the order decides the result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockOrder {
+    /// The last block first.
+    #[default]
+    Reversed,
+    /// The first block first.
+    InOrder,
+    /// Reversed, but beginning with this many blocks from the start of the grid; only if all blocks are alive at once.
+    Rotated(u64),
 }
 
 /// A launch whose arrays and geometry are as the kernel's signature says, and that meets the conditions which the kernel assumes.

@@ -133,6 +133,12 @@ impl Storage {
         self.unset
     }
 
+    /// Makes bytes without a meaning zero, so that kernels which run on copies of this storage begin with equal bytes.
+    pub(crate) fn define(&mut self) {
+        let is_nowhere = self.host.get().is_none() && self.remote().is_none();
+        self.unset &= !is_nowhere;
+    }
+
     pub fn of_bytes(bytes: AlignedBytes) -> Storage {
         Storage { len: bytes.len(), host: OnceLock::from(bytes), ..Storage::default() }
     }
@@ -285,8 +291,8 @@ impl Storage {
         Ok(arrival)
     }
 
-    /// Returns a copy of the bytes: a copy on a device is shared until one of both is written, bytes on the host are copied.
-    /// `None` if there is not enough memory.
+    /// Returns a copy of the bytes: a copy on a device is shared until one of both is written, bytes on the host are copied. Bytes without a
+    /// meaning ([`Storage::unset`]) are zero in the copy alone. `None` if there is not enough memory.
     pub fn duplicate(&self) -> Option<Storage> {
         let remote = self.remote().clone();
         if remote.is_some() {
@@ -376,6 +382,25 @@ mod tests {
         storage.bytes_mut().unwrap()[1] = 0;
         assert_eq!((storage.bytes().unwrap(), copy.bytes().unwrap()), (&[5u8, 0][..], &[5u8, 6][..]));
         assert_eq!(Storage::zeros(3).duplicate().unwrap().bytes().unwrap(), [0, 0, 0]);
+    }
+
+    /// Memory that was used before lets unset bytes be seen.
+    #[test]
+    fn defined_bytes_are_those_of_their_copies() {
+        const LEN: usize = 300 << 10;
+        let used = || drop(AlignedBytes::copy_of(&[7; LEN]).unwrap());
+        let defined = |mut storage: Storage| {
+            used();
+            storage.define();
+            let copy = storage.duplicate().unwrap();
+            assert_eq!(storage.bytes().unwrap(), copy.bytes().unwrap());
+            storage.bytes().unwrap()[LEN - 1]
+        };
+        assert_eq!(defined(Storage::unset(LEN)), 0);
+        assert_eq!(defined(Storage::of_bytes(AlignedBytes::copy_of(&[5; LEN]).unwrap())), 5);
+        let mut remote = Storage::unset(LEN);
+        remote.written_remotely(far(&vec![3; LEN]));
+        assert_eq!(defined(remote), 3);
     }
 
     #[test]

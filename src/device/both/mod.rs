@@ -2,7 +2,9 @@
 //! some ULPs, or adds floats in no fixed order.
 //!
 //! Two results may differ and both be correct. Where they differ, the first device runs the launch again in ways that the
-//! language permits (reverse order, other roundings); if these runs differ as much, the report is a note and not a disagreement.
+//! language permits (other orders, other roundings); if these runs differ as much, the report is a note and not a disagreement.
+//!
+//! All runs begin with the same bytes: copies are made before the first one, and bytes without a meaning are set to zero.
 
 mod compare;
 mod copies;
@@ -20,7 +22,7 @@ pub(crate) use self::outcome::Cause;
 pub use self::outcome::{Disagreement, How, Parting, Spot, Values, Variation};
 use super::diagnose::fault_title;
 use super::storage::Storage;
-use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
+use super::{Arg, BlockOrder, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
 use crate::base::source::{Sources, Span};
 use crate::ir::Prepared;
 use crate::ir::def::{Access, Kernel, KernelParam, Layout, Module, StmtKind};
@@ -123,6 +125,12 @@ impl Executable for Pair {
     }
 
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+        // Elements that no run writes, as a kernel may write a part of a new array, are compared too.
+        for arg in args.iter_mut() {
+            if let Arg::ArrayMut { storage, .. } = arg {
+                storage.define();
+            }
+        }
         let mut others = self.copies(args)?;
         // The initial contents, for further runs.
         let before = self.copies(args)?;
@@ -269,14 +277,14 @@ impl Pair {
     }
 }
 
-/// Further runs of the reference device from the initial state, in ways that the language permits: in reverse order, and with
-/// other roundings. Each runs on demand.
+/// Further runs of the reference device from the initial state, in ways that the language permits: in other orders, and with
+/// other roundings. Each kind runs on demand.
 struct Witnesses<'a> {
     pair: &'a Pair,
     extents: Extents,
     control: &'a Control,
     before: &'a Copies,
-    /// In reverse order; with other roundings.
+    /// In other orders; with other roundings.
     ran: [Option<Vec<Ran>>; 2],
 }
 
@@ -289,16 +297,20 @@ impl Witnesses<'_> {
         };
         if self.ran[place].is_none() {
             self.ran[place] = Some(match cause {
-                Cause::Order => self.backward(args).into_iter().collect(),
+                Cause::Order => self.reordered(args),
                 Cause::Rounding => (1..=SEEDS).filter_map(|seed| self.jittered(args, seed)).collect(),
             });
         }
         self.ran[place].as_deref().unwrap_or(&[])
     }
 
-    fn backward(&self, args: &[Arg<'_>]) -> Option<Ran> {
-        let control = Control { backward: true, ..self.control.clone() };
-        self.run(&*self.pair.reference, args, &control)
+    /// Runs in other orders of blocks. The order of a run by several workers is open and may be the reverse one by chance, so the usual
+    /// order is one of them, and so is a repetition. The rotated orders differ in the second of three blocks, which the usual and the reverse order have in common.
+    fn reordered(&self, args: &[Arg<'_>]) -> Vec<Ran> {
+        let orders = [BlockOrder::Reversed, BlockOrder::InOrder, BlockOrder::Rotated(1), BlockOrder::Rotated(2)];
+        let other = |blocks| Control { backward: true, blocks, ..self.control.clone() };
+        let controls = orders.into_iter().map(other).chain([self.control.clone()]);
+        controls.filter_map(|control| self.run(&*self.pair.reference, args, &control)).collect()
     }
 
     fn jittered(&self, args: &[Arg<'_>], seed: u32) -> Option<Ran> {
@@ -352,7 +364,7 @@ impl Witnesses<'_> {
         Ok(is_explained(own, other, &witnesses, layout).then_some(Cause::Rounding))
     }
 
-    /// Returns whether a run in reverse order leaves different contents.
+    /// Returns whether a run in another order leaves different contents.
     fn order_matters(&mut self, args: &[Arg<'_>], position: usize, layout: &Layout) -> Result<bool, DeviceError> {
         let approximate = self.pair.loose.is_some();
         let own = written(args, position)?;

@@ -117,7 +117,7 @@ impl Variation {
         }
         notes.push(match self.cause {
             Cause::Order => format!(
-                "`{first}` itself gives other results when blocks and threads come in the opposite order; so those of `{first}` and \
+                "`{first}` itself gives other results when blocks and threads come in another order; so those of `{first}` and \
                  `{other}` are not compared, and it is for the program to check what it needs of them"
             ),
             Cause::Rounding => format!(
@@ -149,7 +149,7 @@ impl Disagreement {
                 }
                 if *racy {
                     notes.push(format!(
-                        "`{}` itself gives other results when threads come in the opposite order: `--check` finds the race",
+                        "`{}` itself gives other results when threads come in another order: `--check` finds the race",
                         devices[0]
                     ));
                 }

@@ -13,7 +13,7 @@ use super::frame::{Frame, Launch};
 use super::warp_split::Standing;
 use crate::base::clock::Instant;
 use crate::base::{room, threads};
-use crate::device::{Extents, Fault, FaultKind, Output};
+use crate::device::{BlockOrder, Extents, Fault, FaultKind, Output};
 
 /// A launch that helper threads may join. The pointer is valid while `state` admits helpers.
 struct Job {
@@ -376,7 +376,8 @@ const TURNS: u64 = 8;
 
 /// A block that has started.
 struct Alive<'a> {
-    number: u64,
+    /// Its place in the order of blocks, counted from the one that starts last.
+    place: u64,
     frame: Frame<'a>,
     /// The round in which it runs next.
     round: u64,
@@ -386,16 +387,23 @@ struct Alive<'a> {
 
 /// Starts the last block first. Blocks that wait for others are scheduled in between, less often the longer they wait.
 fn backward<'a>(launch: &'a Launch<'a>, extents: &Extents, progress: &Progress) {
-    let (mut first, mut last) = (0, launch.geometry.units);
+    let units = launch.geometry.units;
+    let number_at = |place: u64| match launch.control.blocks {
+        BlockOrder::InOrder => units - 1 - place,
+        // With more blocks, those that other blocks wait for might never start.
+        BlockOrder::Rotated(by) if units <= ALIVE as u64 => (place + by) % units,
+        BlockOrder::Reversed | BlockOrder::Rotated(_) => place,
+    };
+    let (mut first, mut last) = (0, units);
     let (mut late, mut early) = (0, 0);
     let mut alive: Vec<Alive<'a>> = vec![];
     let mut spare: Vec<Frame<'a>> = vec![];
     let mut round = 0;
     while first < last || !alive.is_empty() {
-        let mut begin = |alive: &mut Vec<Alive<'a>>, number: u64| {
+        let mut begin = |alive: &mut Vec<Alive<'a>>, place: u64| {
             let mut frame = spare.pop().unwrap_or_else(|| Frame::new(launch, true));
-            frame.start(number);
-            alive.push(Alive { number, frame, round, waited: 0 });
+            frame.start(number_at(place));
+            alive.push(Alive { place, frame, round, waited: 0 });
         };
         while first < last && late < ALIVE {
             (last, late) = (last - 1, late + 1);
@@ -417,7 +425,7 @@ fn backward<'a>(launch: &'a Launch<'a>, extents: &Extents, progress: &Progress) 
             }
             let looks = block.frame.looks();
             block.frame.run();
-            collect(&mut block.frame, block.number, extents, progress);
+            collect(&mut block.frame, number_at(block.place), extents, progress);
             if progress.end.load(Ordering::Relaxed) < launch.geometry.units {
                 return;
             }
@@ -427,7 +435,7 @@ fn backward<'a>(launch: &'a Launch<'a>, extents: &Extents, progress: &Progress) 
                 at += 1;
                 continue;
             }
-            if block.number < first {
+            if block.place < first {
                 early -= 1
             } else {
                 late -= 1

@@ -319,7 +319,7 @@ assert(y[63] == 63)
         text: "`--device both` compares the results of a launch on the simulator and on the GPU. Two kinds of difference are permitted, and only noted:
 
 - The result depends on the order of threads: positions in a queue assigned by `atomic_add`, or which thread takes a lock last. This is assumed if the \
-kernel has atomic operations and the simulator gives another result with blocks, warps and lanes in the opposite order. Such an array is not \
+kernel has atomic operations and the simulator gives another result with blocks, warps and lanes in one of four other orders. Such an array is not \
 compared at all: `assert` what the program needs of it. All other arrays are compared.
 - The kernel amplifies permitted errors: functions such as `exp` are accurate within some ULPs, and cancellation, a comparison or a long iteration can \
 amplify the error. This is assumed if the simulator, with the results of such functions changed by 4 ULPs, differs by a similar amount: \

@@ -290,7 +290,7 @@ changed its inputs.
         code: "E0623",
         title: "simulator and GPU do not agree",
         text: "`--device both` runs every launch on both devices and compares the results: bit for bit, unless the kernel calls functions \
-whose results may differ by some ULPs or adds floats atomically. If they differ, the simulator repeats the launch in the opposite order of \
+whose results may differ by some ULPs or adds floats atomically. If they differ, the simulator repeats the launch in other orders of \
 blocks and threads and with different roundings; a difference that it reproduces is not an error (`W0604`). A kernel with a data race may give \
 a different result each time, on either device; otherwise this is a bug in Clk: please report it.
 
