@@ -6,6 +6,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::base::aligned;
+
 /// The system allocator; records the size of a failed request.
 pub struct Memory;
 
@@ -107,6 +109,22 @@ pub(crate) fn prepare() {
     if has_limited_addresses() {
         // SAFETY: as above.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
+/// Returns memory to the system that nothing uses any more.
+pub(crate) fn give_back() {
+    aligned::free_spare();
+    trim();
+}
+
+/// Returns the free pages of the heap to the system. Arrays of a session come and go between small objects that stay, so a freed array
+/// leaves a hole that the next, larger one does not fit into.
+pub(crate) fn trim() {
+    // SAFETY: `malloc_trim` may be called at any time.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

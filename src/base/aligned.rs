@@ -32,6 +32,8 @@ static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
 struct Spare {
     start: NonNull<u8>,
     len: usize,
+    /// Whether it was spare at the last call of [`retire`].
+    is_old: bool,
 }
 
 impl Spare {
@@ -65,11 +67,24 @@ fn reused(len: usize) -> Option<Spare> {
 /// Keeps the memory of a dropped buffer, and frees the oldest ones beyond the limit.
 fn keep(start: NonNull<u8>, len: usize) {
     let mut spare = spare();
-    spare.push(Spare { start, len });
+    spare.push(Spare { start, len, is_old: false });
     let mut all: usize = spare.iter().map(|buffer| buffer.len).sum();
     while all > KEPT && !spare.is_empty() {
         all -= spare.remove(0).len;
     }
+}
+
+/// Frees the memory of buffers that were not used again since the last call. A session calls this between two entries: the next entry finds
+/// the buffers of this one, and sizes that do not recur keep no memory.
+pub fn retire() {
+    let mut spare = spare();
+    spare.retain(|buffer| !buffer.is_old);
+    spare.iter_mut().for_each(|buffer| buffer.is_old = true);
+}
+
+/// Frees the memory of all dropped buffers.
+pub fn free_spare() {
+    spare().clear();
 }
 
 /// Returns whether this many bytes are available, if need be after freeing what is kept.
@@ -77,7 +92,7 @@ fn has_room(len: usize) -> bool {
     if room::has(len) {
         return true;
     }
-    spare().clear();
+    free_spare();
     room::has(len)
 }
 
@@ -189,7 +204,7 @@ impl AlignedBytes {
                 let start = NonNull::new(unsafe { alloc(layout) })?;
                 // SAFETY: the bytes are not yet in use.
                 unsafe { ask_for_large_pages(start, len) };
-                Spare { start, len }
+                Spare { start, len, is_old: false }
             }
         };
         for first in (0..len).step_by(stop::MOVED) {
@@ -309,6 +324,22 @@ mod tests {
         let parts: Vec<_> = (0..3).map(|_| AlignedBytes::unset(KEPT / 2).unwrap()).collect();
         drop(parts);
         assert!(spare().iter().map(|buffer| buffer.len).sum::<usize>() <= KEPT);
+    }
+
+    #[test]
+    fn buffers_that_do_not_recur_are_freed() {
+        // A size that no other test has.
+        let len = WORTH_KEEPING + 4711;
+        let count = || spare().iter().filter(|buffer| buffer.len == len).count();
+        drop([AlignedBytes::unset(len), AlignedBytes::unset(len)]);
+        assert_eq!(count(), 2);
+        retire();
+        drop(AlignedBytes::unset(len));
+        assert_eq!(count(), 2, "one of them was used since");
+        retire();
+        assert_eq!(count(), 1);
+        retire();
+        assert_eq!(count(), 0);
     }
 
     #[test]

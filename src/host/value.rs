@@ -178,6 +178,19 @@ impl Value {
         }
     }
 
+    /// Returns the size in bytes of the arrays and texts in the value.
+    pub fn byte_len(&self) -> usize {
+        match self {
+            Value::Array(array) => array.byte_len(),
+            Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => {
+                parts.iter().map(Value::byte_len).sum()
+            }
+            Value::Table(table) => table.values().map(Value::byte_len).sum(),
+            Value::Strings(texts) => texts.iter().map(|text| size_of_val(text) + text.len()).sum(),
+            _ => 0,
+        }
+    }
+
     pub fn bool(value: bool) -> Value {
         Value::of(value)
     }

@@ -20,7 +20,8 @@ use crate::app::launch::refusal::Refusal;
 use crate::app::ranks::Member;
 use crate::app::script::{Limits, Places};
 use crate::app::world::Captured;
-use crate::app::{crash, disk, ranks};
+use crate::app::{crash, disk, memory, ranks};
+use crate::base::aligned;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
 use crate::base::stop;
@@ -92,7 +93,12 @@ pub struct Program {
     warnings: Vec<Report>,
     /// What the last run or call has printed, also one that failed.
     printed: String,
+    /// Bytes of results since freed memory was last returned.
+    made: usize,
 }
+
+/// Bytes of results after which buffers that did not recur are freed.
+const MADE: usize = 64 << 20;
 
 impl Program {
     /// Compiles a file.
@@ -125,6 +131,7 @@ impl Program {
             globals: Vec::new(),
             warnings,
             printed: String::new(),
+            made: 0,
         };
         let mut interpreter = program.interpreter(&How { device: Some("sim".into()), check: false })?;
         program.callables = describe::callables(&program.session, &mut interpreter).into();
@@ -224,6 +231,7 @@ impl Program {
         });
         self.printed = world.printed;
         ran.map_err(|diagnostics| failure(diagnostics, self.member.as_deref(), &self.session.sources))?;
+        interpreter.release_shadowed(&self.session);
         self.globals = mem::take(&mut interpreter.globals);
         self.runs.clear();
         Ok(Report::all(&interpreter.take_warnings(), &self.session.sources))
@@ -244,7 +252,12 @@ impl Program {
                 self.runs.len() - 1
             }
         };
-        let Program { session, forms, runs, stop, member, printed, .. } = self;
+        if self.made > MADE {
+            self.made = 0;
+            aligned::retire();
+            memory::trim();
+        }
+        let Program { session, forms, runs, stop, member, printed, made, .. } = self;
         let _stoppable = member.as_ref().map(|member| member.begin(stop.clone()));
         let Some((_, interpreter)) = runs.get_mut(at) else { return Err(vec![]) };
         let Call { mut arguments, generics, dims, geometry, stays } = call;
@@ -295,7 +308,10 @@ impl Program {
         };
         let warnings = Report::all(&interpreter.take_warnings(), &session.sources);
         match ran {
-            Ok(value) => Ok(Returned { value, written, warnings, held }),
+            Ok(value) => {
+                *made = made.saturating_add(value.byte_len());
+                Ok(Returned { value, written, warnings, held })
+            }
             Err(diagnostics) => Err(failure(diagnostics, member.as_deref(), &session.sources)),
         }
     }

@@ -8,13 +8,15 @@ use super::transcript::Kept;
 use crate::app::cli;
 use crate::app::console::paint;
 use crate::app::disk::Disk;
+use crate::app::memory;
 use crate::app::progress;
 use crate::app::world::Terminal;
+use crate::base::aligned;
 use crate::base::arena::Id;
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::source::Span;
-use crate::check::typed::{Binding, Global, Program, Section};
+use crate::check::typed::{Binding, Global, Section};
 use crate::compile::{Entered, Session};
 use crate::host;
 use crate::host::interp::{Interpreter, Last};
@@ -22,8 +24,9 @@ use crate::host::problem::Outcome;
 use crate::host::unwind;
 use crate::host::value::Value;
 
-/// Number of last values that keep a name such as `_3`; older ones are freed, since they may be large.
+/// Number of last values that keep a name such as `_3`, and their most bytes; older ones are freed. The last value always stays.
 const VALUES: usize = 20;
+const MOST_BYTES: usize = 256 << 20;
 
 /// Source name of imports that are repeated; they are in the log already.
 pub(super) const AGAIN: &str = "<reload>";
@@ -195,31 +198,33 @@ impl Repl<'_> {
             self.interpreter.globals.resize(id.index() + 1, None);
             self.interpreter.globals[id.index()] = Some(last.value.clone());
         }
-        self.values.push_back(number);
-        if self.values.len() > VALUES
-            && let Some(old) = self.values.pop_front()
-        {
-            self.forget(&format!("_{old}"));
+        self.values.push_back((number, last.value.byte_len()));
+        while self.values.len() > 1 && (self.values.len() > VALUES || self.kept_bytes() > MOST_BYTES) {
+            if let Some((old, _)) = self.values.pop_front() {
+                self.forget(&format!("_{old}"));
+            }
         }
-        self.drop_unnamed();
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.values.iter().fold(0, |all, (_, bytes)| all.saturating_add(*bytes))
+    }
+
+    /// Frees what no later entry can reach: values of variables that were defined again, and memory of arrays that are gone.
+    pub(super) fn release(&mut self) {
+        self.interpreter.release_shadowed(&self.session);
+        match std::mem::take(&mut self.was_reset) {
+            true => memory::give_back(),
+            false => {
+                aligned::retire();
+                memory::trim();
+            }
+        }
     }
 
     fn forget(&mut self, name: &str) {
         if let Some(main) = self.session.main {
             self.session.program.modules[main].names.shift_remove(name);
-        }
-    }
-
-    /// Frees values whose name is now bound to something else.
-    fn drop_unnamed(&mut self) {
-        let Program { modules, globals, .. } = &self.session.program;
-        let Some(module) = self.session.main.and_then(|main| modules.get(main)) else { return };
-        for (id, global) in globals.iter() {
-            if module.names.get(&global.name) != Some(&Binding::Global(id))
-                && let Some(slot) = self.interpreter.globals.get_mut(id.index())
-            {
-                *slot = None;
-            }
         }
     }
 

@@ -112,6 +112,7 @@ impl Repl<'_> {
     /// Runs an entry.
     fn enter(&mut self, entry: &str) -> ControlFlow<()> {
         let flow = self.undone_if_unwound(|repl| repl.perform(entry)).unwrap_or(ControlFlow::Continue(()));
+        self.release();
         let is_over = self.context.interrupt.ending().is_some() || self.ended.is_some();
         if is_over { ControlFlow::Break(()) } else { flow }
     }

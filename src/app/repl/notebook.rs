@@ -337,6 +337,7 @@ impl Repl<'_> {
         self.session.program.globals[global] = Global { name: name.into(), ty, mutable: true, span: Span::default() };
         self.interpreter.globals.resize(self.session.program.globals.len(), None);
         self.interpreter.globals[global.index()] = Some(Value::Array(array));
+        self.release();
         Ok(())
     }
 

@@ -20,8 +20,8 @@ pub(super) struct Repl<'a> {
     pub(super) settings: Settings,
     /// Number of entries so far, including failed ones; the prompt and `<entry 3>` show the next number.
     pub(super) entries: usize,
-    /// Numbers of the entries whose values are still bound (`_3`), oldest first.
-    pub(super) values: VecDeque<usize>,
+    /// Numbers of the entries whose values are still bound (`_3`), oldest first, with the bytes of each.
+    pub(super) values: VecDeque<(usize, usize)>,
     /// Successful entries, for `:save`.
     pub(super) log: Vec<Kept>,
     /// Everything typed, with its number, for `:history`.
@@ -32,6 +32,8 @@ pub(super) struct Repl<'a> {
     pub(super) saved: HashMap<PathBuf, String>,
     /// Whether `:reload` is running.
     pub(super) reloading: bool,
+    /// Whether the current entry has emptied the session.
+    pub(super) was_reset: bool,
     /// Code of the last error, for `:explain`.
     pub(super) last_code: Option<&'static str>,
     /// The exit code, if an entry has called `exit`.
@@ -53,6 +55,7 @@ impl<'a> Repl<'a> {
             loaded: vec![],
             saved: HashMap::new(),
             reloading: false,
+            was_reset: false,
             last_code: None,
             ended: None,
         }
@@ -64,6 +67,7 @@ impl<'a> Repl<'a> {
         self.values.clear();
         self.log.clear();
         self.loaded.clear();
+        self.was_reset = true;
     }
 }
 

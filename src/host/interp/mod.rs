@@ -60,7 +60,7 @@ use rustc_hash::FxHashMap;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::stop;
-use crate::check::typed::{Body, Chunk, Program, Section, StmtKind, Type};
+use crate::check::typed::{Binding, Body, Chunk, Program, Section, StmtKind, Type};
 use crate::compile::Session;
 use crate::device::profile::Counting;
 use crate::device::{Device, DeviceError, device_diagnostic};
@@ -320,6 +320,18 @@ impl Interpreter {
     /// Returns the program's type of an element type. A struct's layout must come from [`Interpreter::element`].
     pub fn element_type(&self, element: &Element) -> Type {
         self.layouts.element_type(element)
+    }
+
+    /// Frees the values of shadowed variables. Only statements of the main module see its variables, so
+    /// no later statement can reach those.
+    pub fn release_shadowed(&mut self, session: &Session) {
+        let Program { modules, globals, .. } = &session.program;
+        let Some(module) = session.main.and_then(|main| modules.get(main)) else { return };
+        for ((id, global), slot) in globals.iter().zip(&mut self.globals) {
+            if slot.is_some() && module.names.get(&global.name) != Some(&Binding::Global(id)) {
+                *slot = None;
+            }
+        }
     }
 
     /// Switches launches to a device that replaces one of the same name. Nothing that was loaded on that one is used again.

@@ -183,7 +183,7 @@ impl Repl<'_> {
                     Value::Array(array) => format!(", {}", array.place()),
                     _ => String::new(),
                 };
-                rows.push((bytes(value), name, value.type_name() + &place));
+                rows.push((value.byte_len(), name, value.type_name() + &place));
                 if let Value::Array(array) = value {
                     held.push(array);
                 }
@@ -255,18 +255,6 @@ fn short(value: &Value) -> String {
         }
         Value::Array(array) => format::describe(array),
         other => other.type_name(),
-    }
-}
-
-/// Returns the size in bytes of the arrays in a value.
-pub(super) fn bytes(value: &Value) -> usize {
-    match value {
-        Value::Array(array) => array.byte_len(),
-        Value::Tuple(parts) => parts.iter().map(bytes).sum(),
-        Value::Record(record) => record.fields.iter().map(bytes).sum(),
-        Value::Table(table) => table.values().map(bytes).sum(),
-        Value::Strings(texts) => texts.iter().map(|text| size_of_val(text) + text.len()).sum(),
-        _ => 0,
     }
 }
 

@@ -1,6 +1,5 @@
 //! `:time` and `:bench`: repeated evaluation of an expression in a copy of the session, which is not changed.
 
-use super::inspect::bytes;
 use crate::app::disk::Disk;
 use crate::app::repl::state::{Answer, Repl};
 use crate::base::source::FileId;
@@ -76,7 +75,7 @@ impl Repl<'_> {
             Binding::Global(id) => self.value(id),
             _ => None,
         });
-        let named: usize = named.map(bytes).sum();
+        let named: usize = named.map(Value::byte_len).sum();
         if named == 0 {
             return 0;
         }
@@ -87,7 +86,7 @@ impl Repl<'_> {
             let mut size = 0;
             for chunk in outcome.chunks {
                 let last = repl.interpreter.run_entry(&repl.session, chunk, &mut world).ok().flatten();
-                size = last.map_or(0, |last| bytes(&last.value));
+                size = last.map_or(0, |last| last.value.byte_len());
             }
             size
         });
