@@ -149,8 +149,13 @@ impl<R: Read> Reader<R> {
     }
 
     fn blocks(&mut self, text: String, lengths: &[u64], bytes: u64) -> io::Result<Message> {
-        let mut blocks = Blocks::with_capacity(lengths.len());
+        let mut blocks = Blocks::new();
         let mut left: u64 = lengths.iter().sum();
+        if blocks.try_reserve_exact(lengths.len()).is_err() {
+            self.skip = left;
+            let refusal = Refusal::new("E0806", format!("there is no memory for {} blocks", lengths.len()));
+            return Ok(Message { text, ..Message::refused(refusal, true) });
+        }
         for length in lengths {
             let room = usize::try_from(*length).ok().and_then(AlignedBytes::zeroed);
             let Some(mut block) = room else {

@@ -10,11 +10,12 @@ use super::deed::Deed;
 use super::form::Form;
 use super::kernel::Launch;
 use super::launch::{forward, launched, parts as launch_parts};
-use super::numbers::{dot, numbers, of_numbers, random_like, size};
+use super::numbers::{dot, numbers, of_numbers, random_like, repeated, size};
 use super::pull::{Part, parts};
 use super::slope::{Slope, Steps};
 use super::tape::{Auditor, Finds, Judge, Operand, Step};
 use super::wrap::links;
+use crate::base::room;
 use crate::host::ops;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Link, Value};
@@ -110,7 +111,7 @@ fn judged(finds: Finds, done: &Done<'_>) -> Outcome<()> {
         directions.push(direction);
     }
     let values = all_numbers(done.results)?;
-    let weights = random_like(&vec![1.0; values.len()], 97);
+    let weights = random_like(&repeated(1.0, values.len()), 97);
     // A stated derivative may have no forward mode.
     let forward = (done.forward)(&tangents).and_then(|tangents| all_numbers(&tangents)).ok();
     let forward = forward.map(|tangents| dot(&weights, &tangents));
@@ -156,7 +157,11 @@ fn judged(finds: Finds, done: &Done<'_>) -> Outcome<()> {
 }
 
 fn all_numbers(values: &[Value]) -> Outcome<Vec<f64>> {
-    Ok(values.iter().map(numbers).collect::<Outcome<Vec<_>>>()?.concat())
+    let mut all = vec![];
+    for value in values {
+        room::append(&mut all, &numbers(value)?);
+    }
+    Ok(all)
 }
 
 /// Returns the derivative along directions in reverse mode, and the size of what adds up to it.

@@ -48,7 +48,7 @@ pub(crate) use audit::{auditor, judged_rule};
 pub(crate) use deed::{Deed, Ruled};
 pub(crate) use kernel::{Kernel, Launch, Manner};
 pub(crate) use launch::launched;
-pub(crate) use numbers::{dot, numbers, of_numbers, random_like, size};
+pub(crate) use numbers::{dot, numbers, of_numbers, random_like, repeated, size};
 pub(crate) use reverse::pulled;
 pub(crate) use slope::{Slope, Steps};
 pub(crate) use stated::{kept, tape_of, with_tangents};

@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::tape::lost;
-use crate::base::stop;
+use crate::base::{room, stop};
 use crate::host::array::{Array, Element};
 use crate::host::problem::Outcome;
 use crate::host::value::{Value, Vector};
@@ -18,7 +18,8 @@ pub(crate) fn numbers(value: &Value) -> Outcome<Vec<f64>> {
         Value::Array(array) => {
             let Some(scalar) = array.scalar() else { return Err(lost("an array of structs")) };
             let chunks = array.bytes()?.chunks_exact(scalar.size());
-            Ok(stop::polled(chunks).map(|bytes| scalar::Value::from_bytes(scalar, bytes).as_f64()).collect())
+            let count = array.count() * array.element().lanes();
+            Ok(room::collect(count, chunks.map(|bytes| scalar::Value::from_bytes(scalar, bytes).as_f64())))
         }
         other => Err(lost(&format!("a `{}` is no float", other.type_name()))),
     }
@@ -69,7 +70,12 @@ pub(crate) fn random_like(numbers: &[f64], seed: u64) -> Vec<f64> {
         let size = if *x == 0.0 || !x.is_finite() { mean } else { x.abs() };
         if bits & 1 == 0 { part * size } else { -part * size }
     };
-    numbers.iter().map(random).collect()
+    room::collect(numbers.len(), numbers.iter().map(random))
+}
+
+/// Returns `count` copies of a number.
+pub(crate) fn repeated(number: f64, count: usize) -> Vec<f64> {
+    room::collect(count, std::iter::repeat_n(number, count))
 }
 
 /// Returns the sum of the products of numbers.

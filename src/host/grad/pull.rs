@@ -4,12 +4,14 @@ use super::apply::{apply, kept, partial, reshaped};
 use super::deed::Deed;
 use super::form::Form;
 use super::tape::{Step, lost};
+use crate::base::room;
 use crate::host::array::{Array, SliceSpec};
 use crate::host::ops::{self, Column, Pick, Reduce};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
 use crate::lang::derivative::Partial;
 use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::lang::scalar::Scalar;
 
 /// A part of the adjoint of an operand.
 pub(super) enum Part {
@@ -166,10 +168,9 @@ fn scattered(step: &Step, adjoint: Value, picks: &[Pick]) -> Outcome<Vec<(usize,
     let mut parts = written(step, adjoint, &read, &Deed::Scatter(picks.to_vec()))?;
     let Some(new) = step.operands.get(1).filter(|operand| operand.node.is_some()) else { return Ok(parts) };
     let Some(form) = &new.form else { return Ok(parts) };
-    let places: Vec<i64> = vec![0; step.form.shape().iter().product()];
-    let mut seen = Array::from_shaped(&places, step.form.shape())?;
+    let mut seen = Array::zeros(Scalar::I64, step.form.shape())?;
     let Value::Array(selection) = ops::gather(&Value::Array(seen.clone()), picks)? else { return Ok(parts) };
-    let order: Vec<i64> = (0..selection.count() as i64).collect();
+    let order: Vec<i64> = room::collect(selection.count(), 0..selection.count() as i64);
     let order = Value::Array(Array::from_shaped(&order, selection.shape())?);
     ops::scatter(&mut seen, picks, &order)?;
     let stayed = ops::binary(BinaryOp::Eq, &ops::gather(&Value::Array(seen), picks)?, &order)?;

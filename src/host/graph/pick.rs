@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::base::room;
 use crate::device::profile::{self, standing_at};
 use crate::device::storage::Storage;
 use crate::host::array::{Array, Item, MAX_EXTENT, Work, byte_count};
@@ -97,7 +98,7 @@ pub(crate) fn in_rows(at: &Array, columns: usize) -> Outcome<Option<Array>> {
         return Ok(None);
     }
     let (own, scalar) = ([at.count(), 1], Scalar::I32);
-    let numbers: Vec<i32> = (0..columns as i32).collect();
+    let numbers: Vec<i32> = room::collect(columns, 0..columns as i32);
     let mut at = at.with_shape(&own)?;
     if at.scalar() != Some(scalar) {
         at = defer(Op::Convert(scalar), vec![Operand::Array(at, own.to_vec())], scalar, scalar.into(), &own)?;

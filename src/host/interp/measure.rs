@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::base::room;
 use crate::base::source::Span;
 use crate::host::grad::{self, Finds, Slope, Steps};
 
@@ -72,7 +73,7 @@ impl Plan {
         let seeds = 0..ROUNDS as u64;
         let mut plan = Plan { params, cotangents: vec![], even: vec![], relative: vec![] };
         for seed in seeds {
-            let cotangent = grad::random_like(&vec![1.0; count], 3 * seed);
+            let cotangent = grad::random_like(&grad::repeated(1.0, count), 3 * seed);
             plan.cotangents.push(subject.rounded(&results, &cotangent)?);
             let (mut even, mut relative) = (vec![], vec![]);
             for range in &plan.params {
@@ -80,8 +81,8 @@ impl Plan {
                 let mean = own.iter().map(|x| x.abs()).sum::<f64>() / own.len().max(1) as f64;
                 let size = if mean > 0.0 && mean.is_finite() { mean } else { 1.0 };
                 let seed = 3 * (seed + 7 * range.start as u64);
-                even.extend(grad::random_like(&vec![size; own.len()], seed + 1));
-                relative.extend(grad::random_like(own, seed + 2));
+                room::append(&mut even, &grad::random_like(&grad::repeated(size, own.len()), seed + 1));
+                room::append(&mut relative, &grad::random_like(own, seed + 2));
             }
             let leaves = subject.leaves();
             plan.even.push(subject.rounded(&leaves, &even)?);
@@ -92,7 +93,8 @@ impl Plan {
 
     fn direction(&self, of: &[f64], param: usize) -> Vec<f64> {
         let range = &self.params[param];
-        of.iter().enumerate().map(|(at, &v)| if range.contains(&at) { v } else { 0.0 }).collect()
+        let own = of.iter().enumerate().map(|(at, &v)| if range.contains(&at) { v } else { 0.0 });
+        room::collect(of.len(), own)
     }
 }
 
@@ -117,7 +119,7 @@ pub(super) fn measured(subject: &mut Subject<'_>, plan: &Plan, way: Way) -> Eval
             }
             let mut left_out = 0;
             if !is_smooth(slope) {
-                let support: Vec<usize> = (0..direction.len()).filter(|&at| direction[at] != 0.0).collect();
+                let support = support(&direction);
                 let free = along.free(&direction, &support)?;
                 let narrowed = restricted(&direction, &free);
                 if !free.is_empty() {
@@ -173,7 +175,7 @@ pub(super) fn worst(subject: &mut Subject<'_>, measured: &Measured, way: Way) ->
     let Some(gradient) = gradients.first() else { return Ok(None) };
     let cotangent = &measured.cotangent;
     let mut along = Along { subject, way, base: &base, gradient, cotangent, tries: TRIES };
-    let mut support: Vec<usize> = (0..gradient.len()).filter(|&at| measured.direction[at] != 0.0).collect();
+    let mut support = support(&measured.direction);
     while support.len() > 1 {
         let (left, right) = support.split_at(support.len() / 2);
         let mut off = vec![];
@@ -204,8 +206,14 @@ pub(super) fn is_smooth(slope: Slope) -> bool {
     matches!(slope, Slope::Smooth { .. })
 }
 
+/// Returns the positions of the numbers that are not 0.
+fn support(direction: &[f64]) -> Vec<usize> {
+    let count = direction.iter().filter(|number| **number != 0.0).count();
+    room::collect(count, (0..direction.len()).filter(|&at| direction[at] != 0.0))
+}
+
 fn restricted(direction: &[f64], support: &[usize]) -> Vec<f64> {
-    let mut part = vec![0.0; direction.len()];
+    let mut part: Vec<f64> = room::zeros(direction.len());
     for &at in support {
         part[at] = direction[at];
     }

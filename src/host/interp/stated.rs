@@ -152,7 +152,7 @@ impl Machine<'_> {
         let (tape, mut nodes) = (Arc::new(Tape::default()), vec![]);
         let cotangent = grad::wrapped(result.clone(), &mut |leaf| {
             let plain = grad::primal(&leaf);
-            let ones = vec![1.0; grad::numbers(&plain)?.len()];
+            let ones = grad::repeated(1.0, grad::numbers(&plain)?.len());
             let (value, node) = tape.leaf(grad::of_numbers(&plain, &ones, None)?, level)?;
             nodes.push(node);
             Ok(value)

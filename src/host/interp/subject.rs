@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::base::room;
 use crate::base::source::Span;
 use crate::check::typed::{Derive, Program, Type};
 use crate::check::widen;
@@ -79,7 +80,7 @@ impl Subject<'_> {
     pub fn all_numbers(&self, values: &[Value]) -> Eval<Vec<f64>> {
         let mut all = vec![];
         for value in values {
-            all.extend(self.numbers(value)?);
+            room::append(&mut all, &self.numbers(value)?);
         }
         Ok(all)
     }
@@ -236,8 +237,10 @@ impl Twin {
                 element => {
                     let ty = widen::ty(&machine.interp.element_type(element));
                     let element = self.interp.element(&self.program, &ty);
-                    let items = array.items_at(0..array.count());
-                    let parts = items.map(|item| self.value(machine, &item?)).collect::<Outcome<Vec<Value>>>()?;
+                    let mut parts = room::vec(array.count());
+                    for item in array.items_at(0..array.count()) {
+                        parts.push(self.value(machine, &item?)?);
+                    }
                     let dims: Vec<i64> = array.shape().iter().map(|&extent| extent as i64).collect();
                     match parts.is_empty() {
                         true => crate::host::array::Array::zeros(element, array.shape()).map(Value::Array),

@@ -30,7 +30,7 @@ pub(crate) fn collect(x: &Value, picks: &[Pick], shape: &[usize]) -> Outcome<Val
         }
     }
     let count = result.count();
-    let places: Vec<i64> = (0..count as i64).collect();
+    let places: Vec<i64> = room::collect(count, 0..count as i64);
     let places = Array::from_shaped(&places, shape)?;
     let at = gather::gather(&Value::Array(places), picks)?;
     let at = operand::array(&at, "a selection")?;

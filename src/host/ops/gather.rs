@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::base::stop;
+use crate::base::{room, stop};
 use crate::host::array::broadcast::repeats_to;
 use crate::host::array::slice::{Picked, SliceSpec, fit, foreign_element, out_of_range, positions, too_many_indices};
 use crate::host::array::{AlignedBytes, Array, Element, Item, byte_count, leaf, no_memory, shape_text};
@@ -144,7 +144,7 @@ impl Selection {
             let title = format!("indices of shape {a} and {b} do not give pairs of positions");
             return Err(Problem::new("E0501", title).help("each array has one position per element of the result"));
         }
-        let mut starts = vec![0; first.iter().product()];
+        let mut starts: Vec<usize> = room::zeros(first.iter().product());
         for (axis, (list, &len)) in lists.iter().zip(axes).enumerate() {
             let stride: usize = axes[axis + 1..].iter().product();
             let along = checked(list, axis, len, axes.len())?;
