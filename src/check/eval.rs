@@ -25,66 +25,63 @@ pub(crate) fn int(cx: &Cx<'_>, e: &Expr) -> Option<i64> {
         local: &|id| cx.info.get(id.index())?.known,
         global: &|id| cx.global_info.get(id.index().checked_sub(first)?)?.known,
     };
-    eval(&scope, e, 0)
+    eval(&scope, e, 0)?.try_into().ok()
 }
 
-/// Evaluates the expression of a constant from the constants it uses whose values are already known.
-pub(crate) fn constant(program: &Program, e: &Expr) -> Option<i64> {
+/// Evaluates the expression of a constant from the constants it uses whose values are already known, each of which was evaluated
+/// once ([`Const::known`]).
+pub(crate) fn constant(program: &Program, e: &Expr) -> Option<i128> {
     let scope = Scope { program, dim: &|_| None, const_param: &|_| None, local: &|_| None, global: &|_| None };
     eval(&scope, e, 0)
 }
 
-pub(crate) fn eval(scope: &Scope<'_>, e: &Expr, depth: u32) -> Option<i64> {
+/// Evaluates an expression in the arithmetic of its type; `None` if the value is not known or does not fit the type.
+pub(crate) fn eval(scope: &Scope<'_>, e: &Expr, depth: u32) -> Option<i128> {
     if depth > 100 {
         return None;
     }
     let sub = |e: &Expr| eval(scope, e, depth + 1);
     match &e.kind {
-        ExprKind::Int(v) => i64::try_from(*v).ok(),
+        ExprKind::Int(v) => Some(*v),
         ExprKind::Const(id) => scope.program.consts.get(*id)?.known,
-        ExprKind::ConstParam(i) => (scope.const_param)(*i),
-        ExprKind::Dim(i) => (scope.dim)(*i),
-        ExprKind::Local(id) => (scope.local)(*id),
-        ExprKind::Global(id) => (scope.global)(*id),
-        ExprKind::Unary { op: UnaryOp::Neg, expr } => sub(expr)?.checked_neg(),
-        ExprKind::Binary { op, left, right } => binary(*op, sub(left)?, sub(right)?).filter(|&n| in_range(e, n)),
+        ExprKind::ConstParam(i) => (scope.const_param)(*i).map(i128::from),
+        ExprKind::Dim(i) => (scope.dim)(*i).map(i128::from),
+        ExprKind::Local(id) => (scope.local)(*id).map(i128::from),
+        ExprKind::Global(id) => (scope.global)(*id).map(i128::from),
+        ExprKind::Unary { op: UnaryOp::Neg, expr } => fitting(e, sub(expr)?.checked_neg()?),
+        ExprKind::Binary { op, left, right } => fitting(e, binary(*op, sub(left)?, sub(right)?)?),
         ExprKind::Builtin { builtin, args, .. } => {
-            let values: Option<Vec<i64>> = args.iter().map(sub).collect();
-            builtin_value(*builtin, &values?)
+            let values: Option<Vec<i128>> = args.iter().map(sub).collect();
+            fitting(e, builtin_value(*builtin, &values?)?)
         }
-        ExprKind::Convert { to, expr } if to.is_int() => i64::try_from(exact::wrapped(*to, sub(expr)?.into())).ok(),
+        ExprKind::Convert { to, expr } if to.is_int() => Some(exact::wrapped(*to, sub(expr)?)),
         _ => None,
     }
 }
 
-/// Whether the result fits the expression's type, so that it equals the run-time result.
-fn in_range(e: &Expr, n: i64) -> bool {
+/// Returns the value of an operation with an exact result: unsigned types wrap, others have none if it does not fit.
+fn fitting(e: &Expr, exact: i128) -> Option<i128> {
     match e.ty {
-        Type::Scalar(ty) if ty.is_int() => exact::holds(ty, n.into()),
-        _ => true,
+        Type::Scalar(ty) if ty.is_unsigned() => Some(exact::wrapped(ty, exact)),
+        Type::Scalar(ty) if ty.is_int() => exact::holds(ty, exact).then_some(exact),
+        _ => Some(exact),
     }
 }
 
-fn binary(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
+fn binary(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
     match op {
-        BinaryOp::Add => a.checked_add(b),
-        BinaryOp::Sub => a.checked_sub(b),
-        BinaryOp::Mul => a.checked_mul(b),
-        BinaryOp::Div => a.checked_div(b),
-        BinaryOp::Rem => a.checked_rem(b),
-        BinaryOp::Pow => a.checked_pow(u32::try_from(b).ok()?),
-        BinaryOp::Shl => (0..63).contains(&b).then(|| a.checked_mul(1i64 << b)).flatten(),
+        BinaryOp::Shl => (0..63).contains(&b).then(|| a.checked_mul(1i128 << b)).flatten(),
         BinaryOp::Shr => (0..63).contains(&b).then(|| a >> b),
         BinaryOp::BitAnd => Some(a & b),
         BinaryOp::BitOr => Some(a | b),
         BinaryOp::BitXor => Some(a ^ b),
-        _ => None,
+        _ => exact::exact(op, a, b),
     }
 }
 
-fn builtin_value(builtin: Builtin, v: &[i64]) -> Option<i64> {
+fn builtin_value(builtin: Builtin, v: &[i128]) -> Option<i128> {
     match (builtin, v) {
-        (Builtin::CeilDiv, [a, b]) if *b > 0 => Some(a.div_euclid(*b) + i64::from(a.rem_euclid(*b) != 0)),
+        (Builtin::CeilDiv, [a, b]) if *b > 0 => Some(a.div_euclid(*b) + i128::from(a.rem_euclid(*b) != 0)),
         (Builtin::Math(MathFn::Min), [a, b]) => Some(*a.min(b)),
         (Builtin::Math(MathFn::Max), [a, b]) => Some(*a.max(b)),
         (Builtin::Math(MathFn::Abs), [a]) => a.checked_abs(),

@@ -1,30 +1,16 @@
 //! Evaluates constant integer expressions in the arithmetic of their types, to report overflow at compile time.
 
 use crate::base::diag::Diagnostic;
+use crate::check::eval;
 use crate::check::typed::*;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
-use crate::lang::scalar::exact::{exact, holds, wrapped};
+use crate::lang::scalar::exact::{exact, holds};
 
 /// Evaluates an expression of literals and constants; none for anything else, and for values out of range.
-fn value(program: &Program, e: &Expr, depth: u32) -> Option<i128> {
+fn value(program: &Program, e: &Expr) -> Option<i128> {
     let Type::Scalar(ty) = e.ty else { return None };
-    if depth > 64 || !ty.is_int() {
-        return None;
-    }
-    let sub = |e: &Expr| value(program, e, depth + 1);
-    let found = match &e.kind {
-        ExprKind::Int(v) => *v,
-        ExprKind::Const(id) => sub(&program.consts.get(*id)?.value)?,
-        ExprKind::Unary { op: UnaryOp::Neg, expr } => -sub(expr)?,
-        ExprKind::Convert { expr, .. } => return sub(expr).map(|v| wrapped(ty, v)),
-        ExprKind::Binary { op, left, right } => {
-            let found = exact(*op, sub(left)?, sub(right)?)?;
-            if ty.is_unsigned() { wrapped(ty, found) } else { found }
-        }
-        _ => return None,
-    };
-    holds(ty, found).then_some(found)
+    if ty.is_int() { eval::constant(program, e).filter(|value| holds(ty, *value)) } else { None }
 }
 
 /// Returns the diagnostic for an operation on constants whose result does not fit its type.
@@ -36,11 +22,11 @@ pub(crate) fn overflow(program: &Program, e: &Expr) -> Option<Diagnostic> {
     }
     match &e.kind {
         ExprKind::Unary { op: UnaryOp::Neg, expr } => {
-            let a = value(program, expr, 0)?;
+            let a = value(program, expr)?;
             (!holds(ty, -a)).then(|| too_large(e, &format!("-({a})"), Some(-a), ty))
         }
         ExprKind::Binary { op: BinaryOp::Shl | BinaryOp::Shr, right, .. } => {
-            let amount = value(program, right, 0)?;
+            let amount = value(program, right)?;
             (!(0..i128::from(ty.bits())).contains(&amount)).then(|| {
                 Diagnostic::error("E0328", format!("a shift of `{ty}` by {amount}"))
                     .at(e.span, format!("`{ty}` has {} bits", ty.bits()))
@@ -48,7 +34,7 @@ pub(crate) fn overflow(program: &Program, e: &Expr) -> Option<Diagnostic> {
             })
         }
         ExprKind::Binary { op, left, right } => {
-            let (a, b) = (value(program, left, 0)?, value(program, right, 0)?);
+            let (a, b) = (value(program, left)?, value(program, right)?);
             let found = exact(*op, a, b);
             let known = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Pow);
             // Division by zero has its own diagnostic.

@@ -87,21 +87,37 @@ impl Cx<'_> {
         })
     }
 
-    /// Returns a constant of a call: as given, or the default, which may depend on parameters before it.
-    fn bound_const(&self, bind: &Bind<'_>, i: u32) -> Option<i64> {
-        if let Some(e) = bind.consts.get(i as usize)? {
-            return eval::int(self, e);
+    /// Returns the constants of a call: as given, or the default, which may depend on parameters before it. Each is evaluated once.
+    fn bound_consts(&self, bind: &Bind<'_>) -> Vec<Option<i64>> {
+        let mut known: Vec<Option<i64>> = vec![];
+        for (generic, given) in bind.sig.generics.iter().zip(&bind.consts) {
+            let value = match (given, &generic.kind) {
+                (Some(e), _) => eval::int(self, e),
+                (None, GenericKind::Const { default: Some(e), .. }) => {
+                    self.eval_with(&|i| known.get(i as usize).copied().flatten(), e, &|_| None)
+                }
+                (None, _) => None,
+            };
+            known.push(value);
         }
-        let GenericKind::Const { default: Some(e), .. } = &bind.sig.generics.get(i as usize)?.kind else { return None };
-        self.eval_bound(bind, e, &|_| None)
+        known
     }
 
     /// Evaluates an expression of the callee's signature.
     fn eval_bound(&self, bind: &Bind<'_>, e: &Expr, dim: &dyn std::ops::Fn(u32) -> Option<i64>) -> Option<i64> {
-        let const_param = |i| self.bound_const(bind, i);
-        let scope =
-            Scope { program: self.program, dim, const_param: &const_param, local: &|_| None, global: &|_| None };
-        eval::eval(&scope, e, 0)
+        let known = std::cell::OnceCell::new();
+        let const_param = |i: u32| *known.get_or_init(|| self.bound_consts(bind)).get(i as usize)?;
+        self.eval_with(&const_param, e, dim)
+    }
+
+    fn eval_with(
+        &self,
+        const_param: &dyn std::ops::Fn(u32) -> Option<i64>,
+        e: &Expr,
+        dim: &dyn std::ops::Fn(u32) -> Option<i64>,
+    ) -> Option<i64> {
+        let scope = Scope { program: self.program, dim, const_param, local: &|_| None, global: &|_| None };
+        eval::eval(&scope, e, 0)?.try_into().ok()
     }
 
     /// Unifies an argument with a parameter's type, binding type parameters and dimensions. Reports a mismatch.

@@ -141,8 +141,9 @@ pub struct Const {
     pub ty: Type,
     /// A constant expression: literals, other constants, operators, pure builtins and calls of `fn`s.
     pub value: Arc<Expr>,
-    /// The value, if it is an integer that the checker could evaluate.
-    pub known: Option<i64>,
+    /// The value, if it is an integer that the checker could evaluate. Expressions that name the constant take it from here, so that
+    /// each constant is evaluated once.
+    pub known: Option<i128>,
     pub span: Span,
     pub doc: Option<String>,
 }
