@@ -18,7 +18,7 @@ use crate::profile::Resources;
 use crate::profile::bound::{Resource, blocks, bound};
 use crate::profile::devices::{Gpu, Keeps, occupancy};
 use crate::profile::lines::{Row, Rows, rows};
-use crate::profile::repair::kernel_at;
+use crate::profile::repair::Kernels;
 
 /// A kernel's profile with what is known beside.
 pub(crate) struct Shown<'a> {
@@ -26,6 +26,7 @@ pub(crate) struct Shown<'a> {
     pub resources: Option<Resources>,
     pub gpu: &'a Gpu,
     pub sources: &'a Sources,
+    pub kernels: &'a Kernels<'a>,
 }
 
 /// Lines that are named above the source.
@@ -175,7 +176,7 @@ impl Shown<'_> {
     /// Returns the file of the kernel, and its first and last line.
     fn extent(&self) -> (FileId, usize, usize) {
         let place = self.profile.span;
-        let span = kernel_at(self.sources, place).map_or(place, |(span, _)| span);
+        let span = self.kernels.at(place).map_or(place, |(span, _)| span);
         let end = Span::new(span.file, span.end.saturating_sub(1) as usize, span.end as usize);
         (span.file, self.sources.line_column(span).0, self.sources.line_column(end).0)
     }

@@ -127,6 +127,16 @@ impl Diagnostic {
     }
 }
 
+/// Returns the first errors; the last of them says how many follow.
+pub fn first(mut errors: Vec<Diagnostic>, most: usize) -> Vec<Diagnostic> {
+    let more = errors.len().saturating_sub(most);
+    errors.truncate(most);
+    if let Some(last) = errors.last_mut() {
+        last.notes.extend(and_more(more));
+    }
+    errors
+}
+
 /// Returns the message about errors that are not shown.
 pub fn and_more(count: usize) -> Option<String> {
     match count {

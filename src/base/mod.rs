@@ -4,6 +4,7 @@ pub mod arena;
 pub mod clock;
 pub mod diag;
 pub mod escape;
+pub mod idset;
 pub mod late;
 pub mod linear;
 pub mod render;

@@ -1,6 +1,6 @@
 //! Source files and locations in them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Index of a file in [`Sources`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +53,24 @@ pub struct Source {
     /// The name in messages: a path as the user wrote it, `std/nn.clk`, `<entry 3>`.
     pub name: Arc<str>,
     pub text: Arc<str>,
+    /// The offset of each line, computed at the first use.
+    lines: Arc<OnceLock<Vec<usize>>>,
+}
+
+impl Source {
+    fn lines(&self) -> &[usize] {
+        self.lines.get_or_init(|| {
+            let ends = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+            std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
+        })
+    }
+
+    /// Returns the line of an offset, from 0, and where it begins.
+    fn line(&self, offset: usize) -> (usize, usize) {
+        let lines = self.lines();
+        let line = lines.partition_point(|&start| start <= offset).saturating_sub(1);
+        (line, lines[line])
+    }
 }
 
 /// All sources of a session. Files are only added, never removed.
@@ -64,7 +82,7 @@ pub struct Sources {
 impl Sources {
     pub fn add(&mut self, name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> FileId {
         let id = FileId(self.files.len() as u32);
-        self.files.push(Source { name: name.into(), text: text.into() });
+        self.files.push(Source { name: name.into(), text: text.into(), lines: Arc::default() });
         id
     }
 
@@ -97,12 +115,16 @@ impl Sources {
         self.files.iter().enumerate().map(|(i, f)| (FileId(i as u32), f))
     }
 
+    /// Returns the line of an offset, from 0, and the offset at which it begins.
+    pub(crate) fn line(&self, file: FileId, offset: usize) -> (usize, usize) {
+        self.get(file).map_or((0, 0), |source| source.line(offset))
+    }
+
     /// Returns the line and column of the start of a span, from 1; columns count characters.
     pub fn line_column(&self, span: Span) -> (usize, usize) {
         let text = self.text(span.file);
-        let before = text.get(..span.start as usize).unwrap_or(text);
-        let line = before.bytes().filter(|&b| b == b'\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        (line, column)
+        let at = if text.is_char_boundary(span.start as usize) { span.start as usize } else { text.len() };
+        let (line, start) = self.line(span.file, at);
+        (line + 1, text.get(start..at).unwrap_or("").chars().count() + 1)
     }
 }

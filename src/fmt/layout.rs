@@ -31,13 +31,22 @@ pub(crate) fn lay_out(text: &str, elements: &mut [Element], limit: usize) -> Vec
     let mut start = 0;
     // The last token before the line, not counting comments.
     let mut before: Option<usize> = None;
+    // The first token at the start of the line or after it. It only advances, however many lines of comments precede it.
+    let mut token = 0;
     while start < elements.len() {
         let level = levels.last().copied().unwrap_or(Level { content: 0, end: 0, list: false });
-        let indent = indent(elements, start, level, before);
+        while token < elements.len() && (token < start || elements[token].is_comment()) {
+            token += 1;
+        }
+        let continued = is_continued(elements, elements.get(token), level, before);
+        let indent = match (elements[start].closes, continued) {
+            (true, _) => level.end,
+            (false, true) => level.content + INDENT,
+            (false, false) => level.content,
+        };
         let mut end = line_end(elements, start);
         while width(elements, start, end) + indent > limit {
-            let continuation =
-                if is_continued(elements, start, level, before) { indent } else { level.content + INDENT };
+            let continuation = if continued { indent } else { level.content + INDENT };
             // Each split adds a break or is the last one.
             if !(split::Line { start, end, indent, continuation, limit }).split(elements) {
                 break;
@@ -74,19 +83,9 @@ fn line_end(elements: &[Element], start: usize) -> usize {
     (start + 1..elements.len()).find(|&i| elements[i].breaks > 0).unwrap_or(elements.len())
 }
 
-fn indent(elements: &[Element], start: usize, level: Level, before: Option<usize>) -> usize {
-    let element = &elements[start];
-    if element.closes {
-        return level.end;
-    }
-    if is_continued(elements, start, level, before) { level.content + INDENT } else { level.content }
-}
-
-/// Whether the line continues a statement or item of an earlier line.
-fn is_continued(elements: &[Element], start: usize, level: Level, before: Option<usize>) -> bool {
-    // A comment belongs to the token after it.
-    let Some(token) = (start..elements.len()).find(|&i| !elements[i].is_comment()) else { return false };
-    let element = &elements[token];
+/// Whether the line continues a statement or item of an earlier line. A comment belongs to the token after it.
+fn is_continued(elements: &[Element], token: Option<&Element>, level: Level, before: Option<usize>) -> bool {
+    let Some(element) = token else { return false };
     let Some(before) = before.map(|i| &elements[i]) else { return false };
     if element.closes || element.boundary || before.opens {
         return false;

@@ -6,6 +6,7 @@
 use rustc_hash::FxHashSet;
 
 use super::edit::{Faults, integer_of, may_fault, never_completes};
+use crate::base::idset::IdSet;
 use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
@@ -38,7 +39,7 @@ fn run_for(module: &mut Module, faults: Faults) {
 }
 
 /// Live locals: their value may still be read.
-type Locals = FxHashSet<LocalId>;
+type Locals = IdSet<Local>;
 
 struct Dead<'a> {
     function: &'a mut Function,
@@ -130,12 +131,12 @@ impl Dead<'_> {
                 }
                 needed
             }
-            StmtKind::Write { local, .. } => after.remove(local),
+            StmtKind::Write { local, .. } => after.remove(*local),
             StmtKind::If { then, other, .. } => {
                 let mut before = after.clone();
                 self.block(then, &mut before);
                 self.block(other, after);
-                after.extend(before);
+                after.join(&before);
                 !then.is_empty() || !other.is_empty()
             }
             StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
@@ -144,9 +145,12 @@ impl Dead<'_> {
                     return false;
                 }
                 let (label, local) = (*label, *local);
-                self.repeated(label, body, after);
                 // The loop writes it before each iteration, but with a trip count of zero it keeps its value.
-                after.insert(local);
+                let is_read_later = after.contains(local);
+                self.repeated(label, body, after);
+                if !is_read_later {
+                    after.remove(local);
+                }
                 let steps = integer_of(self.function, *step).is_some_and(|step| step != 0);
                 !body.is_empty() || !steps
             }
@@ -171,7 +175,7 @@ impl Dead<'_> {
                 true
             }
             StmtKind::Return(_) => {
-                after.clear();
+                *after = Locals::default();
                 true
             }
             StmtKind::Barrier { result, .. } | StmtKind::Atomic { result, .. } => {
@@ -206,7 +210,10 @@ impl Dead<'_> {
             }
             StmtKind::Break(outer) | StmtKind::Continue(outer) => {
                 let target = self.targets.iter().find(|(l, ..)| l == outer);
-                target.into_iter().for_each(|(_, end, again)| next.extend(end.iter().chain(again)));
+                if let Some((_, end, again)) = target {
+                    next.join(end);
+                    next.join(again);
+                }
             }
             _ => {}
         });

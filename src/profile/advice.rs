@@ -6,16 +6,16 @@
 use super::Resources;
 use super::bound::{blocks, bound};
 use super::devices::{Gpu, Keeps, occupancy};
-use super::repair;
+use super::repair::{self, Kernels};
 use crate::base::diag::{Applicability, Diagnostic};
-use crate::base::source::{Sources, Span};
+use crate::base::source::Span;
 use crate::device::Extents;
 use crate::device::profile::{Access, Change, Counted, Deed, Profile, Segment, Trial, Work};
 
 /// What advice is about: the counts, and what is known beside.
 pub struct Subject<'a> {
     pub profile: &'a Profile,
-    pub sources: &'a Sources,
+    pub kernels: &'a Kernels<'a>,
     pub gpu: &'a Gpu,
     pub resources: Option<Resources>,
     /// The kernel is proved to leave the same in any order of its threads.
@@ -167,7 +167,7 @@ fn wide(subject: &Subject<'_>, access: &Access, trial: Option<&Trial>) -> Diagno
         return diagnostic.help(help);
     };
     let Change::Swap(a, b) = trial.change else { return diagnostic };
-    let Some(repair) = repair::swap(subject.sources, profile.span, a, b) else { return diagnostic };
+    let Some(repair) = repair::swap(subject.kernels, profile.span, a, b) else { return diagnostic };
     let sure = repair.sure && (subject.any_order)();
     let title = format!("exchange the indices: `{}`", repair.text);
     let (before, after) = (trial.before.0, trial.after.0);
@@ -221,7 +221,7 @@ fn conflicts(subject: &Subject<'_>) -> Vec<Diagnostic> {
         let trial = profile.trials.iter().find(padded);
         let repaired = trial.and_then(|trial| {
             let Change::Pad(_, last) = trial.change else { return None };
-            Some((trial, repair::pad(subject.sources, profile.span, &access.array, last)?))
+            Some((trial, repair::pad(subject.kernels, profile.span, &access.array, last)?))
         });
         found.push(match repaired {
             Some((trial, repair)) => diagnostic
@@ -241,7 +241,7 @@ fn small_blocks(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let profile = subject.profile;
     let Extents::Grid { .. } = profile.extents else { return vec![] };
     let (grid, threads) = blocks(profile);
-    let place = match repair::kernel_at(subject.sources, profile.span) {
+    let place = match subject.kernels.at(profile.span) {
         Some((_, kernel)) => match kernel.geometry {
             crate::syntax::ast::Geometry::Grid { span, .. } | crate::syntax::ast::Geometry::Threads { span, .. } => {
                 span

@@ -3,7 +3,11 @@
 //! Input: the text, the kernel's place in it, and a change. Output: the edits, and whether nothing speaks against them. What is looked at is
 //! the text itself: each use of an array, and the kernel's head.
 
-use crate::base::source::{Sources, Span};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::base::source::{FileId, Sources, Span};
 use crate::syntax::ast::{Geometry, Item, ItemKind, Kernel, StmtKind, TypeKind};
 use crate::syntax::token::{Tok, Token};
 use crate::syntax::{self, ast};
@@ -17,18 +21,39 @@ pub(super) struct Repair {
     pub sure: bool,
 }
 
-/// Returns the kernel at a place, with the whole of its text.
-pub fn kernel_at(sources: &Sources, place: Span) -> Option<(Span, Kernel)> {
-    let (file, _) = syntax::parse(place.file, sources.text(place.file));
-    file.items.into_iter().find_map(|Item { kind, span, .. }| match kind {
-        ItemKind::Kernel(kernel) if span.contains(place.start) => Some((span, kernel)),
-        _ => None,
-    })
+/// A parsed kernel and the span of its item.
+type Written = (Span, Rc<Kernel>);
+
+/// The kernels of the sources, by place. Each file is parsed once, however many of its kernels are looked up.
+pub struct Kernels<'s> {
+    pub sources: &'s Sources,
+    files: RefCell<HashMap<FileId, Vec<Written>>>,
+}
+
+impl<'s> Kernels<'s> {
+    pub fn new(sources: &'s Sources) -> Self {
+        Kernels { sources, files: RefCell::default() }
+    }
+
+    /// Returns the kernel at a place.
+    pub fn at(&self, place: Span) -> Option<Written> {
+        let mut files = self.files.borrow_mut();
+        let kernels = files.entry(place.file).or_insert_with(|| {
+            let (file, _) = syntax::parse(place.file, self.sources.text(place.file));
+            let kernel = |Item { kind, span, .. }| match kind {
+                ItemKind::Kernel(kernel) => Some((span, Rc::new(kernel))),
+                _ => None,
+            };
+            file.items.into_iter().filter_map(kernel).collect()
+        });
+        let last = kernels.partition_point(|(span, _)| span.start <= place.start).checked_sub(1)?;
+        kernels.get(last).filter(|(span, _)| span.contains(place.start)).cloned()
+    }
 }
 
 /// Exchanges two indices in the head of a kernel `threads(…)`.
-pub(super) fn swap(sources: &Sources, place: Span, a: u8, b: u8) -> Option<Repair> {
-    let (item, kernel) = kernel_at(sources, place)?;
+pub(super) fn swap(kernels: &Kernels<'_>, place: Span, a: u8, b: u8) -> Option<Repair> {
+    let ((item, kernel), sources) = (kernels.at(place)?, kernels.sources);
     let Geometry::Threads { indices, block, .. } = &kernel.geometry else { return None };
     let whole = |(name, extent): &(ast::Name, ast::Expr)| name.span.to(extent.span);
     let (first, second) = (whole(indices.get(usize::from(a))?), whole(indices.get(usize::from(b))?));
@@ -42,8 +67,8 @@ pub(super) fn swap(sources: &Sources, place: Span, a: u8, b: u8) -> Option<Repai
 }
 
 /// Makes the last extent of a shared array larger by one.
-pub(super) fn pad(sources: &Sources, place: Span, array: &str, last: u32) -> Option<Repair> {
-    let (item, kernel) = kernel_at(sources, place)?;
+pub(super) fn pad(kernels: &Kernels<'_>, place: Span, array: &str, last: u32) -> Option<Repair> {
+    let ((item, kernel), sources) = (kernels.at(place)?, kernels.sources);
     let mut found = vec![];
     declared(&kernel.body, array, &mut found);
     let [ty] = &found[..] else { return None };

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustc_hash::FxHashMap;
+
 use crate::app::console::Console;
 use crate::app::context::Context;
 use crate::app::generated::Generator;
@@ -11,13 +13,15 @@ use crate::app::world::Terminal;
 use crate::app::{exit, names, progress};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
+use crate::base::source::Span;
 use crate::check::typed::KernelId;
 use crate::compile::Session;
 use crate::device::profile::{Counted, Counting, Profile};
 use crate::host::interp::Interpreter;
+use crate::profile::Resources;
 use crate::profile::advice::{Subject, advice};
 use crate::profile::devices::{GPUS, Gpu, find};
-use crate::profile::{Resources, repair};
+use crate::profile::repair::Kernels;
 use crate::prove::{Property, Verdict, examine};
 
 /// Options of `clk profile` beside the file.
@@ -51,12 +55,14 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
     if shown.is_empty() && ran.code == exit::OK {
         return nothing(&ran.profiles, wanted, context);
     }
+    let kernels = Kernels::new(&session.sources);
+    let ids = Ids::of(session);
     for profile in &shown {
         if profile.of == Counted::Expression && !context.console.json {
             continue;
         }
-        let resources = resources(&generator, session, profile);
-        let text = Shown { profile, resources, gpu, sources: &session.sources };
+        let resources = resources(&generator, session, ids.find(&kernels, profile), profile);
+        let text = Shown { profile, resources, gpu, sources: &session.sources, kernels: &kernels };
         match context.console.json {
             true => context.console.line(&escape::json(text.json().to_string())),
             false => {
@@ -64,7 +70,7 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
                 context.console.print(&text);
             }
         }
-        for warning in advised(profile, resources, gpu, session) {
+        for warning in advised(profile, resources, gpu, (session, &kernels, &ids)) {
             context.console.report(&warning, &session.sources);
         }
     }
@@ -78,11 +84,12 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
 
 /// Shows the profiles of an entry of a session.
 pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut Console) {
+    let (kernels, ids) = (Kernels::new(&session.sources), Ids::of(session));
     for profile in profiles.iter().filter(|profile| profile.of != Counted::Expression) {
-        let shown = Shown { profile, resources: None, gpu: &GPUS[0], sources: &session.sources };
+        let shown = Shown { profile, resources: None, gpu: &GPUS[0], sources: &session.sources, kernels: &kernels };
         let text = shown.text(console.style);
         console.print(&text);
-        console.report_all(&advised(profile, None, &GPUS[0], session), &session.sources);
+        console.report_all(&advised(profile, None, &GPUS[0], (session, &kernels, &ids)), &session.sources);
     }
     if let Some(text) = expressions::table(profiles.iter(), &GPUS[0], &session.sources, console.style) {
         console.print(&text);
@@ -92,7 +99,9 @@ pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut 
 /// Returns what a run of a program advises, for `clk fix`.
 pub(crate) fn advises(compiled: &Compiled, context: &mut Context) -> Vec<Diagnostic> {
     let ran = run(compiled, &Wanted::default(), context);
-    let of = |profile: &Profile| advised(profile, None, &GPUS[0], &compiled.session);
+    let session = &compiled.session;
+    let (kernels, ids) = (Kernels::new(&session.sources), Ids::of(session));
+    let of = |profile: &Profile| advised(profile, None, &GPUS[0], (session, &kernels, &ids));
     ran.profiles.iter().flat_map(of).collect()
 }
 
@@ -187,26 +196,44 @@ fn is_named(kernel: &str, name: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// Returns the kernel of the program that a profile is of.
-fn kernel_of(session: &Session, profile: &Profile) -> Option<KernelId> {
-    let (_, kernel) = repair::kernel_at(&session.sources, profile.span)?;
-    let found = session.program.kernels.iter().find(|(_, own)| own.name_span == kernel.name.span);
-    found.map(|(id, _)| id)
+/// The kernels of a program, by the span of their name.
+struct Ids(FxHashMap<Span, KernelId>);
+
+impl Ids {
+    fn of(session: &Session) -> Ids {
+        Ids(session.program.kernels.iter().map(|(id, kernel)| (kernel.name_span, id)).collect())
+    }
+
+    /// Returns the kernel that a profile is of.
+    fn find(&self, kernels: &Kernels<'_>, profile: &Profile) -> Option<KernelId> {
+        let (_, kernel) = kernels.at(profile.span)?;
+        self.0.get(&kernel.name.span).copied()
+    }
 }
 
 /// Returns what the compiler says of a kernel, if there is one and the kernel has no compile-time parameters.
-fn resources(generator: &Generator, session: &Session, profile: &Profile) -> Option<Resources> {
-    let id = kernel_of(session, profile).filter(|_| profile.of == Counted::Kernel)?;
+fn resources(
+    generator: &Generator,
+    session: &Session,
+    kernel: Option<KernelId>,
+    profile: &Profile,
+) -> Option<Resources> {
+    let id = kernel.filter(|_| profile.of == Counted::Kernel)?;
     let plain = session.program.kernels[id].sig.generics.is_empty();
     if plain && !profile.tiled { generator.resources(session, id) } else { None }
 }
 
-fn advised(profile: &Profile, resources: Option<Resources>, gpu: &'static Gpu, session: &Session) -> Vec<Diagnostic> {
+fn advised(
+    profile: &Profile,
+    resources: Option<Resources>,
+    gpu: &'static Gpu,
+    (session, kernels, ids): (&Session, &Kernels<'_>, &Ids),
+) -> Vec<Diagnostic> {
     let any_order = || {
-        let Some(id) = kernel_of(session, profile) else { return false };
+        let Some(id) = ids.find(kernels, profile) else { return false };
         let report = examine(&session.program, id);
         let is_proved = |property| matches!(report.verdict(property), Some(Verdict::Proved { .. }));
         report.unexamined.is_empty() && is_proved(Property::RaceFree) && is_proved(Property::Order)
     };
-    advice(&Subject { profile, sources: &session.sources, gpu, resources, any_order: &any_order })
+    advice(&Subject { profile, kernels, gpu, resources, any_order: &any_order })
 }

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::app::names;
-use crate::base::diag::Diagnostic;
+use crate::base::diag::{self, Diagnostic};
 use crate::base::source::{FileId, Span};
 use crate::syntax::token::KEYWORDS;
 
@@ -35,6 +35,9 @@ pub(crate) enum Source {
     },
 }
 
+/// Complaints that are shown.
+const MAX_ERRORS: usize = 20;
+
 const KEYS: &[&str] = &["name", "version", "description", "license", "dependencies"];
 const OF_DEPENDENCY: &[&str] = &["path", "git", "branch", "tag", "rev"];
 
@@ -47,7 +50,7 @@ pub(crate) fn parse(file: FileId, text: &str) -> Result<Manifest, Vec<Diagnostic
             Manifest::default()
         }
     };
-    if reader.found.is_empty() { Ok(manifest) } else { Err(reader.found) }
+    if reader.found.is_empty() { Ok(manifest) } else { Err(diag::first(reader.found, MAX_ERRORS)) }
 }
 
 /// Returns why a text cannot be the name of a project: names are bound by imports.
@@ -198,6 +201,10 @@ mod tests {
         assert!(complaint("").contains("no name"));
         assert!(complaint("name = 3").contains("is a string"));
         assert!(complaint("name = \"my-project\"").contains("cannot be a project's name"));
+        let many: String = (0..1000).map(|n| format!("key{n} = {n}\n")).collect();
+        let found = parse(FileId::default(), &many).expect_err("complaints");
+        assert_eq!(found.len(), MAX_ERRORS);
+        assert!(found.last().is_some_and(|last| last.notes[0].starts_with("980 more errors")), "{found:?}");
         assert!(complaint("name = [").contains("no TOML"));
         assert!(complaint("name = \"a\"\ndependencies = 1").contains("is a table"));
         assert!(complaint("name = \"a\"\n[dependencies]\nb = \"1.0\"").contains("says where it is"));

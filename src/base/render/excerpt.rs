@@ -45,11 +45,11 @@ impl<'a> Excerpts<'a> {
             let range = clamp(sources.text(label.span.file), label.span);
             spans.entry(label.span.file).or_default().push(range);
         }
-        let last = spans.iter().flat_map(|(file, spans)| spans.iter().map(|s| line_number(sources.text(*file), s.end)));
+        let last = spans.iter().flat_map(|(file, spans)| spans.iter().map(|s| sources.line(*file, s.end).0 + 1));
         // The margin with the line number, ` 12 │ `.
         let margin = last.max().unwrap_or(1).to_string().len() + 4;
         let room = Room { gap, columns: width.saturating_sub(margin).max(24) };
-        let files = spans.into_iter().map(|(file, spans)| (file, excerpt(sources.text(file), &spans, room))).collect();
+        let files = spans.into_iter().map(|(file, spans)| (file, excerpt(sources, file, &spans, room))).collect();
         Excerpts { sources, files }
     }
 
@@ -132,10 +132,6 @@ fn ceil(text: &str, mut at: usize) -> usize {
     at
 }
 
-fn line_number(text: &str, at: usize) -> usize {
-    text.get(..at).unwrap_or(text).matches('\n').count() + 1
-}
-
 /// Limits on the width of a line.
 #[derive(Clone, Copy)]
 struct Room<'g> {
@@ -143,27 +139,22 @@ struct Room<'g> {
     columns: usize,
 }
 
-fn excerpt(text: &str, spans: &[Range<usize>], room: Room<'_>) -> Excerpt {
+fn excerpt(sources: &Sources, file: FileId, spans: &[Range<usize>], room: Room<'_>) -> Excerpt {
+    let text = sources.text(file);
     let mut points: Vec<usize> = spans.iter().flat_map(|s| [s.start, s.end.saturating_sub(1).max(s.start)]).collect();
     points.sort_unstable();
-    let last = points.last().copied().unwrap_or(0);
+    // The end of a text belongs to its last line, even if that has a line end.
+    let line_of = |point: usize| sources.line(file, point.min(text.len().saturating_sub(1)));
     let mut excerpt = Excerpt { source: Source::from(String::new()), pieces: vec![], shown_lines: BTreeMap::new() };
     let mut shown = String::new();
-    let mut start = 0;
-    for (index, line) in text.split_inclusive('\n').enumerate() {
-        let end = start + line.len();
-        let on_line: Vec<usize> =
-            points.iter().copied().filter(|p| (start..end).contains(p) || *p == text.len() && end == *p).collect();
-        if on_line.is_empty() {
-            shown.push('\n');
-        } else {
-            excerpt.shown_lines.insert(index + 1, (start, shown.len()));
-            show_line(line, start, &on_line, room, &mut shown, &mut excerpt.pieces);
-        }
-        if on_line.last() == Some(&last) {
-            break;
-        }
-        start = end;
+    let mut lines = 0;
+    for on_line in points.chunk_by(|a, b| line_of(*a) == line_of(*b)).filter(|_| !text.is_empty()) {
+        let (line, start) = line_of(on_line[0]);
+        let end = text[start..].find('\n').map_or(text.len(), |at| start + at + 1);
+        shown.extend(std::iter::repeat_n('\n', line - lines));
+        excerpt.shown_lines.insert(line + 1, (start, shown.len()));
+        show_line(&text[start..end], start, on_line, room, &mut shown, &mut excerpt.pieces);
+        lines = line + 1;
     }
     excerpt.source = Source::from(shown);
     excerpt

@@ -1,6 +1,6 @@
 //! What indices and conditions depend on, and what of it is surely the same for all threads of a block.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::def::int;
 use crate::ir::def::*;
@@ -15,7 +15,21 @@ pub(super) struct Slice {
     pub locals: FxHashSet<LocalId>,
 }
 
+/// The values that are written to each local.
+type Writes = FxHashMap<LocalId, Vec<ExprId>>;
+
+fn writes(f: &Function) -> Writes {
+    let mut writes = Writes::default();
+    each_stmt(&f.body, &mut |stmt| {
+        if let StmtKind::Write { local, value } = stmt.kind {
+            writes.entry(local).or_default().push(value);
+        }
+    });
+    writes
+}
+
 pub(super) fn relevant(f: &Function) -> Slice {
+    let writes = writes(f);
     let mut roots: Vec<ExprId> = vec![];
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {
         StmtKind::Let(id) => {
@@ -44,10 +58,7 @@ pub(super) fn relevant(f: &Function) -> Slice {
         match &expr.kind {
             ExprKind::Read(local) => {
                 if slice.locals.insert(*local) {
-                    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-                        StmtKind::Write { local: to, value } if to == local => roots.push(*value),
-                        _ => {}
-                    });
+                    roots.extend(writes.get(local).into_iter().flatten());
                 }
             }
             kind => kind.operands(|operand| roots.push(operand)),
@@ -70,6 +81,7 @@ pub(super) fn used(f: &Function) -> FxHashSet<ExprId> {
             Extent::Known(_) | Extent::Launch => None,
         }));
     }
+    let writes = writes(f);
     let (mut used, mut locals) = (FxHashSet::default(), FxHashSet::default());
     while let Some(id) = roots.pop() {
         if !used.insert(id) {
@@ -80,10 +92,7 @@ pub(super) fn used(f: &Function) -> FxHashSet<ExprId> {
         if let ExprKind::Read(local) = kind
             && locals.insert(*local)
         {
-            each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-                StmtKind::Write { local: to, value } if to == local => roots.push(*value),
-                _ => {}
-            });
+            roots.extend(writes.get(local).into_iter().flatten());
         }
     }
     used

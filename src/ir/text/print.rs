@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use half::{bf16, f16};
+use rustc_hash::FxHashMap;
 
 use super::{AXES, COMPONENTS, IDS, is_identifier, word_of};
 use crate::base::arena::{Arena, Id};
@@ -28,7 +29,8 @@ fn printed(module: &Module, spans: bool) -> String {
     let mut out = String::new();
     kernel(&mut out, module, spans);
     for (id, function) in module.functions.iter() {
-        let mut printer = Printer { module, function, spans, depth: 1, out: &mut out };
+        let locals = local_refs(function);
+        let mut printer = Printer { module, function, locals, spans, depth: 1, out: &mut out };
         printer.function(id);
     }
     out
@@ -103,8 +105,15 @@ fn memory_ref(function: &Function, id: MemId) -> String {
     format!("@{}", reference(&function.memories, id, |m| &m.name))
 }
 
-fn local_ref(function: &Function, id: LocalId) -> String {
-    format!("${}", reference(&function.locals, id, |l| &l.name))
+/// Returns the names of all locals, each with its number if the name is not unique.
+fn local_refs(function: &Function) -> Vec<String> {
+    let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
+    function.locals.iter().for_each(|(_, local)| *counts.entry(&local.name).or_default() += 1);
+    let name = |(id, local): (LocalId, &Local)| {
+        let number = if counts[&*local.name] > 1 { format!(".{}", id.index()) } else { String::new() };
+        format!("${}{number}", quoted_name(&local.name))
+    };
+    function.locals.iter().map(name).collect()
 }
 
 /// Returns a constant with its type, so that parsing returns the same bits.
@@ -146,6 +155,8 @@ pub(super) fn constant(bits: u64, scalar: Scalar) -> String {
 struct Printer<'a> {
     module: &'a Module,
     function: &'a Function,
+    /// The names of the locals, by number.
+    locals: Vec<String>,
     spans: bool,
     depth: usize,
     out: &'a mut String,
@@ -154,6 +165,10 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn line(&mut self, text: &str) {
         let _ = writeln!(self.out, "{:indent$}{text}", "", indent = self.depth * 4);
+    }
+
+    fn local_ref(&self, id: LocalId) -> String {
+        self.locals.get(id.index()).cloned().unwrap_or_else(|| format!("$\"?\".{}", id.index()))
     }
 
     fn span(&self, span: Span) -> String {
@@ -172,7 +187,7 @@ impl Printer<'_> {
             self.memory(id, memory);
         }
         for (id, local) in function.locals.iter() {
-            let text = format!("var {}: {}{}", local_ref(function, id), typing::name(local.ty), self.span(local.span));
+            let text = format!("var {}: {}{}", self.local_ref(id), typing::name(local.ty), self.span(local.span));
             self.line(&text);
         }
         self.block(&function.body);
@@ -281,7 +296,7 @@ impl Printer<'_> {
     fn expression(&self, kind: &ExprKind, operand: &dyn Fn(ExprId) -> String) -> String {
         let list = |ids: &[ExprId]| ids.iter().map(|&id| operand(id)).collect::<Vec<_>>().join(", ");
         match kind {
-            ExprKind::Read(local) => format!("read {}", local_ref(self.function, *local)),
+            ExprKind::Read(local) => format!("read {}", self.local_ref(*local)),
             ExprKind::Load { place, hint } => format!("load {}{}", self.place(place, operand), hint_text(*hint)),
             ExprKind::Unary { op: UnaryOp::Neg, value } => format!("neg {}", operand(*value)),
             ExprKind::Unary { op: UnaryOp::Not, value } => format!("not {}", operand(*value)),
@@ -337,7 +352,7 @@ impl Printer<'_> {
                 self.line(&format!(
                     "for '{} {} = {} {dots} {} step {}{}{}{span} {{",
                     label.0,
-                    local_ref(self.function, *local),
+                    self.local_ref(*local),
                     self.operand(*start),
                     self.operand(*end),
                     self.operand(*step),
@@ -386,7 +401,7 @@ impl Printer<'_> {
                 Some(expr) => format!("{}{}", self.target(&[*id]), self.expression(&expr.kind, &operand)),
                 None => format!("%{} = ?", id.index()),
             },
-            StmtKind::Write { local, value } => format!("{} = {}", local_ref(self.function, *local), operand(*value)),
+            StmtKind::Write { local, value } => format!("{} = {}", self.local_ref(*local), operand(*value)),
             StmtKind::Store { place, value, hint } => {
                 format!("store {} = {}{}", self.place(place, &operand), operand(*value), hint_text(*hint))
             }
