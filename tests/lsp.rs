@@ -385,7 +385,7 @@ fn names_change_in_files_that_are_not_open() {
 
 #[cfg(unix)]
 #[test]
-fn names_are_not_changed_beside_what_cannot_be_read() {
+fn a_rename_needs_all_files_that_can_import_the_name() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     let folder = tempfile::tempdir().expect("a folder");
@@ -427,13 +427,32 @@ fn names_are_not_changed_beside_what_cannot_be_read() {
         assert!(message.contains(what) && message.contains("nothing was renamed"), "{answer}");
         assert_eq!(*found, 2, "what can be read is searched");
     };
-    refused(&rename(), "broken.clk");
-    std::fs::remove_file(root.join("broken.clk")).expect("removed");
+    let renamed = |(answer, found): &(Value, usize)| {
+        assert_eq!(answer["result"]["changes"].as_object().map(|changes| changes.len()), Some(2), "{answer}");
+        assert_eq!(*found, 2);
+    };
+    // A file that is no text is no program, so that it imports nothing.
+    renamed(&rename());
+    // A program in a closed folder may import any file, if there are no projects.
     mode("closed", 0o000);
     refused(&rename(), "closed");
     mode("closed", 0o755);
-    let (answer, _) = rename();
-    assert_eq!(answer["result"]["changes"].as_object().map(|changes| changes.len()), Some(2), "{answer}");
+    renamed(&rename());
+    // Likewise in one project.
+    std::fs::write(root.join("clk.toml"), "name = \"own\"\n").expect("written");
+    mode("closed", 0o000);
+    refused(&rename(), "closed");
+    mode("closed", 0o755);
+    // Another project imports the name only if it depends on this one.
+    std::fs::create_dir_all(root.join("other/closed")).expect("made");
+    std::fs::write(root.join("other/clk.toml"), "name = \"other\"\n").expect("written");
+    mode("other", 0o755);
+    mode("other/closed", 0o000);
+    renamed(&rename());
+    std::fs::write(root.join("other/clk.toml"), "name = \"other\"\n[dependencies]\nown = { path = \"..\" }\n")
+        .expect("written");
+    refused(&rename(), "closed");
+    mode("other/closed", 0o755);
 }
 
 #[test]
@@ -484,6 +503,8 @@ fn a_request_that_is_taken_back_is_not_done() {
             answers.push(message);
         }
     }
+    // The server cancels while it computes, so that this answer is the first.
+    answers.sort_by_key(|answer| answer["id"].as_u64());
     let codes: Vec<Value> = answers.iter().map(|answer| answer["error"]["code"].clone()).collect();
     assert_eq!(codes, [Value::Null, Value::Null, json!(-32800), Value::Null], "{codes:?}");
     assert!(
@@ -491,6 +512,42 @@ fn a_request_that_is_taken_back_is_not_done() {
         "2998 blanks stand before the name now"
     );
     assert_eq!(client.at("textDocument/hover", &uri, 0, 2998 + 3)["range"]["start"]["character"], 2998 + 3);
+}
+
+/// While one document is examined, others are answered, and its requests can be taken back.
+#[test]
+fn the_server_answers_while_it_computes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut client = Client::session(folder.path());
+    let (slow, fast) = (address(folder.path(), "slow.clk"), address(folder.path(), "fast.clk"));
+    // Each function calls the one before twice; the kernels have all calls written out.
+    let mut text = "fn f0(x: f32) -> f32 { x + 1.0 }\n".to_string();
+    for n in 1..16 {
+        text += &format!("fn f{n}(x: f32) -> f32 {{ f{0}(x) + f{0}(2.0 * x) }}\n", n - 1);
+    }
+    for n in 0..40 {
+        text += &format!("kernel k{n}(out y: [f32; N]) threads(i: N) {{ y[i] = f15({n}.0) }}\n");
+    }
+    client.open(&slow, &text);
+    client.open(&fast, "let number = 1\nprint(number)\n");
+    client.send(&json!({ "id": 901, "method": "textDocument/hover", "params": place(&slow, 0, 4) }));
+    client.send(&json!({ "id": 902, "method": "textDocument/hover", "params": place(&fast, 1, 7) }));
+    client.send(&json!({ "method": "$/cancelRequest", "params": { "id": 901 } }));
+    client.send(&json!({ "id": 903, "method": "shutdown" }));
+    let (mut seen, mut is_done) = (vec![], false);
+    while seen.len() < 3 {
+        let message = client.receive();
+        let of_slow = message["method"] == "textDocument/publishDiagnostics" && message["params"]["uri"] == *slow;
+        is_done |= of_slow;
+        if message.get("id").is_some() {
+            seen.push((message["id"].clone(), message["error"]["code"].clone()));
+        }
+    }
+    seen.sort_by_key(|(id, _)| id.as_u64());
+    assert_eq!(seen, [(json!(901), json!(-32800)), (json!(902), Value::Null), (json!(903), Value::Null)]);
+    assert!(!is_done, "the slow document is still examined");
+    client.notify("exit", Value::Null);
+    assert_eq!(client.child.wait().expect("clk ends").code(), Some(0));
 }
 
 #[test]

@@ -18,8 +18,8 @@ mod rename;
 mod signature;
 mod types;
 
-use std::cell::OnceCell;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
@@ -55,8 +55,8 @@ pub struct Analysis {
     pub text: String,
     pub tree: ast::File,
     pub diagnostics: Vec<Diagnostic>,
-    types: OnceCell<types::Types>,
-    names: OnceCell<names::Names>,
+    types: OnceLock<types::Types>,
+    names: OnceLock<names::Names>,
 }
 
 impl Analysis {
@@ -79,8 +79,8 @@ impl Analysis {
             text: text.to_owned(),
             tree,
             diagnostics: outcome.diagnostics,
-            types: OnceCell::new(),
-            names: OnceCell::new(),
+            types: OnceLock::new(),
+            names: OnceLock::new(),
         }
     }
 

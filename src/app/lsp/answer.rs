@@ -10,6 +10,10 @@ pub(crate) const INTERNAL_ERROR: i64 = -32603;
 pub(crate) const NOT_INITIALIZED: i64 = -32002;
 /// Error code: the request was valid but failed, for a reason to be shown.
 pub(crate) const REQUEST_FAILED: i64 = -32803;
+/// Error code: the document has changed, so that the result would be outdated.
+pub(crate) const CONTENT_MODIFIED: i64 = -32801;
+/// Error code: the server did not execute the request.
+pub(crate) const SERVER_CANCELLED: i64 = -32802;
 /// Error code: the client canceled the request.
 pub(crate) const REQUEST_CANCELLED: i64 = -32800;
 

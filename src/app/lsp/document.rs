@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
 use super::text::Text;
 use super::uri;
 use crate::app::disk::Disk;
 use crate::compile::{Files, Missing};
 use crate::ide::Analysis;
+use crate::syntax::ast::{ImportSource, Item, ItemKind};
 
 pub(crate) struct Document {
     pub text: Text,
@@ -16,19 +17,39 @@ pub(crate) struct Document {
     /// The source name: its path, or its URI in angle brackets if it is not a file.
     pub name: String,
     pub path: Option<PathBuf>,
-    pub analysis: Option<Rc<Analysis>>,
+    /// Computed when a request or a publication needs it.
+    pub analysis: OnceLock<Arc<Analysis>>,
+    #[cfg(test)]
+    pub is_endless: bool,
 }
 
 impl Document {
     pub fn new(address: &str, text: Text, version: i64) -> Document {
         let path = uri::to_path(address);
         let name = path.as_ref().map_or_else(|| format!("<{address}>"), |p| p.display().to_string());
-        Document { text, version, name, path, analysis: None }
+        Document {
+            text,
+            version,
+            name,
+            path,
+            analysis: OnceLock::new(),
+            #[cfg(test)]
+            is_endless: false,
+        }
+    }
+
+    /// Whether the document imports files; of one that is not analyzed yet, whether it may.
+    pub fn may_import_files(&self) -> bool {
+        let is_import = |item: &Item| matches!(&item.kind, ItemKind::Import(import) if matches!(import.source, ImportSource::File { .. }));
+        match self.analysis.get() {
+            Some(analysis) => analysis.tree.items.iter().any(is_import),
+            None => self.text.as_str().contains("import"),
+        }
     }
 }
 
 /// The open documents, by URI.
-pub(crate) type Documents = BTreeMap<String, Document>;
+pub(crate) type Documents = BTreeMap<String, Arc<Document>>;
 
 /// Files as the editor sees them: an open document takes precedence over the disk.
 pub(crate) struct Overlay<'d>(pub &'d Documents);

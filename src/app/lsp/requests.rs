@@ -1,15 +1,17 @@
 //! Handlers of the requests, one function each.
 
 use std::ops::Range;
-use std::rc::Rc;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::answer::{self, Failure};
 use super::convert::{self, PROVE};
 use super::document::Overlay;
-use super::server::Server;
 use super::text::Text;
+use super::view::View;
+use super::workspace::Search;
 use crate::app::proof;
 use crate::base::diag::{Diagnostic, Fix};
 use crate::base::render::{self, Style};
@@ -24,7 +26,7 @@ type Answer = Result<Value, Failure>;
 struct Target {
     address: String,
     text: Text,
-    analysis: Rc<Analysis>,
+    analysis: Arc<Analysis>,
 }
 
 impl Target {
@@ -33,15 +35,16 @@ impl Target {
     }
 }
 
-pub(crate) fn answer(server: &mut Server, method: &str, params: &Value) -> Answer {
+/// Answers a request; `messages` are for the client to show.
+pub(crate) fn answer(view: &View, method: &str, params: &Value, messages: &mut Vec<Value>) -> Answer {
     if method == "workspace/symbol" {
-        return workspace_symbols(server, params);
+        return workspace_symbols(view, params, messages);
     }
     if method == "workspace/executeCommand" {
-        return execute(server, params);
+        return execute(view, params, messages);
     }
     let known = method.starts_with("textDocument/") || method.starts_with("$/");
-    let Some(target) = target(server, params) else {
+    let Some(target) = target(view, params) else {
         let address = params.pointer("/textDocument/uri").and_then(Value::as_str);
         return match address {
             _ if !known => Err(unknown(method)),
@@ -54,13 +57,13 @@ pub(crate) fn answer(server: &mut Server, method: &str, params: &Value) -> Answe
     let range = params.get("range").map_or(0..target.text.as_str().len(), |r| target.text.range_of(r));
     match method {
         "textDocument/hover" => Ok(hover(&target, offset)),
-        "textDocument/completion" => Ok(completion(server, &target, offset)),
+        "textDocument/completion" => Ok(completion(view, &target, offset)),
         "textDocument/signatureHelp" => Ok(signature(&target, offset)),
         "textDocument/definition" => Ok(definition(&target, offset)),
-        "textDocument/references" => Ok(references(server, &target, offset, params)),
+        "textDocument/references" => Ok(references(view, &target, offset, params, messages)),
         "textDocument/documentHighlight" => Ok(highlight(&target, offset)),
         "textDocument/prepareRename" => prepare_rename(&target, offset),
-        "textDocument/rename" => rename(server, &target, offset, params),
+        "textDocument/rename" => rename(view, &target, offset, params, messages),
         "textDocument/documentSymbol" => {
             Ok(target.analysis.symbols().iter().map(|s| convert::symbol(&target.text, s)).collect())
         }
@@ -78,7 +81,7 @@ pub(crate) fn answer(server: &mut Server, method: &str, params: &Value) -> Answe
 
 /// Executes the one command that the server has: to say what is proved of a kernel. The answer is the text; the client is told a
 /// summary.
-fn execute(server: &mut Server, params: &Value) -> Answer {
+fn execute(view: &View, params: &Value, messages: &mut Vec<Value>) -> Answer {
     if params.get("command").and_then(Value::as_str) != Some(PROVE) {
         return Err(Failure { code: answer::INVALID_PARAMS, message: format!("the server has the command `{PROVE}`") });
     }
@@ -87,7 +90,7 @@ fn execute(server: &mut Server, params: &Value) -> Answer {
     let [address, name, ..] = words[..] else {
         return Err(Failure { code: answer::INVALID_PARAMS, message: "a document and a kernel are wanted".into() });
     };
-    let Some(analysis) = server.analysis(address) else { return Ok(Value::Null) };
+    let Some(analysis) = view.analysis(address) else { return Ok(Value::Null) };
     let session = &analysis.session;
     let Some((kernel, _)) = session.program.kernels_of(session.main).find(|(_, k)| k.name == name) else {
         return Err(Failure::refused(format!("there is no kernel `{name}`, or the program has errors")));
@@ -100,19 +103,28 @@ fn execute(server: &mut Server, params: &Value) -> Answer {
     }
     // Warnings stand out as what is not proved should.
     let kind = if report.is_refuted() { 2 } else { 3 };
-    server
-        .send(answer::notification("window/showMessage", json!({ "type": kind, "message": proof::summary(&report) })));
+    messages.push(shown(kind, &proof::summary(&report)));
     Ok(json!(text))
+}
+
+/// Returns the message that shows a text: a warning (2) or information (3).
+fn shown(kind: u8, text: &str) -> Value {
+    answer::notification("window/showMessage", json!({ "type": kind, "message": text }))
+}
+
+/// Tells the user that a search was incomplete.
+fn mention(missing: Option<String>, messages: &mut Vec<Value>) {
+    messages.extend(missing.map(|text| shown(2, &text)));
 }
 
 fn unknown(method: &str) -> Failure {
     Failure { code: answer::METHOD_NOT_FOUND, message: format!("`{method}` is not offered") }
 }
 
-fn target(server: &mut Server, params: &Value) -> Option<Target> {
+fn target(view: &View, params: &Value) -> Option<Target> {
     let address = params.pointer("/textDocument/uri").and_then(Value::as_str)?;
-    let analysis = server.analysis(address)?;
-    let text = server.documents.get(address)?.text.clone();
+    let analysis = view.analysis(address)?;
+    let text = view.documents.get(address)?.text.clone();
     Some(Target { address: address.to_owned(), text, analysis })
 }
 
@@ -122,8 +134,8 @@ fn hover(target: &Target, offset: usize) -> Value {
     })
 }
 
-fn completion(server: &Server, target: &Target, offset: usize) -> Value {
-    let found = target.analysis.complete(offset, &Overlay(&server.documents));
+fn completion(view: &View, target: &Target, offset: usize) -> Value {
+    let found = target.analysis.complete(offset, &Overlay(&view.documents));
     let items: Vec<Value> = found.iter().enumerate().map(|(i, c)| convert::completion(&target.text, c, i)).collect();
     json!({ "isIncomplete": false, "items": items })
 }
@@ -153,8 +165,8 @@ fn definition(target: &Target, offset: usize) -> Value {
     place.map_or(Value::Null, |place| convert::location(&target.analysis, &target.text, &target.address, &place))
 }
 
-/// Returns the locations of a name in all texts, with their URIs, and a message if the search is incomplete.
-fn places(server: &mut Server, target: &Target, offset: usize) -> (Vec<(String, Value, bool)>, Option<String>) {
+/// Returns the locations of a name in all texts, with their URIs, and the search for them, unless one text has them all.
+fn places(view: &View, target: &Target, offset: usize) -> (Vec<(String, Value, bool)>, Option<Search>) {
     let own = target.analysis.references(offset);
     let mut out: Vec<(String, Value, bool)> =
         own.iter().map(|(range, write)| (target.address.clone(), target.json_range(range), *write)).collect();
@@ -164,21 +176,21 @@ fn places(server: &mut Server, target: &Target, offset: usize) -> (Vec<(String, 
     }
     let word = own.first().and_then(|(range, _)| target.analysis.text.get(range.clone())).unwrap_or("");
     // A text that imports the name under an alias also contains the original name.
-    let search = server.everything_with(word);
-    for seen in search.seen {
+    let search = view.everything_with(word);
+    for seen in &search.seen {
         if seen.address != target.address {
             let found = seen.analysis.references_to(&place.file, &place.range);
             out.extend(found.iter().map(|(r, write)| (seen.address.clone(), seen.text.json_range(r), *write)));
         }
     }
-    (out, search.missing)
+    (out, Some(search))
 }
 
-fn references(server: &mut Server, target: &Target, offset: usize, params: &Value) -> Value {
+fn references(view: &View, target: &Target, offset: usize, params: &Value, messages: &mut Vec<Value>) -> Value {
     let with_definition = params.pointer("/context/includeDeclaration").and_then(Value::as_bool).unwrap_or(true);
     let definition = self::definition(target, offset);
-    let (found, missing) = places(server, target, offset);
-    server.mention(missing);
+    let (found, search) = places(view, target, offset);
+    mention(search.and_then(|search| search.missing()), messages);
     let locations = found.into_iter().map(|(address, range, _)| json!({ "uri": address, "range": range }));
     locations.filter(|location| with_definition || *location != definition).collect()
 }
@@ -193,13 +205,17 @@ fn prepare_rename(target: &Target, offset: usize) -> Answer {
     target.analysis.renamable(offset).map(|range| target.json_range(&range)).map_err(Failure::refused)
 }
 
-fn rename(server: &mut Server, target: &Target, offset: usize, params: &Value) -> Answer {
+fn rename(view: &View, target: &Target, offset: usize, params: &Value, messages: &mut Vec<Value>) -> Answer {
     let new = params.get("newName").and_then(Value::as_str).unwrap_or("");
-    target.analysis.rename(offset, new, &Overlay(&server.documents)).map_err(Failure::refused)?;
+    target.analysis.rename(offset, new, &Overlay(&view.documents)).map_err(Failure::refused)?;
     let mut changes = json!({});
-    let (places, missing) = places(server, target, offset);
-    if let Some(why) = missing {
-        return Err(Failure::refused(format!("{why}, and it may have the name, too: nothing was renamed")));
+    let (places, search) = places(view, target, offset);
+    let defined = target.analysis.definition(offset).map(|place| PathBuf::from(place.file));
+    if let (Some(search), Some(file)) = (&search, &defined) {
+        if let Some(why) = search.missing_of(file) {
+            return Err(Failure::refused(format!("{why}, and it may have the name, too: nothing was renamed")));
+        }
+        mention(search.missing(), messages);
     }
     for (address, range, _) in places {
         let edit = json!({ "range": range, "newText": new });
@@ -211,11 +227,11 @@ fn rename(server: &mut Server, target: &Target, offset: usize, params: &Value) -
     Ok(json!({ "changes": changes }))
 }
 
-fn workspace_symbols(server: &mut Server, params: &Value) -> Answer {
+fn workspace_symbols(view: &View, params: &Value, messages: &mut Vec<Value>) -> Answer {
     let query = params.get("query").and_then(Value::as_str).unwrap_or("").to_lowercase();
     let mut out = Vec::new();
-    let search = server.everything_with(&query);
-    server.mention(search.missing);
+    let search = view.everything_with(&query);
+    mention(search.missing(), messages);
     for seen in search.seen {
         for symbol in seen.analysis.symbols() {
             if symbol.name.to_lowercase().contains(&query) {

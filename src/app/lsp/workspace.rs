@@ -2,16 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
-use serde_json::json;
-
-use super::answer;
 use super::document::Overlay;
-use super::server::Server;
 use super::text::Text;
 use super::uri;
-use crate::app::disk;
+use super::view::View;
+use crate::app::{disk, project};
 use crate::ide::Analysis;
 
 /// Limit on the files analyzed in one search; files without the word do not count.
@@ -21,20 +18,70 @@ const MAX_FILES: usize = 2000;
 pub(crate) struct Seen {
     pub address: String,
     pub text: Text,
-    pub analysis: Rc<Analysis>,
+    pub analysis: Arc<Analysis>,
+}
+
+/// A file or directory that a search could not read.
+struct Unread {
+    path: PathBuf,
+    why: String,
+    /// It may have programs that import others: its text is unknown. A text that cannot be a program imports nothing.
+    may_import: bool,
+}
+
+impl Unread {
+    /// Whether a program there may import a file. A file can import the files of its own project and of that project's
+    /// dependencies. One
+    /// outside of all projects may import any file, by its path.
+    fn can_import(&self, file: &Path) -> bool {
+        let folder = if self.path.is_dir() { Some(self.path.as_path()) } else { self.path.parent() };
+        let project = |folder: Option<&Path>| project::folder_of(folder?);
+        match (project(folder), project(file.parent())) {
+            _ if !self.may_import || !file.is_file() => false,
+            (Some(own), Some(other)) => own == other || project::depends(&own, &other),
+            (Some(_), None) | (None, _) => true,
+        }
+    }
 }
 
 /// Result of a search.
 pub(crate) struct Search {
     pub seen: Vec<Seen>,
-    /// The reason why the search is incomplete, if it is: an unreadable directory or file, or too many files.
-    pub missing: Option<String>,
+    unread: Vec<Unread>,
+    /// There were too many files.
+    is_cut: bool,
 }
 
-impl Server {
+impl Search {
+    /// Returns why the search is incomplete, if it is.
+    pub fn missing(&self) -> Option<String> {
+        self.reason(&|_| true)
+    }
+
+    /// Returns why the search may lack references to a definition in this file, if it may.
+    pub fn missing_of(&self, file: &Path) -> Option<String> {
+        self.reason(&|unread| unread.can_import(file))
+    }
+
+    fn reason(&self, counts: &dyn Fn(&Unread) -> bool) -> Option<String> {
+        let unread: Vec<&Unread> = self.unread.iter().filter(|unread| counts(unread)).collect();
+        match unread.as_slice() {
+            [] if self.is_cut => {
+                Some(format!("more than {MAX_FILES} files have this word; the others were not searched"))
+            }
+            [] => None,
+            [Unread { path, why, .. }] => Some(format!("`{}` was not searched: {why}", path.display())),
+            [Unread { path, why, .. }, rest @ ..] => {
+                Some(format!("`{}` was not searched: {why}; nor were {} others", path.display(), rest.len()))
+            }
+        }
+    }
+}
+
+impl View {
     /// Analyzes all texts that contain a word (in lower case; the search ignores case): the open documents and the programs in the
     /// open directories.
-    pub fn everything_with(&mut self, word: &str) -> Search {
+    pub fn everything_with(&self, word: &str) -> Search {
         let has_word = |text: &str| contains_ignoring_case(text, word);
         let open: Vec<String> = self.documents.keys().cloned().collect();
         let mut seen = Vec::new();
@@ -49,16 +96,17 @@ impl Server {
                 seen.push(Seen { address, text, analysis });
             }
         }
-        let folders = self.folders.clone();
-        let mut unread: Vec<(PathBuf, String)> = Vec::new();
+        let mut unread: Vec<Unread> = Vec::new();
         let mut files = 0;
-        for found in folders.iter().map(|folder| disk::programs(folder)) {
-            unread.extend(found.unread);
+        for found in self.folders.iter().map(|folder| disk::programs(folder)) {
+            unread.extend(found.unread.into_iter().map(|(path, why)| Unread { path, why, may_import: true }));
             for path in found.programs {
                 if files > MAX_FILES || !paths.insert(path.clone()) {
                     continue;
                 }
-                match disk::read_source(&path) {
+                let read = disk::open(&path).and_then(|file| disk::contents(file, disk::MAX_SOURCE + 1));
+                let text = read.map_err(|why| (why, true));
+                match text.and_then(|bytes| disk::source_text(bytes).map_err(|why| (why, false))) {
                     Ok(text) if !has_word(&text) => {}
                     Ok(text) => {
                         files += 1;
@@ -66,33 +114,16 @@ impl Server {
                             seen.push(self.look_at(&path, text));
                         }
                     }
-                    Err(why) => unread.push((path, why)),
+                    Err((why, may_import)) => unread.push(Unread { path, why, may_import }),
                 }
             }
         }
-        let missing = match unread.as_slice() {
-            [] if files > MAX_FILES => {
-                Some(format!("more than {MAX_FILES} files have this word; the others were not searched"))
-            }
-            [] => None,
-            [(path, why)] => Some(format!("`{}` was not searched: {why}", path.display())),
-            [(path, why), rest @ ..] => {
-                Some(format!("`{}` was not searched: {why}; nor were {} others", path.display(), rest.len()))
-            }
-        };
-        Search { seen, missing }
-    }
-
-    /// Informs the user that a search was incomplete.
-    pub fn mention(&mut self, missing: Option<String>) {
-        if let Some(text) = missing {
-            self.send(answer::notification("window/showMessage", json!({ "type": 2, "message": text })));
-        }
+        Search { seen, unread, is_cut: files > MAX_FILES }
     }
 
     fn look_at(&self, path: &Path, text: String) -> Seen {
         let name = path.display().to_string();
-        let analysis = Rc::new(Analysis::new(&name, &text, &Overlay(&self.documents)));
+        let analysis = Arc::new(Analysis::new(&name, &text, &Overlay(&self.documents)));
         Seen { address: uri::from_path(path), text: Text::new(text, self.encoding), analysis }
     }
 }

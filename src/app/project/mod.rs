@@ -87,6 +87,16 @@ pub(crate) fn read(folder: &Path) -> Result<Project, Wrong> {
     }
 }
 
+/// Whether a project lists another one by its folder. One whose `clk.toml` cannot be read may.
+pub(crate) fn depends(folder: &Path, on: &Path) -> bool {
+    let Ok(project) = read(folder) else { return true };
+    let on = std::fs::canonicalize(on).ok();
+    project.manifest.dependencies.iter().any(|(_, source)| match source {
+        Source::Path(path) => std::fs::canonicalize(folder.join(path)).ok() == on,
+        Source::Git { .. } => false,
+    })
+}
+
 /// Returns what a project's `clk.lock` pins; nothing if there is none.
 pub(crate) fn pins(folder: &Path) -> Result<Lock, Wrong> {
     let path = folder.join(LOCK);

@@ -1,0 +1,70 @@
+//! The open documents at the time of a message. Requests are answered from such a view.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::convert;
+use super::document::{Document, Documents, Overlay};
+use super::text::{Encoding, Text};
+use crate::ide::Analysis;
+
+/// A copy takes no time. Documents share their analyses.
+#[derive(Clone, Default)]
+pub(crate) struct View {
+    pub documents: Arc<Documents>,
+    /// The directories open in the editor.
+    pub folders: Arc<Vec<PathBuf>>,
+    pub encoding: Encoding,
+}
+
+impl View {
+    /// Adds a document, or replaces it.
+    pub fn open(&mut self, address: &str, text: String, version: i64) {
+        let document = Document::new(address, Text::new(text, self.encoding), version);
+        self.replace(address, document);
+    }
+
+    pub fn replace(&mut self, address: &str, document: Document) {
+        Arc::make_mut(&mut self.documents).insert(address.to_owned(), Arc::new(document));
+    }
+
+    pub fn close(&mut self, address: &str) -> bool {
+        Arc::make_mut(&mut self.documents).remove(address).is_some()
+    }
+
+    /// Lets the analysis of a document wait until it is stopped.
+    #[cfg(test)]
+    pub fn delay(&mut self, address: &str) {
+        if let Some(document) = Arc::make_mut(&mut self.documents).get_mut(address).and_then(Arc::get_mut) {
+            document.is_endless = true;
+        }
+    }
+
+    /// Returns the analysis of an open document, which is computed once.
+    pub fn analysis(&self, address: &str) -> Option<Arc<Analysis>> {
+        let document = self.documents.get(address)?;
+        let analyze = || {
+            #[cfg(test)]
+            while document.is_endless {
+                crate::base::stop::poll();
+                std::thread::yield_now();
+            }
+            Arc::new(Analysis::new(&document.name, document.text.as_str(), &Overlay(&self.documents)))
+        };
+        Some(document.analysis.get_or_init(analyze).clone())
+    }
+
+    /// Whether an open document has its analysis already.
+    pub fn is_analyzed(&self, address: &str) -> bool {
+        self.documents.get(address).is_some_and(|document| document.analysis.get().is_some())
+    }
+
+    /// Returns the message with the diagnostics of an open document.
+    pub fn publication(&self, address: &str) -> Option<Value> {
+        let (analysis, document) = (self.analysis(address)?, self.documents.get(address)?);
+        let found = convert::diagnostics(&analysis, &document.text, address);
+        Some(convert::publish(address, Some(document.version), found))
+    }
+}
