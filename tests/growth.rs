@@ -62,6 +62,50 @@ fn constants_are_computed_once() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "1.0 3 3 [4. 4. 4.]\n"), "{}", ran.err);
 }
 
+/// Each operator between two uses of a constant, in types that do and do not wrap, and defaults of compile-time parameters.
+#[test]
+fn integer_constants_are_computed_once() {
+    let mut text = String::new();
+    let mut last = vec![];
+    for (suffix, ty) in [("", "i32"), ("i64", "i64"), ("u8", "u8"), ("u64", "u64")] {
+        for (at, op) in ["+", "-", "*", "/", "%", "**", "&", "|", "^", "<<", ">>"].into_iter().enumerate() {
+            let name = format!("C{ty}_{at}_");
+            let each = format!("const {{b}} = ({{a}} {op} {{a}}) * 0{suffix} + 1{suffix}");
+            text += &levels(&name, &format!("const {name}0 = 1{suffix}"), &each, 60);
+            last.push(format!("{name}60"));
+        }
+    }
+    let params: Vec<String> = (1..60).map(|n| format!("const K{n}: i32 = K{0} + K{0} - K{0}", n - 1)).collect();
+    text += &format!("fn first<const K0: i32 = 1, {}>(x: [f32; K59]) -> f32 {{ x[0] }}\n", params.join(", "));
+    text += &format!("assert(first(ones(1)) == 1.0)\nprint({})\n", last.join(", "));
+    let first = found(text);
+    assert_eq!(codes(&first), [""; 0], "{first:#?}");
+}
+
+/// Each value is computed from the two before it, and its origins are looked for at a condition, a barrier and an access.
+#[test]
+fn origins_of_values_are_looked_for_once() {
+    let mut text = "kernel k(a: i32, b: i32, x: [f32; N], inout y: [f32; N]) grid(ceil_div(N, 32)) block(32)
+        assume a >= 0, b >= 0, a < 1000, b < 1000 expect bank_ways <= 1, sectors <= 4
+    {
+        shared s: [f32; 2048]
+        let (t, i) = (thread_idx.x, global_idx.x)
+        let (q0, q1) = (a / 2, b / 3)\n"
+        .to_string();
+    for n in 2..60 {
+        writeln!(text, "let q{n} = (q{} + q{}) / 2", n - 1, n - 2).expect("written");
+    }
+    text += "s[q59 + t] = 1.0\nif q59 > 3 { barrier() }\nif i < N { y[i] = x[min(i, q59)] }\n}\n";
+    let verdicts = within(move || {
+        let mut session = Session::default();
+        let outcome = session.add("<text>", &text, &NoFiles);
+        assert!(!outcome.failed(), "{:?}", outcome.diagnostics);
+        let (id, _) = session.program.kernels.iter().next().expect("a kernel");
+        clk_lang::prove::examine(&session.program, id).verdicts.len()
+    });
+    assert_eq!(verdicts, 8);
+}
+
 #[test]
 fn literals_of_many_elements() {
     let text = format!("let x = [{}1.5]\nprint(x[0])", "1.5, ".repeat(200_000));
@@ -156,4 +200,77 @@ fn a_table_of_many_columns() {
     let ran = run(folder.path(), &["--json", "-e", "load(\"bad.csv\")"]);
     let titles: Vec<_> = diagnostics(&ran).iter().map(|d| d["title"].as_str().unwrap_or("").to_string()).collect();
     assert_eq!(titles, ["`bad.csv` has two columns called `column7`"]);
+}
+
+/// Programs and commands whose work is in proportion to the text: four times the text takes less than eight times the processor time
+/// (sixteen times, if each part looked at all others).
+#[cfg(unix)]
+#[test]
+fn work_is_in_proportion_to_the_text() {
+    let loops = |n: usize| {
+        let all: String = (0..n).map(|k| format!("    for k{k} in 0..N {{ s += x[i] }}\n")).collect();
+        let head = "kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {\n    var s = 0.0\n";
+        format!("{head}{all}    y[i] = s\n}}\nprint(k(ones(4)))\n")
+    };
+    // Each loop has a variable of its own, which is read at the end.
+    let locals = |n: usize| {
+        let all: String = (0..n).map(|k| format!("    for k{k} in 0..N {{ s{k} += x[i] }}\n")).collect();
+        let vars: String = (0..n).map(|k| format!("    var s{k} = 0.0\n")).collect();
+        let sums: String = (0..n).map(|k| format!("    s0 += s{k}\n")).collect();
+        let head = "kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {\n";
+        format!("{head}{vars}{all}{sums}    y[i] = s0\n}}\nprint(k(ones(4)))\n")
+    };
+    let kernels = |n: usize| {
+        let kernel =
+            |k: usize| format!("kernel k{k}(x: [f32; N], out y: [f32; N]) threads(i: N) {{ y[i] = x[i] + {k}.0 }}\n");
+        let all: String = (0..n).map(kernel).collect();
+        all + &(0..n).map(|k| format!("print(sum(k{k}(ones(4))))\n")).collect::<String>()
+    };
+    let comments = |n: usize| (0..n).map(|k| format!("// comment {k}\n")).collect::<String>() + "print(1)\n";
+    let manifest =
+        |n: usize| "name = \"a\"\n".to_string() + &(0..n).map(|k| format!("key{k} = {k}\n")).collect::<String>();
+    type Text<'t> = &'t dyn Fn(usize) -> String;
+    let cases: [(&str, Text<'_>, &[&str], usize); 8] = [
+        ("prove loops", &loops, &["prove", "a.clk"], 600),
+        ("profile loops", &loops, &["profile", "a.clk"], 600),
+        ("emit loops", &loops, &["emit", "a.clk"], 600),
+        ("prove locals", &locals, &["prove", "a.clk"], 200),
+        ("emit locals", &locals, &["emit", "a.clk"], 200),
+        ("profile kernels", &kernels, &["profile", "a.clk"], 60),
+        ("fmt comments", &comments, &["fmt", "a.clk"], 10_000),
+        ("fetch", &manifest, &["fetch"], 2_000),
+    ];
+    let mut slow = String::new();
+    for (name, text, words, size) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = if words.len() > 1 { "a.clk" } else { "clk.toml" };
+        let spent = |size: usize| {
+            let once = |_| {
+                fs::write(folder.path().join(file), text(size)).expect("written");
+                processor_time(common::clk(folder.path()).args(words))
+            };
+            (0..2).map(once).fold(f64::INFINITY, f64::min)
+        };
+        let (small, large) = (spent(size), spent(4 * size));
+        println!("{name}: {small:.2} s for {size}, {large:.2} s for {}", 4 * size);
+        if large > 8.0 * small + 0.05 {
+            writeln!(slow, "{name}: {small:.2} s for {size}, {large:.2} s for {}", 4 * size).expect("written");
+        }
+    }
+    assert!(slow.is_empty(), "{slow}");
+}
+
+/// Runs a command; returns the processor time that it took, in seconds.
+#[cfg(unix)]
+fn processor_time(command: &mut std::process::Command) -> f64 {
+    use std::process::Stdio;
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("clk starts");
+    let mut status = 0;
+    // SAFETY: all zeros is a valid value of the struct, which `wait4` fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the child was not waited for, and both pointers are to variables that outlive the call.
+    let waited = unsafe { libc::wait4(child.id() as i32, &mut status, 0, &mut usage) };
+    assert_eq!(waited, child.id() as i32);
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }

@@ -8,6 +8,8 @@
 mod cases;
 #[path = "prove/contracts.rs"]
 mod contracts;
+#[path = "prove/divergent.rs"]
+mod divergent;
 #[path = "prove/guards.rs"]
 mod guards;
 #[path = "prove/instances.rs"]
@@ -227,6 +229,23 @@ fn proofs_that_rest_on_contracts_hold_with_small_arrays() {
     assert!(tally.proved > count / 20, "too little is proved: {tally:?}");
     assert!(tally.refuted > count / 20, "too little is refuted: {tally:?}");
     assert!(tally.unmet < tally.runs, "no launch keeps its assumptions: {tally:?}");
+}
+
+/// No warp pays more than is proved where lanes have left loops in different iterations.
+#[test]
+fn contracts_after_divergent_loops_hold() {
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (first, count) = (number("CLK_PROVE_SEED", 1), number("CLK_PROVE_KERNELS", 60));
+    let mut tally = divergent::Tally::default();
+    for seed in first..first + count {
+        divergent::compare(seed, &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.proved > count / 4, "too few limits are proved: {tally:?}");
+    assert!(tally.counted > count / 20, "no proof is about an access after a loop: {tally:?}");
+    assert!(tally.refuted > count / 20, "too few limits are refuted: {tally:?}");
+    assert!(tally.tight > 0, "no limit is met: {tally:?}");
 }
 
 /// What a GPU text does not guard is in bounds in all runs.

@@ -277,16 +277,17 @@ impl<'a> Examination<'a> {
     /// Returns sizes at which the answer may be "yes", small ones first.
     fn candidates(&self, question: &Question, walked: &Walked) -> Vec<Try> {
         let mut tries = vec![];
+        let (problem, launch) = claim::launched(&walked.launch.given, &walked.found, question);
         for most in CANDIDATES {
-            let mut problem: Problem = question.related.as_ref().unwrap_or(&question.problem).clone();
-            for (_, copy) in &question.launch {
+            let mut problem = problem.clone();
+            for (_, copy) in &launch {
                 let copy = variable(*copy);
                 problem.facts.push(at_most(&copy, &number(most)));
                 problem.facts.push(at_most(&number(-most), &copy));
             }
             if let linear::Verdict::Point(point) = decide(&problem, &CANDIDATE) {
                 let values: FxHashMap<Var, i128> =
-                    question.launch.iter().map(|(var, copy)| (*var, point[copy.index()])).collect();
+                    launch.iter().map(|(var, copy)| (*var, point[copy.index()])).collect();
                 tries.push(attempt(&walked.launch, &|form| at(form, &values).unwrap_or(most.min(5))));
                 break;
             }

@@ -60,7 +60,8 @@
 //! the last axis, from a multiple of 32 on (16 by 2, if it has two indices and a `while` or `loop`, as on GPUs).
 //!
 //! [`warp`](crate::ir::footprint::warp) puts the coordinates of the lanes into the indices of an access, and counts. That is an upper bound for all
-//! sizes: indices are forms of the lane with known coefficients, or nothing is known. Rows of `N` elements may begin anywhere, unless
+//! sizes: indices are forms of the lane with known coefficients, or nothing is known. After a loop
+//! that lanes leave in different iterations, the number of iterations is unknown. Rows of `N` elements may begin anywhere, unless
 //! a length or an `assume N % 8 == 0` says that they do not. If the bound is above the limit, runs are counted the same way
 //! ([`crate::ir::warps`]); one that is above, too, is the counterexample.
 //!

@@ -459,6 +459,195 @@ fn small_kernels() {
             if t == 0 { y[block_idx.x] = s[0] }
         }",
         ),
+        // A tree whose steps are a list, one of other lengths, and one with a step too few, so that threads meet.
+        (
+            "ppppp",
+            "(x: [f32; N], out y: [f32; ceil_div(N, 128)]) grid(ceil_div(N, 128)) block(128) {
+            shared s: [f32; 128]
+            let t = thread_idx.x
+            s[t] = if global_idx.x < N { x[global_idx.x] } else { 0.0 }
+            barrier()
+            for k in [64, 32, 16, 8, 4, 2, 1] {
+                if t < k { s[t] += s[t + k] }
+                barrier()
+            }
+            if t == 0 { y[block_idx.x] = s[0] }
+        }",
+        ),
+        (
+            "pp.pp",
+            "(x: [f32; N], inout y: [f32; ceil_div(N, 96)]) grid(ceil_div(N, 96)) block(96) {
+            shared s: [f32; 96]
+            let t = thread_idx.x
+            s[t] = if global_idx.x < N { x[global_idx.x] } else { 0.0 }
+            barrier()
+            for k in [48, 24, 12, 6, 3] {
+                if t < k { s[t] += s[t + k] }
+                barrier()
+            }
+            if t == 0 { y[block_idx.x] = s[0] + s[1] + s[2] }
+        }",
+        ),
+        (
+            "rr.pp",
+            "(x: [f32; N], inout y: [f32; ceil_div(N, 64)]) grid(ceil_div(N, 64)) block(64) {
+            shared s: [f32; 64]
+            let t = thread_idx.x
+            s[t] = 1.0
+            barrier()
+            for k in [32, 40] {
+                if t < k { s[t] += s[t + k] }
+                barrier()
+            }
+            y[block_idx.x] = s[0]
+        }",
+        ),
+        // Arrays of constants: short ones element by element, long ones by their bounds and their order.
+        (
+            "ppppp",
+            "(x: [f32; N, 9], out y: [f32; N]) threads(i: N) {
+            let order = [4, 0, 8, 2, 6, 1, 3, 5, 7]
+            var sum = 0.0
+            for k in 0..9 { sum += x[i, order[k]] }
+            y[i] = sum
+        }",
+        ),
+        (
+            "rpppp",
+            "(x: [f32; N, 8], out y: [f32; N]) threads(i: N) {
+            let order = [4, 0, 8, 2, 6, 1, 3, 5, 7]
+            var sum = 0.0
+            for k in 0..9 { sum += x[i, order[k]] }
+            y[i] = sum
+        }",
+        ),
+        (
+            "ppppp",
+            "(x: [f32; N, 40], out y: [f32; N]) threads(i: N) {
+            let steps = [0, 1, 2, 3, 5, 8, 9, 12, 13, 15, 16, 18, 20, 21, 24, 26, 27, 30, 33, 39]
+            y[i] = x[i, steps[i % 20]]
+        }",
+        ),
+        (
+            "rpppp",
+            "(x: [f32; N, 39], out y: [f32; N]) threads(i: N) {
+            let steps = [0, 1, 2, 3, 5, 8, 9, 12, 13, 15, 16, 18, 20, 21, 24, 26, 27, 30, 33, 39]
+            y[i] = x[i, steps[i % 20]]
+        }",
+        ),
+        (
+            "pp.pp",
+            "(inout y: [f32; 40]) threads(i: 20) {
+            let steps = [0, 1, 2, 3, 5, 8, 9, 12, 13, 15, 16, 18, 20, 21, 24, 26, 27, 30, 33, 39]
+            y[steps[i]] = 1.0
+        }",
+        ),
+        (
+            "pr.pp",
+            "(inout y: [f32; 40]) threads(i: 20) {
+            let steps = [0, 1, 2, 3, 5, 8, 9, 12, 13, 15, 16, 18, 20, 21, 24, 26, 27, 30, 33, 33]
+            y[steps[i]] = 1.0
+        }",
+        ),
+        // An element outside of an array of constants is any number.
+        (
+            "rr.pp",
+            "(inout y: [f32; 4]) threads(i: 4) {
+            let at = [0, 1, 2]
+            y[at[i]] = 1.0
+        }",
+        ),
+        // A race in blocks of 128 threads. Small sizes have no blocks.
+        (
+            "prppp",
+            "(x: [f32; N], out y: [f32; N / 128]) grid(N / 128) block(128) {
+            shared s: [f32; 128]
+            let t = thread_idx.x
+            s[t] = x[global_idx.x]
+            let v = s[(t + 1) % 128]
+            if t == 0 { y[block_idx.x] = v }
+        }",
+        ),
+        (
+            "pr.pp",
+            "(x: [f32; M, N], inout y: [f32; M, N]) grid(N / 16, M / 64) block(16, 64) {
+            shared s: [f32; 64, 16]
+            let (t, u) = (thread_idx.x, thread_idx.y)
+            s[u, t] = x[global_idx.y, global_idx.x]
+            y[global_idx.y, global_idx.x] = s[63 - u, t]
+        }",
+        ),
+        // A part of a tile that has fewer elements than the block has threads, and one that has more.
+        (
+            "ppppp",
+            "(x: [f32; M], out y: [f32; M]) grid(ceil_div(M, 24)) block(128) {
+            let i = 24 * block_idx.x
+            y[i..i + 24] = 2.0 * x[i..i + 24]
+        }",
+        ),
+        (
+            "ppppp",
+            "(x: [f32; M], out y: [f32; M]) grid(ceil_div(M, 256)) block(128) {
+            let i = 256 * block_idx.x
+            y[i..i + 256] = 2.0 * x[i..i + 256]
+        }",
+        ),
+        // One that leaves every eighth element out.
+        (
+            "pprpp",
+            "(x: [f32; M], out y: [f32; M]) grid(ceil_div(M, 32)) block(64) {
+            let i = 32 * block_idx.x
+            y[i..i + 31] = 2.0 * x[i..i + 31]
+        }",
+        ),
+        // A loop whose only iteration is not its first number.
+        (
+            "ppppp",
+            "(out y: [f32; N]) grid(ceil_div(N, 32)) block(64) {
+            for e in thread_idx.x..32 step 64 {
+                if 32 * block_idx.x + e < N { y[32 * block_idx.x + e] = 1.0 }
+            }
+        }",
+        ),
+        (
+            "pprpp",
+            "(out y: [f32; N]) grid(ceil_div(N, 32)) block(16) {
+            for e in thread_idx.x..32 step 64 {
+                if 32 * block_idx.x + e < N { y[32 * block_idx.x + e] = 1.0 }
+            }
+        }",
+        ),
+        // Rows of a flat array: whole ones, by loops, by blocks, from the last one on, in three dimensions, and with an element missing.
+        ("ppppp", "(x: [f32; H, W], out y: [f32; H * W]) threads(r: H, c: W) { y[r * W + c] = x[r, c] }"),
+        ("ppppp", "(x: [f32; H, W], out y: [f32; H * W]) threads(r: H, c: W) { y[c * H + r] = x[r, c] }"),
+        ("pprpp", "(x: [f32; H, W], out y: [f32; H * W]) threads(r: H, c: W) { if c > 0 { y[r * W + c] = x[r, c] } }"),
+        ("prrpp", "(x: [f32; H, W + 1], out y: [f32; H * W]) threads(r: H, c: W) { y[r * (W - 1) + c] = x[r, c] }"),
+        (
+            "ppppp",
+            "(x: [f32; H, W], out y: [f32; H * W]) threads(r: H) {
+            for c in 0..W { y[r * W + c] = x[r, c] }
+        }",
+        ),
+        (
+            "ppppp",
+            "(x: [f32; H, W], out y: [f32; H * W]) grid(ceil_div(W, 16), ceil_div(H, 8)) block(16, 8) {
+            let (r, c) = (global_idx.y, global_idx.x)
+            if r < H && c < W { y[r * W + c] = x[r, c] }
+        }",
+        ),
+        (
+            "pprpp",
+            "(x: [f32; H, W], out y: [f32; H * W]) grid(ceil_div(W, 16), ceil_div(H, 9)) block(16, 8) {
+            let (r, c) = (global_idx.y, global_idx.x)
+            if r < H && c < W { y[r * W + c] = x[r, c] }
+        }",
+        ),
+        (
+            "ppppp",
+            "(x: [f32; N], h: i32, w: i32, out y: [f32; N]) threads(r: h, c: w)
+            assume h >= 0, w >= 0, h * w == N
+        { y[r * w + c] = x[r * w + c] }",
+        ),
         // Rows of a matrix in one array.
         (
             "pp.pp",

@@ -131,6 +131,81 @@ fn limits() {
                 y[block_idx.x, thread_idx.x] = sum
             }",
         ),
+        // A loop that each lane leaves in another iteration: by its condition, by `break`, and around one that all leave together. One that
+        // all leave together has the same number for all.
+        (
+            "r",
+            "(n: [i32; 32], out y: [f32; 32]) grid(1) block(32) expect bank_ways <= 1 {
+                shared s: [f32; 32, 32]
+                for k in 0..32 { s[k, thread_idx.x] = 1.0 }
+                barrier()
+                var c = 0
+                while c < n[thread_idx.x] && c < 31 { c += 1 }
+                y[thread_idx.x] = s[c, 0]
+            }",
+        ),
+        (
+            "r.",
+            "(n: [i32; N], x: [f32; 100000], out y: [f32; N]) threads(i: N) expect sectors <= 4 {
+                var c = 0
+                for k in 0..1000 {
+                    c = 100 * k
+                    if k == n[i] { break }
+                }
+                y[i] = x[c]
+            }",
+        ),
+        (
+            "r.",
+            "(n: [i32; N], x: [f32; 100000], out y: [f32; N]) threads(i: N) expect sectors <= 4 {
+                var c = 0
+                for k in 0..100 {
+                    var d = 0
+                    while d < 50 * k { d += 1 }
+                    c = d
+                    if k == n[i] { break }
+                }
+                y[i] = x[c]
+            }",
+        ),
+        (
+            "p",
+            "(x: [f32; 100000], m: i32, out y: [f32; N]) threads(i: N) expect sectors <= 5 {
+                var c = 0
+                while c < m && c < 1000 { c += 1 }
+                y[i] = if i < 1000 { x[c + i] } else { 0.0 }
+            }",
+        ),
+        (
+            "p",
+            "(n: [i32; N], x: [f32; 100000], out y: [f32; N]) threads(i: N) expect sectors <= 5 {
+                var sum = 0.0
+                for k in 0..100 {
+                    if i < 1000 { sum += x[k + i] }
+                    if k == n[i] { break }
+                }
+                y[i] = sum
+            }",
+        ),
+        // Arrays of constants, by lane.
+        (
+            "p",
+            "(out y: [f32; 32]) grid(1) block(32) expect bank_ways <= 1 {
+                shared s: [f32; 32, 32]
+                let turned = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8, 3, 2, 7, 9, 5]
+                s[turned[thread_idx.x], thread_idx.x] = 1.0
+                y[thread_idx.x] = 1.0
+            }",
+        ),
+        (
+            "r",
+            "(out y: [f32; 32]) grid(1) block(32) expect bank_ways <= 3 {
+                shared s: [f32; 32, 32]
+                let turned = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8, 3, 2, 7, 9, 5]
+                s[turned[thread_idx.x], 0] = 1.0
+                y[thread_idx.x] = 1.0
+            }",
+        ),
         // Atomic operations on one word take turns.
         ("r", "(inout y: [i32; 1]) grid(1) block(32) expect bank_ways <= 31 {
             shared s: [i32; 1]

@@ -4,7 +4,7 @@ use super::def::*;
 use super::form::*;
 use super::question::{Builder, Common, Question};
 use super::space::{Role, Space as Variables};
-use crate::base::linear::{Budget, Formula, Linear, Var, Verdict, decide};
+use crate::base::linear::{Budget, Formula, Linear, Problem, Var, Verdict, decide};
 use crate::base::source::Span;
 use crate::ir::def::*;
 
@@ -97,7 +97,7 @@ fn in_range(space: &Variables, index: &Linear, extent: &Linear) -> Option<String
 /// Returns the promise that an element which two threads use as an index is another one for each.
 fn told_apart(space: &Variables, a: &Touch, b: &Touch) -> Option<String> {
     let var = a.indices.iter().zip(&b.indices).find_map(|(a, b)| single(a).filter(|_| a == b))?;
-    let (element, _) = space.elements.get(&var)?;
+    let (element, _) = space.elements.get(&var).filter(|_| !space.defined.contains_key(&var))?;
     let known = space.promised.get(&element.param).is_some_and(|promised| promised.distinct);
     (!known && element.leaf == 0 && element.indices.len() == 1).then(|| format!("distinct({})", space.get(var).name))
 }
@@ -105,6 +105,14 @@ fn told_apart(space: &Variables, a: &Touch, b: &Touch) -> Option<String> {
 /// Returns the coordinates of a thread.
 pub(super) fn coordinates(given: &Given) -> impl Iterator<Item = &Linear> {
     given.grid.iter().flat_map(|grid| grid.thread.iter().chain(&grid.at)).chain(&given.indices)
+}
+
+/// Returns the problem of a question with the further fact that the launch has a thread: a question about threads of one block says nothing of
+/// how many blocks there are. With it come the variables of the launch, by those of the problem.
+pub fn launched(given: &Given, found: &Footprint, question: &Question) -> (Problem, Vec<(Var, Var)>) {
+    let mut builder = Builder::after(&found.variables, question);
+    coordinates(given).for_each(|form| drop(builder.form(form, 0)));
+    builder.problem()
 }
 
 /// Asks whether two threads may access one element at a time, one of them to write. `None`: too many pairs.

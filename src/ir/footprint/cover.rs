@@ -56,7 +56,7 @@ fn missing(function: &Function, given: &Given, found: &Footprint, id: MemId, lea
     }
     let what = format!("an element of `{}` is not written", function.memories[id].name);
     let own = coordinates(given).filter_map(single).collect::<Vec<Var>>();
-    forms.into_iter().filter_map(|form| missed(&own, &found.variables, form, &writes, None, &what)).collect()
+    forms.into_iter().filter_map(|form| missed(&own, found, form, &writes, None, &what)).collect()
 }
 
 /// Asks, for each read of a shared array without races, whether it is of an element that no thread of the block writes in front of it in
@@ -78,7 +78,7 @@ pub(super) fn unwritten_before(
             continue;
         }
         let before: Vec<&Touch> = writes.iter().copied().filter(|write| write.leaf == touch.leaf).collect();
-        let way = |form: &&Touch| missed(&own, &found.variables, form, &before, Some(touch), &what);
+        let way = |form: &&Touch| missed(&own, found, form, &before, Some(touch), &what);
         asked.push(before.iter().take(MAX_FORMS).filter_map(way).collect());
     }
     Some(asked)
@@ -88,7 +88,7 @@ pub(super) fn unwritten_before(
 /// up.
 fn missed(
     own: &[Var],
-    space: &Variables,
+    found: &Footprint,
     form: &Touch,
     writes: &[&Touch],
     read: Option<&Touch>,
@@ -100,7 +100,7 @@ fn missed(
             coordinates.push(*counter);
         }
     }
-    let mut space = Cow::Borrowed(space);
+    let mut space = Cow::Borrowed(&found.variables);
     let joints = Joint::all(&mut space, &coordinates, &form.indices);
     let space = &*space;
     let mut builder = Builder::free(space);
@@ -128,19 +128,26 @@ fn missed(
         let index = joints.iter().fold(index.clone(), |index, joint| joint.within(&index));
         places.push(position(&mut builder, space, &index, element, &mut goal));
     }
-    let splits = splits(space, &coordinates, &joints, places.iter().map(|(index, _)| index))?;
-    let mut values: Vec<Vec<(Part, Linear)>> = vec![vec![]; coordinates.len()];
-    // The elements as sums of their digits, and the coordinates.
-    let mut sums = vec![];
-    for ((index, position), element) in places.iter().zip(&elements) {
-        let digits = Digits::of(space, &coordinates, &splits, index)?;
-        let sum = digits.place(&mut builder, index, position, &mut values)?;
-        sums.push(if position == element { sum } else { element.clone() });
+    // Rows of a flat array first, then digits.
+    let mut parts: Vec<(Linear, Linear)> = vec![];
+    for (index, position) in &places {
+        parts.extend(rows(&mut builder, space, index, position));
     }
+    let splits = splits(space, &coordinates, &joints, parts.iter().map(|(index, _)| index))?;
+    let mut values: Vec<Vec<(Part, Linear)>> = vec![vec![]; coordinates.len()];
+    // The positions as sums of their digits, and the coordinates.
+    let mut known_sums: Vec<(Linear, Linear)> = vec![];
+    for (index, position) in &parts {
+        let digits = Digits::of(found, space, &coordinates, &splits, index)?;
+        let sum = digits.place(&mut builder, index, position, &mut values)?;
+        known_sums.push((position.clone(), sum));
+    }
+    let sum = |element: &Linear| known_sums.iter().find(|(position, _)| position == element).map(|(_, sum)| sum);
+    let sums: Vec<Linear> = elements.iter().map(|element| sum(element).unwrap_or(element).clone()).collect();
     let split = |at: usize| splits.iter().find(|split| split.at == at);
     for (at, joint) in (placed..).zip(&joints) {
         let number = value(&mut builder, &values[at], split(at));
-        let digits = Digits::of(space, &coordinates[..placed], &splits, &joint.form)?;
+        let digits = Digits::of(found, space, &coordinates[..placed], &splits, &joint.form)?;
         digits.place(&mut builder, &joint.form, &number, &mut values)?;
     }
     coordinates.truncate(placed);
@@ -210,9 +217,6 @@ fn turned(
     dividend: &Linear,
     by: &Linear,
 ) -> Option<(Linear, Linear)> {
-    let own = dividend.terms().iter().filter(|(var, _)| !space.is_of_launch(*var));
-    let sign = if own.clone().all(|(_, weight)| *weight < 0) { -1 } else { 1 };
-    let own = own.fold(number(0), |sum, &(var, weight)| sum.plus(&variable(var).times(weight)));
     let turns = builder.integer("turns");
     let all = match constant(by) {
         Some(n) => turns.times(n),
@@ -220,11 +224,61 @@ fn turned(
     };
     let divisor = builder.form(by, 0);
     let position = element.plus(&all);
-    let rest = builder.form(&dividend.minus(&own), 0);
-    let part = position.minus(&rest).times(sign);
+    let part = own_part(builder, space, dividend, &position);
     let within = and([at_most(&number(0), &part), less(&part, &divisor)]);
     builder.fact(or([within, at_most(&divisor, &number(0))]));
     Some((dividend.clone(), position))
+}
+
+/// Returns the part of a position that depends on the thread, if an index is there: it grows as the coordinates do.
+fn own_part(builder: &mut Builder<'_>, space: &Variables, index: &Linear, position: &Linear) -> Linear {
+    let own = index.terms().iter().filter(|(var, _)| !space.is_of_launch(*var));
+    let sign = if own.clone().all(|(_, weight)| *weight < 0) { -1 } else { 1 };
+    let own = own.fold(number(0), |sum, &(var, weight)| sum.plus(&variable(var).times(weight)));
+    let rest = builder.form(&index.minus(&own), 0);
+    position.minus(&rest).times(sign)
+}
+
+/// Returns the parts of an index of a flat array whose rows have a dimension as their length: `r * W + c` gives `c` and `r`, each with the
+/// part of the position that it has to be. Every position has such parts if the length is positive.
+fn rows(builder: &mut Builder<'_>, space: &Variables, index: &Linear, position: &Linear) -> Vec<(Linear, Linear)> {
+    let (mut parts, mut index, mut position) = (vec![], index.clone(), position.clone());
+    while let Some((length, row, column)) = pitch(space, &index) {
+        let at = builder.integer("row");
+        let Some(whole) = single(&at).map(|at| builder.times(at, &variable(length))) else { break };
+        let within = position.minus(&whole);
+        let (length, part) = (builder.form(&variable(length), 0), own_part(builder, space, &column, &within));
+        let holds = and([at_most(&number(0), &part), less(&part, &length)]);
+        builder.fact(or([holds, at_most(&length, &number(0))]));
+        parts.push((column, within));
+        (index, position) = (row, at);
+    }
+    parts.push((index, position));
+    parts
+}
+
+/// Returns the length of the rows of an index, which is a variable of the launch, with the row and the column.
+fn pitch(space: &Variables, index: &Linear) -> Option<(Var, Linear, Linear)> {
+    // The other factor of a product with a length. A multiple of a quotient by the length belongs to a remainder.
+    let other = |var: Var, length: Var| {
+        let times = space.products.get(&var)?;
+        let rest = space.quotient_in(var).is_some_and(|(_, (_, by))| single(by) == Some(length));
+        let factors = [(times.left, times.right), (times.right, times.left)];
+        factors.into_iter().find(|(own, _)| *own == length && !rest).map(|(_, other)| other)
+    };
+    let of_thread = |var: &Var| space.products.contains_key(var) && !space.is_of_launch(*var);
+    let products: Vec<Var> = index.terms().iter().map(|&(var, _)| var).filter(of_thread).collect();
+    let factors = products.iter().filter_map(|var| space.products.get(var)).flat_map(|times| [times.left, times.right]);
+    let is_length = |length: &Var| products.iter().all(|&var| other(var, *length).is_some());
+    let length = factors.filter(|&var| space.is_of_launch(var)).find(is_length)?;
+    let (mut row, mut column) = (number(0), number(index.constant()));
+    for &(var, weight) in index.terms() {
+        match other(var, length).filter(|_| products.contains(&var)) {
+            Some(other) => row = row.plus(&variable(other).times(weight)),
+            None => column = column.plus(&variable(var).times(weight)),
+        }
+    }
+    Some((length, row, column))
 }
 
 /// A number that several coordinates make up, of which indices have the quotient and the remainder.
@@ -340,7 +394,13 @@ struct Digits {
 }
 
 impl Digits {
-    fn of(space: &Variables, coordinates: &[Var], splits: &[Split], index: &Linear) -> Option<Digits> {
+    fn of(
+        found: &Footprint,
+        space: &Variables,
+        coordinates: &[Var],
+        splits: &[Split],
+        index: &Linear,
+    ) -> Option<Digits> {
         let mut weights: Vec<(usize, Part, i128)> = vec![];
         let mut rest = number(index.constant());
         for &(var, weight) in index.terms() {
@@ -382,7 +442,12 @@ impl Digits {
                 }
             }
         }
-        digits.retain(|digit| digit.weight != 0);
+        // The only iteration of a loop has the number 0.
+        let is_still = |digit: &Digit| {
+            let most = found.turns.get(&coordinates[digit.at]);
+            digit.part == Part::Whole && digit.counts && most.is_some_and(|&most| most <= 1)
+        };
+        digits.retain(|digit| digit.weight != 0 && !is_still(digit));
         let sign = if digits.iter().all(|digit| digit.weight < 0) { -1 } else { 1 };
         digits.iter_mut().for_each(|digit| digit.weight *= sign);
         digits.sort_by_key(|digit| (digit.weight, !digit.counts));

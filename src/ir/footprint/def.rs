@@ -42,6 +42,11 @@ pub struct Footprint {
     pub accesses: Vec<Touch>,
     pub obligations: Vec<Obligation>,
     pub barriers: Vec<BarrierSite>,
+    /// The counters of loops that lanes leave together if they enter together, each with the counters of the loops around it.
+    /// After such a loop its counter is still the same for all lanes; after another one each lane has its own.
+    pub together: FxHashMap<Var, Vec<Var>>,
+    /// The most iterations of a loop by its counter, if a number is known.
+    pub turns: FxHashMap<Var, i128>,
     /// Why the walk gave up, and where: nothing is proved then.
     pub stopped: Option<(String, Span)>,
 }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 use super::claim::follows;
 use super::def::*;
 use super::form::*;
-use super::space::{ENDLESS, Role};
+use super::space::{ENDLESS, Role, Space as Variables};
 use super::state::{Around, Jumps, Meeting, State, Target, Value, Walk};
 use crate::base::linear::{Formula, Linear, Var};
 use crate::base::source::Span;
@@ -45,6 +45,14 @@ impl Range {
         let distance = if step > 0 { end - start } else { start - end };
         let trips = if step == 0 || distance <= 0 { 0 } else { (distance - 1) / step.abs() + 1 };
         (step != 0 && trips <= MAX_TRIPS).then(|| (0..trips).map(|k| start + k * step).collect())
+    }
+
+    /// Returns a number of iterations that is not exceeded, if the bounds of start and end limit it.
+    fn most(&self, space: &Variables) -> Option<i128> {
+        let step = constant(&self.step).filter(|step| *step != 0)?;
+        let distance = if step > 0 { self.end.minus(&self.start) } else { self.start.minus(&self.end) };
+        let (_, most) = space.bounds(&distance);
+        (most < ENDLESS).then(|| if most <= 0 { 0 } else { (most - 1) / step.abs() + 1 })
     }
 
     /// Returns the condition that an iteration with this value takes place.
@@ -227,7 +235,14 @@ impl<'a> Walk<'a> {
     /// Lets one iteration stand for all.
     fn summarize(&mut self, shape: &Shape<'a>) {
         let Some(entry) = self.state.take() else { return };
-        let k = variable(self.space.fresh("iteration", Role::Counter, 0, ENDLESS));
+        let counter = self.space.fresh("iteration", Role::Counter, 0, ENDLESS);
+        let k = variable(counter);
+        if shape.meeting.read {
+            self.found.together.insert(counter, self.counters());
+        }
+        if let Some(most) = shape.range.as_ref().and_then(|range| range.most(&self.space)) {
+            self.found.turns.insert(counter, most);
+        }
         let mut heads = self.heads(shape, &entry, &k);
         self.muted += 1;
         let mut before = entry.clone();
@@ -421,7 +436,7 @@ impl<'a> Walk<'a> {
         let Some(own) = single(k) else { return vec![] };
         // What else an iteration computes was another value in the one before.
         let mut known = true;
-        let counters: Vec<Var> = self.around.iter().filter_map(|around| single(around.counter.as_ref()?)).collect();
+        let counters = self.counters();
         let mut look = |var: Var| known &= var == own || self.space.is_fixed(var, &counters);
         for moment in &moments {
             moment.counters.iter().flat_map(Linear::terms).for_each(|&(var, _)| look(var));

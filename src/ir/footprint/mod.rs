@@ -16,6 +16,9 @@
 //! `k >= 0`, in which the variable of a `for` is `start + step * k`, a local that grows by a constant is `first + constant * k`, and
 //! every other local is unknown up to invariants that are guessed and then proved.
 //!
+//! An element of an array of constants is a number where its index is one. Otherwise it is a variable with the element for each index as a
+//! fact, or with the bounds and the order of the elements if there are many.
+//!
 //! Everything else is *unknown*: a variable with no facts but its type's range, with a reason and a place. Unknown values make
 //! the footprint larger than what the kernel does, never smaller. So what is proved holds, and what is refuted has to be shown by
 //! a run.
@@ -27,13 +30,17 @@
 //! to the loop, as loops end. [`cover`] makes up the thread that should write an element;
 //! [`whole`] asks it of launches, for devices.
 //!
+//! A flat array whose rows have a dimension as their length is taken apart into rows first. A loop with one iteration at most needs no digit.
+//!
 //! # Parts
 //!
 //! A launch on several devices is cut along a coordinate; that each part of it accesses only what its device has is asked by [`parts`].
 //!
 //! # Warps
 //!
-//! What the lanes of a warp access together is a matter of one access and 32 threads: [`warp`] puts the coordinates of lanes into it and counts.
+//! What the lanes of a warp access together is a matter of one access and 32 threads: [`warp`] puts the coordinates of lanes into it and counts. The
+//! lanes are in the same iterations of the loops around the access, but may have left earlier loops in different iterations
+//! ([`Footprint::together`]).
 //!
 //! # Barriers
 //!

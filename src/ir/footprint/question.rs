@@ -208,12 +208,31 @@ impl<'a> Builder<'a> {
             // Not asked: nothing can be concluded.
             self.problem.facts.clear();
         }
+        let launch = self.launch();
+        let related = (known > 0 && !self.partial).then_some(related);
+        Question { what, span, offer: None, problem: self.problem, related, launch, unknowns }
+    }
+
+    /// Returns a builder that adds facts to the problem of a question.
+    pub fn after(space: &'a Variables, question: &Question) -> Self {
+        let problem = question.related.as_ref().unwrap_or(&question.problem).clone();
+        let copies = question.launch.iter().map(|&(var, copy)| ((var, 0), copy)).collect();
+        Builder { problem, copies, ..Builder::new(space, Common::default()) }
+    }
+
+    /// Returns the problem with the facts about all its variables. The list has the launch's variables and their copies in the problem.
+    pub fn problem(mut self) -> (Problem, Vec<(Var, Var)>) {
+        self.settle(&mut vec![]);
+        let launch = self.launch();
+        (self.problem, launch)
+    }
+
+    fn launch(&self) -> Vec<(Var, Var)> {
         let is_launch = |var: &Var| self.space.get(*var).role == Role::Launch;
         let launch = self.copies.iter().filter(|((var, _), _)| is_launch(var)).map(|((var, _), copy)| (*var, *copy));
         let mut launch: Vec<(Var, Var)> = launch.collect();
         launch.sort();
-        let related = (known > 0 && !self.partial).then_some(related);
-        Question { what, span, offer: None, problem: self.problem, related, launch, unknowns }
+        launch
     }
 
     /// Adds the facts about all variables that were copied.

@@ -3,6 +3,8 @@
 //! A quotient, a product of two variables, a minimum, a value that depends on a condition: each is a variable of its own with
 //! facts that define it, so that all that is computed from it stays linear.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::form::*;
@@ -23,7 +25,7 @@ pub enum Role {
     Block,
     /// The thread: a coordinate within its block, or an index of a `threads` kernel.
     Thread,
-    /// The thread: the number of an iteration of a loop, from 0.
+    /// The thread: the number of an iteration of a loop, from 0. After the loop it is the iteration in which the thread left.
     Counter,
     /// A function of other variables: it belongs to whatever they belong to.
     Derived(Vec<Var>),
@@ -58,6 +60,8 @@ pub enum Definition {
     Bits(BinOp, Linear, Linear),
     /// The value whose condition holds.
     Choice(Vec<(Formula, Linear)>),
+    /// The number at this index.
+    Table(Arc<[i128]>, Linear),
 }
 
 /// An element of an array that the kernel does not write: a function of its indices. Beyond the extents its values are any that
@@ -98,6 +102,9 @@ pub struct Space {
 /// The name of a value that depends on a condition.
 const CHOICE: &str = "choice";
 
+/// The most elements of an array of constants that are told apart; of others their bounds and their order are known.
+const MAX_CASES: usize = 16;
+
 /// The most products that one multiplication is expanded to.
 const MAX_PRODUCTS: usize = 4;
 
@@ -112,39 +119,61 @@ impl Space {
         &self.variables[var.index()]
     }
 
-    /// Returns whether a variable is the same for all threads of a launch that are at the same iterations of loops.
-    pub fn is_common(&self, var: Var) -> bool {
-        match &self.get(var).role {
-            Role::Launch | Role::Counter => true,
-            Role::Derived(on) => on.iter().all(|&var| self.is_common(var)),
-            Role::Block | Role::Thread | Role::Unknown(..) => false,
+    /// Whether a condition holds for a variable and all that it is computed from, each of which is looked at once.
+    fn all_origins(&self, var: Var, holds: &dyn Fn(Var, &Variable) -> bool) -> bool {
+        let (mut left, mut seen) = (vec![var], FxHashSet::default());
+        while let Some(var) = left.pop() {
+            if !seen.insert(var) {
+                continue;
+            }
+            let known = self.get(var);
+            if !holds(var, known) {
+                return false;
+            }
+            if let Role::Derived(on) = &known.role {
+                left.extend(on);
+            }
         }
+        true
+    }
+
+    /// Returns whether a variable is the same for all threads of a launch that are at the same iterations of the loops with these
+    /// counters. The counter of a loop that a thread has left tells when it left, which may be another iteration for each thread.
+    pub fn is_common(&self, var: Var, counters: &[Var]) -> bool {
+        self.all_origins(var, &|var, known| match &known.role {
+            Role::Launch | Role::Derived(_) => true,
+            Role::Counter => counters.contains(&var),
+            Role::Block | Role::Thread | Role::Unknown(..) => false,
+        })
     }
 
     /// Returns whether a variable of a thread stays what it is while the loops with these counters are at one iteration.
     pub fn is_fixed(&self, var: Var, counters: &[Var]) -> bool {
-        match &self.get(var).role {
-            Role::Launch | Role::Block | Role::Thread => true,
+        self.all_origins(var, &|var, known| match &known.role {
+            Role::Launch | Role::Block | Role::Thread | Role::Derived(_) => true,
             Role::Counter => counters.contains(&var),
-            Role::Derived(on) => on.iter().all(|&var| self.is_fixed(var, counters)),
             Role::Unknown(..) => false,
-        }
+        })
     }
 
-    /// Returns whether a variable is computed from another one.
+    /// Returns whether a variable is the same for all lanes of a warp: all that it is computed from is.
+    pub fn is_uniform(&self, var: Var, is_uniform: &dyn Fn(Var, &Role) -> bool) -> bool {
+        self.all_origins(var, &|var, known| matches!(known.role, Role::Derived(_)) || is_uniform(var, &known.role))
+    }
+
+    /// Returns whether a variable is computed from another one, which is not computed itself.
     pub fn depends(&self, var: Var, on: Var) -> bool {
-        match &self.get(var).role {
-            Role::Derived(from) => from.iter().any(|&var| self.depends(var, on)),
-            _ => var == on,
-        }
+        !self.all_origins(var, &|var, known| matches!(known.role, Role::Derived(_)) || var != on)
     }
 
     /// Calls `f` with a variable and all that it is computed from.
     pub fn each_origin(&self, var: Var, f: &mut dyn FnMut(Var)) {
-        f(var);
-        if let Role::Derived(from) = &self.get(var).role {
-            from.iter().for_each(|&var| self.each_origin(var, f));
-        }
+        let found = std::cell::RefCell::new(vec![]);
+        self.all_origins(var, &|var, _| {
+            found.borrow_mut().push(var);
+            true
+        });
+        found.into_inner().into_iter().for_each(f);
     }
 
     pub fn learn(&mut self, var: Var, fact: Formula) {
@@ -203,12 +232,11 @@ impl Space {
 
     /// Whether a value depends on the launch alone: it is one of the launch, or computed from such.
     pub fn is_of_launch(&self, var: Var) -> bool {
-        let known = self.get(var);
-        match &known.role {
+        self.all_origins(var, &|_, known| match &known.role {
             Role::Launch => true,
-            Role::Derived(on) => known.total && on.iter().all(|&var| self.is_of_launch(var)),
+            Role::Derived(_) => known.total,
             _ => false,
-        }
+        })
     }
 
     /// States that the facts about a derived value define it for all values of the others.
@@ -416,6 +444,50 @@ impl Space {
         self.known_elements.insert(element.clone(), var);
         self.elements.insert(var, (element, span));
         var
+    }
+
+    /// Returns an element of an array of constants, which has one index. Outside of the array its value is any in this range.
+    pub fn table(
+        &mut self,
+        element: Element,
+        name: &str,
+        values: Arc<[i128]>,
+        range: (i128, i128),
+        span: Span,
+    ) -> Linear {
+        let [index] = &element.indices[..] else { return number(0) };
+        let index = index.clone();
+        let known = constant(&index).and_then(|at| values.get(usize::try_from(at).ok()?));
+        if let Some(&known) = known {
+            return number(known);
+        }
+        if let Some(known) = self.known_elements.get(&element) {
+            return variable(*known);
+        }
+        let is_short = values.len() <= MAX_CASES;
+        if let (false, Some(least), Some(most)) = (is_short, values.iter().min(), values.iter().max()) {
+            let mut sorted = values.to_vec();
+            sorted.sort_unstable();
+            let promised = Promised {
+                extents: vec![number(values.len() as i128)],
+                all: vec![(BinaryOp::Ge, number(*least)), (BinaryOp::Le, number(*most))],
+                ascending: values.is_sorted(),
+                distinct: sorted.windows(2).all(|pair| pair[0] != pair[1]),
+            };
+            self.promised.insert(element.param, promised);
+            let var = self.element(element, name, range, span);
+            self.defined.insert(var, Definition::Table(values, index));
+            return variable(var);
+        }
+        let var = self.derived(name, &[&index], range.0, range.1);
+        self.define(var);
+        let is = |(at, value): (i128, &i128)| and([equal(&index, &number(at)), equal(&variable(var), &number(*value))]);
+        let outside = or([less(&index, &number(0)), at_most(&number(values.len() as i128), &index)]);
+        let cases = or((0..).zip(values.iter()).map(is).chain([outside]).collect::<Vec<_>>());
+        self.learn(var, cases);
+        self.known_elements.insert(element, var);
+        self.defined.insert(var, Definition::Table(values, index));
+        variable(var)
     }
 
     /// Returns the place from which a form is read, if that is an array which is promised to be a permutation, and its length.

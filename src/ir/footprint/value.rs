@@ -1,5 +1,7 @@
 //! The values of expressions: linear forms for integers, formulas for truth values.
 
+use std::sync::Arc;
+
 use super::def::{Obligation, Strictness, int};
 use super::form::*;
 use super::space::{Definition, ENDLESS, Element, Role};
@@ -132,8 +134,41 @@ impl Walk<'_> {
                     _ => Value::Int(var),
                 }
             }
+            (Space::Constant, Some(indices), Ty::Scalar(scalar)) if scalar.is_int() || scalar == Scalar::Bool => {
+                match self.table(place, &indices, scalar, span) {
+                    Some(form) if scalar == Scalar::Bool => Value::Bool(less(&number(0), &form)),
+                    Some(form) => Value::Int(form),
+                    None => self.unknown(ty, "read from memory", span),
+                }
+            }
             _ => self.unknown(ty, "read from memory", span),
         }
+    }
+
+    /// Returns an element of an array of constants.
+    fn table(&mut self, place: &Place, indices: &[Linear], scalar: Scalar, span: Span) -> Option<Linear> {
+        let memory = &self.f.memories[place.memory];
+        let lanes = |leaf: &Leaf| usize::from(leaf.ty.lanes());
+        let before: usize = memory.layout.leaves.iter().take(place.leaf as usize).map(lanes).sum();
+        let first = before + usize::from(place.component.unwrap_or(0));
+        let integer = |bits: &u64| match scalar {
+            Scalar::Bool => Some(i128::from(*bits != 0)),
+            _ => Number { ty: scalar, bits: *bits }.as_integer(),
+        };
+        let values = memory.values.iter().skip(first).step_by(memory.layout.scalars().max(1));
+        let values: Arc<[i128]> = values.map(integer).collect::<Option<_>>()?;
+        let mut flat = number(0);
+        for (index, extent) in indices.iter().zip(&memory.extents) {
+            let Extent::Known(extent) = extent else { return None };
+            flat = flat.times(i128::from(*extent)).plus(index);
+            if !is_tame(&flat) {
+                return None;
+            }
+        }
+        // Parameters are numbered from 0, so that no array has this number.
+        let array = u32::MAX - place.memory.index() as u32;
+        let element = Element { param: array, leaf: first as u32, indices: vec![flat] };
+        Some(self.space.table(element, &memory.name, values, type_range(scalar), span))
     }
 
     fn coordinate(&mut self, which: Id3, axis: Axis) -> Option<Linear> {

@@ -6,7 +6,7 @@ use super::def::*;
 use super::form::*;
 use super::space::Role;
 use super::state::{Around, Meeting, State, Target, Value, Walk};
-use crate::base::linear::Formula;
+use crate::base::linear::{Formula, Var};
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::ranges::Site as At;
@@ -159,9 +159,9 @@ impl<'a> Walk<'a> {
     pub(super) fn meeting(&self, on: &[ExprId], formulas: &[Formula], label: Option<Label>) -> Meeting {
         let is_uniform = |id: &ExprId| self.variances.exprs[*id] == Variance::Uniform;
         let together = on.iter().all(is_uniform) && !label.is_some_and(|label| self.variances.parts(label));
-        let mut launch = true;
+        let (mut launch, counters) = (true, self.counters());
         for formula in formulas {
-            each_var(formula, &mut |var| launch &= self.space.is_common(var));
+            each_var(formula, &mut |var| launch &= self.space.is_common(var, &counters));
         }
         Meeting { block: together && !on.iter().any(|id| self.taint.has(self.f, *id)), read: together, launch }
     }
@@ -205,6 +205,11 @@ impl<'a> Walk<'a> {
             }
         }
         State { path, locals, clocks, sure: a.sure.zip(b.sure).map(|(a, b)| joined_ways(a, &b)) }
+    }
+
+    /// Returns the counters of the summarized loops around this point.
+    pub(super) fn counters(&self) -> Vec<Var> {
+        self.around.iter().filter_map(|around| single(around.counter.as_ref()?)).collect()
     }
 
     fn at(&self, stmt: &Stmt) -> At {
@@ -251,7 +256,7 @@ impl<'a> Walk<'a> {
             path: state.path.clone(),
             clocks: state.clocks.clone(),
             sure: state.sure.clone(),
-            counters: self.around.iter().filter_map(|around| single(around.counter.as_ref()?)).collect(),
+            counters: self.counters(),
             span,
         };
         self.found.accesses.push(touch);

@@ -3,7 +3,8 @@
 //! Input: a footprint. Output: for an access to a shared or global array, the most passes or sectors that one warp takes ([`warps`]). The
 //! coordinates of the 32 lanes are put into the access's indices. What remains in an address is the same for all lanes, so that their
 //! distances are numbers; of the first address its divisors count, and each position that they leave open. Lanes with different remains
-//! count as if they were far apart.
+//! count as if they were far apart. The lanes that make an access together are in the same iterations of the loops around it. A loop that
+//! they have left may have ended for each in another iteration ([`Common`]).
 
 use rustc_hash::FxHashMap;
 
@@ -16,6 +17,8 @@ use crate::ir::warps::{self, LANES, SECTOR, Spot};
 
 /// Warps of a block, at most.
 const MAX_WARPS: i128 = 32;
+/// The depth of factors of products whose divisors are looked at.
+const DEEPEST_FACTOR: u32 = 4;
 /// Bytes after which banks come again.
 const ROUND: i128 = 128;
 
@@ -45,6 +48,22 @@ pub struct Warps {
     space: Variables,
     /// Each stands for all warps that differ in no more than variables.
     warps: Vec<Vec<Lane>>,
+    /// See [`Footprint::together`].
+    together: FxHashMap<Var, Vec<Var>>,
+}
+
+/// The counters of loops that are the same for all lanes that make an access together.
+struct Common<'a> {
+    /// Those of the loops around the access.
+    around: &'a [Var],
+    together: &'a FxHashMap<Var, Vec<Var>>,
+}
+
+impl Common<'_> {
+    fn has(&self, counter: Var) -> bool {
+        let is_uniform = |outer: &Vec<Var>| outer.iter().all(|&counter| self.has(counter));
+        self.around.contains(&counter) || self.together.get(&counter).is_some_and(is_uniform)
+    }
 }
 
 /// Why nothing is known of a cost.
@@ -60,7 +79,7 @@ impl Warps {
             Some(grid) => blocks(&mut space, grid)?,
             None => vec![tile(&mut space, &given.indices, warps::tile(module))],
         };
-        Ok(Warps { space, warps })
+        Ok(Warps { space, warps, together: found.together.clone() })
     }
 
     /// Returns what an access costs at most.
@@ -90,7 +109,8 @@ impl Warps {
     fn spots(&mut self, lanes: &[Lane], touch: &Touch, size: i128) -> Result<Vec<(usize, Linear)>, Why> {
         let mut all = vec![];
         for (number, lane) in lanes.iter().enumerate() {
-            let mut at = At { space: &mut self.space, lane, known: FxHashMap::default() };
+            let common = Common { around: &touch.counters, together: &self.together };
+            let mut at = At { space: &mut self.space, lane, common, known: FxHashMap::default() };
             if touch.path.iter().any(|condition| at.fails(condition)) {
                 continue;
             }
@@ -143,19 +163,23 @@ impl Warps {
 
     /// Returns the largest common divisor of a number and of all that a form may be, its constant aside.
     fn divisor(&self, form: &Linear, of: i128) -> i128 {
-        form.terms().iter().fold(of, |all, &(var, by)| divisor(all, by.saturating_mul(self.divides(var))))
+        form.terms()
+            .iter()
+            .fold(of, |all, &(var, by)| divisor(all, by.saturating_mul(self.divides(var, DEEPEST_FACTOR))))
     }
 
-    /// Returns a number that divides a variable.
-    fn divides(&self, var: Var) -> i128 {
+    /// Returns a number that divides a variable; of products of products, factors up to some depth are looked at.
+    fn divides(&self, var: Var, depth: u32) -> i128 {
         let known = |form: &Linear| {
             let (own, rest): (Vec<_>, Vec<_>) = form.terms().iter().partition(|(other, _)| *other == var);
             let all = rest.iter().fold(form.constant(), |all, &&(_, by)| divisor(all, by));
             if matches!(own[..], [(_, 1 | -1)]) { all } else { 1 }
         };
         let mut by = match self.space.products.get(&var) {
-            Some(times) => self.divides(times.left).saturating_mul(self.divides(times.right)),
-            None => 1,
+            Some(times) if depth > 0 => {
+                self.divides(times.left, depth - 1).saturating_mul(self.divides(times.right, depth - 1))
+            }
+            _ => 1,
         };
         for fact in &self.space.get(var).facts {
             if let Formula::Atom(Atom::Zero(form)) = fact {
@@ -249,6 +273,7 @@ fn blocks(space: &mut Variables, grid: &Grid) -> Result<Vec<Vec<Lane>>, Why> {
 struct At<'a> {
     space: &'a mut Variables,
     lane: &'a Lane,
+    common: Common<'a>,
     known: FxHashMap<Var, Result<Linear, Why>>,
 }
 
@@ -293,18 +318,24 @@ impl At<'_> {
 
     /// Returns whether a variable may differ among the lanes of a warp.
     fn varies(&self, var: Var) -> bool {
-        match &self.space.get(var).role {
-            Role::Launch | Role::Block | Role::Counter => false,
-            Role::Thread => self.lane.contains_key(&var),
-            Role::Derived(on) => on.iter().any(|&var| self.varies(var)),
-            Role::Unknown(..) => true,
-        }
+        !self.space.is_uniform(var, &|var, role| match role {
+            Role::Counter => self.common.has(var),
+            Role::Thread => !self.lane.contains_key(&var),
+            Role::Launch | Role::Block | Role::Derived(_) => true,
+            Role::Unknown(..) => false,
+        })
     }
 
     /// Returns the value of a variable that is computed from others.
     fn defined(&mut self, var: Var) -> Result<Linear, Why> {
-        if let Role::Unknown(why, _) = self.space.get(var).role {
-            return Err(why);
+        match self.space.get(var).role {
+            Role::Unknown(why, _) => return Err(why),
+            Role::Counter => return Err("an index depends on when a lane left a loop"),
+            _ => {}
+        }
+        if let Some(Definition::Table(values, index)) = self.space.defined.get(&var).cloned() {
+            let at = constant(&self.form(&index)?).and_then(|at| usize::try_from(at).ok());
+            return at.and_then(|at| values.get(at)).map(|&value| number_of(value)).ok_or(OPEN);
         }
         if self.space.elements.contains_key(&var) {
             return Err("an index is read from memory");
@@ -332,7 +363,7 @@ impl At<'_> {
                     _ => Err("an index depends on a condition"),
                 }
             }
-            None => Err(OPEN),
+            Some(Definition::Table(..)) | None => Err(OPEN),
         }
     }
 

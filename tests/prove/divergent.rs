@@ -1,0 +1,430 @@
+//! Random kernels with contracts, whose lanes leave loops in different iterations.
+//!
+//! The proved limits are compared with the counts of runs, and the other proved properties with their reports. The device that counts knows no
+//! proofs. Lanes leave loops by `while` conditions on memory, `break`, `continue`, `return`, ragged `for` bounds, and early returns of functions.
+//! Loops are nested and stand under divergent conditions. Other loops end for all lanes together.
+
+use std::sync::{Arc, Mutex};
+
+use clk_lang::base::diag::Diagnostic;
+use clk_lang::compile::NoFiles;
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, Output};
+use clk_lang::host::interp::{Interpreter, Options};
+use clk_lang::ir::{Checks, Counted, Prepared};
+use clk_lang::prove::{Property, Verdict, examine};
+
+use super::random::Silent;
+use super::stream::Random;
+use super::{compiled, contradicted, kernels};
+
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub kernels: u64,
+    /// Limits of what warps pay: proved, refuted, and neither.
+    pub proved: u64,
+    pub refuted: u64,
+    pub open: u64,
+    /// Limits that are proved of kernels in which an access after a loop depends on when lanes left it.
+    pub counted: u64,
+    /// Other properties that are proved.
+    pub others: u64,
+    pub runs: u64,
+    /// Runs in which a warp paid exactly the proved limit.
+    pub tight: u64,
+}
+
+/// The most that a warp paid for an access: passes of shared memory, and sectors.
+type Paid = [u32; 2];
+
+/// The simulator, which counts what warps pay in every launch.
+#[derive(Default)]
+struct Counting {
+    simulator: Simulator,
+    paid: Arc<Mutex<Paid>>,
+}
+
+struct Loaded {
+    executable: Arc<dyn Executable>,
+    paid: Arc<Mutex<Paid>>,
+}
+
+impl Device for Counting {
+    fn name(&self) -> String {
+        self.simulator.name()
+    }
+
+    fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
+        // Nothing is declared of launches, so that the run rests on no proof.
+        let plain = Prepared::new(kernel.module.clone(), kernel.checks);
+        let counting = Prepared { counted: Some(Counted::Kernel), ..plain };
+        Arc::new(Loaded { executable: self.simulator.load(Arc::new(counting)), paid: self.paid.clone() })
+    }
+}
+
+impl Executable for Loaded {
+    fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+        let result = self.executable.launch(extents, args, control);
+        let crowds = std::mem::take(&mut *control.crowds.lock().expect("the list"));
+        let mut paid = self.paid.lock().expect("the counts");
+        for fault in crowds {
+            if let FaultKind::Crowd(crowd) = fault.kind {
+                let most = &mut paid[usize::from(!crowd.shared)];
+                *most = crowd.count.max(*most);
+            }
+        }
+        result
+    }
+}
+
+struct Writer {
+    random: Random,
+    text: String,
+    depth: usize,
+    /// Locals that loops change.
+    counts: Vec<String>,
+    /// Variables of open `for` loops.
+    loops: Vec<String>,
+    next: usize,
+    shared: bool,
+    /// Loops that threads may leave by `return`.
+    returns: bool,
+}
+
+impl Writer {
+    fn below(&mut self, n: usize) -> usize {
+        self.random.below(n)
+    }
+
+    fn of(&mut self, all: &[&str]) -> String {
+        self.random.of(all).to_string()
+    }
+
+    fn count(&mut self) -> String {
+        let at = self.random.below(self.counts.len());
+        self.counts[at].clone()
+    }
+
+    fn fresh(&mut self, letter: &str) -> String {
+        self.next += 1;
+        format!("{letter}{}", self.next)
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text += &"    ".repeat(self.depth + 1);
+        self.text += line;
+        self.text.push('\n');
+    }
+
+    fn open(&mut self, line: &str) {
+        self.line(line);
+        self.depth += 1;
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    /// A number that differs from lane to lane, or one that does not.
+    fn limit(&mut self) -> String {
+        self.of(&["n[i]", "n[i]", "n[i]", "m", "n[i] % 4", "t % 5", "n[0]", "N", "8", "n[i] / 2"])
+    }
+
+    fn condition(&mut self) -> String {
+        let (count, limit) = (self.count(), self.limit());
+        let sign = self.of(&["==", ">", ">=", "!="]);
+        match self.below(4) {
+            0 => format!("{count} {sign} {limit}"),
+            1 => format!("n[i] {sign} {}", self.below(8)),
+            2 => format!("m {sign} {}", self.below(8)),
+            _ => format!("{count} + t {sign} {limit}"),
+        }
+    }
+
+    fn term(&mut self) -> String {
+        let count = self.count();
+        let inner = self.loops.last().cloned().unwrap_or_else(|| "t".into());
+        match self.below(12) {
+            0..3 => "t".into(),
+            3..6 => count,
+            6 => format!("{} * {count}", [3, 8, 32, 33][self.below(4)]),
+            7 => "32 * t".into(),
+            8 => inner,
+            9 => format!("{count} / {}", 2 + self.below(3)),
+            10 => format!("{count} % {}", 2 + self.below(7)),
+            _ => self.of(&["m", "31 - t % 32", "0", "t / 4"]),
+        }
+    }
+
+    fn index(&mut self) -> String {
+        let first = self.term();
+        match self.below(3) {
+            0 => first,
+            1 => format!("{first} + {}", self.below(9)),
+            _ => format!("{first} + {}", self.term()),
+        }
+    }
+
+    /// An access, within bounds.
+    fn access(&mut self) {
+        let at = self.fresh("at");
+        let index = self.index();
+        let (array, extent) = match self.below(3) {
+            0 if self.shared => ("s", 1024),
+            _ => ("x", 2048),
+        };
+        self.line(&format!("let {at} = {index}"));
+        let deed = match (array, self.below(4)) {
+            ("s", 0) => format!("s[{at}] = 1.0"),
+            ("s", 1) => format!("atomic_add(q[{at}], 1)"),
+            _ => format!("sum += {array}[{at}]"),
+        };
+        self.line(&format!("if {at} >= 0 && {at} < {extent} {{ {deed} }}"));
+    }
+
+    fn advance(&mut self) {
+        let (count, by) = (self.count(), 1 + self.below(3));
+        let line = match self.below(6) {
+            0 => format!("{count} += t % 3"),
+            1 => format!("{count} = {} + {by}", self.count()),
+            _ => format!("{count} += {by}"),
+        };
+        self.line(&line);
+    }
+
+    fn inside(&mut self) {
+        for _ in 0..1 + self.below(2) {
+            match self.below(6) {
+                0 => self.access(),
+                1 if self.depth < 3 => self.repeat(),
+                2 => {
+                    let condition = self.condition();
+                    self.open(&format!("if {condition} {{"));
+                    self.advance();
+                    self.close();
+                }
+                _ => self.advance(),
+            }
+        }
+    }
+
+    /// A loop that lanes leave together, or not.
+    fn repeat(&mut self) {
+        let (limit, condition) = (self.limit(), self.condition());
+        match self.below(6) {
+            0 => {
+                let count = self.count();
+                self.open(&format!("while {count} < {limit} {{"));
+                self.inside();
+                self.line(&format!("{count} += 1"));
+                self.close();
+            }
+            1 => {
+                let turns = self.fresh("turns");
+                self.line(&format!("var {turns} = 0"));
+                self.open("loop {");
+                self.line(&format!("if {condition} {{ break }}"));
+                self.inside();
+                self.line(&format!("{turns} += 1"));
+                self.line(&format!("if {turns} > {} {{ break }}", 3 + self.next % 5));
+                self.close();
+                self.counts.push(turns);
+            }
+            2 | 3 => {
+                let (k, leave) = (self.fresh("k"), self.of(&["break", "continue", "break"]));
+                let end = 2 + self.below(9);
+                self.open(&format!("for {k} in 0..{end} {{"));
+                self.loops.push(k.clone());
+                let count = self.count();
+                self.line(&format!("if {condition} {{ {leave} }}"));
+                self.line(&format!("{count} = {k} + {}", self.next % 3));
+                self.inside();
+                if self.returns && self.random.below(4) == 0 {
+                    self.line(&format!("if n[i] == {k} + 3 {{ return }}"));
+                }
+                self.loops.pop();
+                self.close();
+            }
+            4 => {
+                let k = self.fresh("k");
+                self.open(&format!("for {k} in 0..{limit} {{"));
+                self.loops.push(k);
+                self.inside();
+                self.loops.pop();
+                self.close();
+            }
+            _ => {
+                let count = self.count();
+                self.line(&format!("{count} += steps({limit}, {})", self.next % 7));
+            }
+        }
+    }
+}
+
+const STEPS: &str = "fn steps(n: i32, least: i32) -> i32 {
+    var c = 0
+    while c < 12 {
+        if c >= n { return c }
+        c += 1 + least % 2
+    }
+    c + least
+}
+";
+
+/// Returns a kernel, and its limits.
+pub fn kernel(seed: u64) -> (String, [u32; 2]) {
+    let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut w = Writer {
+        random,
+        text: String::new(),
+        depth: 0,
+        counts: vec!["c".into(), "d".into()],
+        loops: vec![],
+        next: 0,
+        shared: false,
+        returns: false,
+    };
+    for _ in 0..4 {
+        w.random.next();
+    }
+    let block = [16, 32, 64][w.below(3)];
+    let head = match w.below(3) {
+        0 => "threads(i: N)".to_string(),
+        1 => format!("grid(ceil_div(N, {block})) block({block})"),
+        _ => format!("grid(ceil_div(N, {block})) block({}, {})", block / 2, 2),
+    };
+    let grid = head.starts_with("grid");
+    let limits = [[1, 1, 2, 4, 8, 32][w.below(6)], [1, 4, 4, 5, 8, 9, 16, 33][w.below(8)]];
+    w.text = format!("{STEPS}kernel k(n: [i32; N], x: [f32; 2048], m: i32, inout y: [f32; N]) {head}\n");
+    w.text += &format!("    expect bank_ways <= {}, sectors <= {}\n{{\n", limits[0], limits[1]);
+    if grid {
+        let rank2 = head.contains("block(8,") || head.contains("block(16,") || head.contains("block(32,");
+        match rank2 {
+            true => w.line(&format!("let t = thread_idx.x + {} * thread_idx.y", block / 2)),
+            false => w.line("let t = thread_idx.x"),
+        }
+        w.line(&format!("let i = min({block} * block_idx.x + t, N - 1)"));
+        w.shared = w.below(3) > 0;
+        if w.shared {
+            w.line("shared s: [f32; 1024]");
+            w.line("shared q: [i32; 1024]");
+            w.line(&format!("for f in t..1024 step {block} {{"));
+            w.line("    s[f] = 1.0");
+            w.line("    q[f] = 0");
+            w.line("}");
+            w.line("barrier()");
+        }
+    } else {
+        w.line("let t = i");
+    }
+    w.returns = w.below(3) == 0;
+    w.line("var sum = 0.0");
+    w.line(&format!("var c = {}", ["0", "0", "t", "m", "n[i]"][w.random.below(5)]));
+    w.line("var d = 0");
+    for _ in 0..1 + w.below(2) {
+        if w.below(4) == 0 {
+            let condition = w.condition();
+            w.open(&format!("if {condition} {{"));
+            w.repeat();
+            w.close();
+        } else {
+            w.repeat();
+        }
+        for _ in 0..1 + w.below(2) {
+            w.access();
+        }
+    }
+    w.line("atomic_add(y[i], sum)");
+    (w.text + "}\n", limits)
+}
+
+/// Returns whether an access of the outermost level, after a loop, has a local in its index that loops change.
+fn depends_on_loops(text: &str) -> bool {
+    let is_local = |word: &str| matches!(word, "c" | "d") || word.starts_with("turns");
+    let indices = text.lines().filter(|line| line.starts_with("    let at"));
+    indices.flat_map(|line| line.split(' ')).any(is_local)
+}
+
+/// Examines a kernel; if something is proved of it, runs it with several sizes and contents.
+pub fn compare(seed: u64, tally: &mut Tally) {
+    let (text, limits) = kernel(seed);
+    let mut session = compiled("divergent.clk", &text).unwrap_or_else(|| panic!("seed {seed} has mistakes: {text}"));
+    let (id, _) = kernels(&session).into_iter().next_back().expect("a kernel");
+    let report = examine(&session.program, id);
+    let is_proved = |property: Property| matches!(report.verdict(property), Some(Verdict::Proved { .. }));
+    let own = [Property::BankWays(limits[0]), Property::Sectors(limits[1])];
+    let proved: Vec<Property> = Property::ALL.into_iter().filter(|property| is_proved(*property)).collect();
+    tally.kernels += 1;
+    tally.others += proved.len() as u64;
+    for property in own {
+        match report.verdict(property) {
+            Some(Verdict::Proved { .. }) => {
+                tally.proved += 1;
+                tally.counted += u64::from(depends_on_loops(&text));
+            }
+            Some(Verdict::Refuted { .. }) => tally.refuted += 1,
+            _ => tally.open += 1,
+        }
+    }
+    let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1);
+    let device = Arc::new(Counting::default());
+    let paid = device.paid.clone();
+    let checks = Checks { memory: true, arithmetic: true, nan: false };
+    let control = Control { workers: 1, checks, max_steps: 100_000, ..Control::default() };
+    let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    // Between runs without checks, the order is the only difference.
+    let plain = |backward: bool| {
+        let control = Control { workers: 1, max_steps: 100_000, backward, ..Control::default() };
+        let device = Arc::new(Simulator::default());
+        Interpreter::new(Options { args: vec![], control, seed: None, device })
+    };
+    let mut pair = [plain(false), plain(true)];
+    for (serial, size) in [1, 31, 32, 33, 64, 100].into_iter().enumerate() {
+        let most = [2, 9, 40][random.below(3)];
+        let numbers: Vec<String> = (0..size).map(|_| random.below(most).to_string()).collect();
+        let script = format!(
+            "var y{serial} = zeros({size})\nk([{}], ones(2048), {}, y{serial})\nprint(y{serial})\n",
+            numbers.join(", "),
+            random.below(12)
+        );
+        let outcome = session.add(&format!("<{serial}>"), &script, &NoFiles);
+        assert!(!outcome.failed(), "{script}{:?}", outcome.diagnostics);
+        *paid.lock().expect("the counts") = [0; 2];
+        let mut found: Vec<Diagnostic> = vec![];
+        for chunk in outcome.chunks.clone() {
+            found.extend(interpreter.run_chunk(&session, chunk, &mut Silent::default()).err().map(|error| *error));
+        }
+        found.extend(interpreter.take_warnings());
+        tally.runs += 1;
+        let most = *paid.lock().expect("the counts");
+        for ((property, limit), paid) in own.into_iter().zip(limits).zip(most) {
+            if is_proved(property) {
+                assert!(paid <= limit, "seed {seed}: {paid} paid, {} proved\n{text}{script}", property.name());
+                tally.tight += u64::from(paid == limit);
+            }
+        }
+        if proved.contains(&Property::Order) && found.is_empty() {
+            let mut shown = pair.iter_mut().map(|interpreter| {
+                let mut world = Silent::default();
+                for chunk in outcome.chunks.clone() {
+                    interpreter.run_chunk(&session, chunk, &mut world).expect("a run without faults");
+                }
+                world.printed
+            });
+            assert_eq!(shown.next(), shown.next(), "seed {seed}: the order matters\n{text}{script}");
+        }
+        for diagnostic in found {
+            let property = match diagnostic.code {
+                "E0612" => Some(Property::NoOverflow),
+                code => contradicted(code),
+            };
+            assert!(
+                property.is_none_or(|property| !proved.contains(&property)),
+                "seed {seed}: {} {} contradicts a proof\n{text}{script}",
+                diagnostic.code,
+                diagnostic.title
+            );
+        }
+    }
+}
