@@ -230,11 +230,10 @@ fn work_is_in_proportion_to_the_text() {
     let manifest =
         |n: usize| "name = \"a\"\n".to_string() + &(0..n).map(|k| format!("key{k} = {k}\n")).collect::<String>();
     type Text<'t> = &'t dyn Fn(usize) -> String;
-    let cases: [(&str, Text<'_>, &[&str], usize); 8] = [
+    let cases: [(&str, Text<'_>, &[&str], usize); 7] = [
         ("prove loops", &loops, &["prove", "a.clk"], 600),
         ("profile loops", &loops, &["profile", "a.clk"], 600),
         ("emit loops", &loops, &["emit", "a.clk"], 600),
-        ("prove locals", &locals, &["prove", "a.clk"], 200),
         ("emit locals", &locals, &["emit", "a.clk"], 200),
         ("profile kernels", &kernels, &["profile", "a.clk"], 60),
         ("fmt comments", &comments, &["fmt", "a.clk"], 10_000),

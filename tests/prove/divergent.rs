@@ -83,6 +83,8 @@ struct Writer {
     depth: usize,
     /// Locals that loops change.
     counts: Vec<String>,
+    /// How many of them are in scope outside of each open block.
+    known: Vec<usize>,
     /// Variables of open `for` loops.
     loops: Vec<String>,
     next: usize,
@@ -119,10 +121,12 @@ impl Writer {
     fn open(&mut self, line: &str) {
         self.line(line);
         self.depth += 1;
+        self.known.push(self.counts.len());
     }
 
     fn close(&mut self) {
         self.depth -= 1;
+        self.counts.truncate(self.known.pop().unwrap_or_default());
         self.line("}");
     }
 
@@ -280,6 +284,7 @@ pub fn kernel(seed: u64) -> (String, [u32; 2]) {
         text: String::new(),
         depth: 0,
         counts: vec!["c".into(), "d".into()],
+        known: vec![],
         loops: vec![],
         next: 0,
         shared: false,
@@ -320,7 +325,8 @@ pub fn kernel(seed: u64) -> (String, [u32; 2]) {
     }
     w.returns = w.below(3) == 0;
     w.line("var sum = 0.0");
-    w.line(&format!("var c = {}", ["0", "0", "t", "m", "n[i]"][w.random.below(5)]));
+    let start = w.of(&["0", "0", "t", "m", "n[i]"]);
+    w.line(&format!("var c = {start}"));
     w.line("var d = 0");
     for _ in 0..1 + w.below(2) {
         if w.below(4) == 0 {

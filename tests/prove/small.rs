@@ -629,7 +629,7 @@ fn small_kernels() {
         }",
         ),
         (
-            "ppppp",
+            "pp.pp",
             "(x: [f32; H, W], out y: [f32; H * W]) grid(ceil_div(W, 16), ceil_div(H, 8)) block(16, 8) {
             let (r, c) = (global_idx.y, global_idx.x)
             if r < H && c < W { y[r * W + c] = x[r, c] }

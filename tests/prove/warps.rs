@@ -172,8 +172,8 @@ fn limits() {
             "p",
             "(x: [f32; 100000], m: i32, out y: [f32; N]) threads(i: N) expect sectors <= 5 {
                 var c = 0
-                while c < m && c < 1000 { c += 1 }
-                y[i] = if i < 1000 { x[c + i] } else { 0.0 }
+                while c < m { c += 1 }
+                y[i] = if c < 1000 && i < 1000 { x[c + i] } else { 0.0 }
             }",
         ),
         (

@@ -262,9 +262,9 @@ fn pitch(space: &Variables, index: &Linear) -> Option<(Var, Linear, Linear)> {
     // The other factor of a product with a length. A multiple of a quotient by the length belongs to a remainder.
     let other = |var: Var, length: Var| {
         let times = space.products.get(&var)?;
-        let rest = space.quotient_in(var).is_some_and(|(_, (_, by))| single(by) == Some(length));
+        let of_remainder = |other: Var| space.divided(other).is_some_and(|(_, by)| single(by) == Some(length));
         let factors = [(times.left, times.right), (times.right, times.left)];
-        factors.into_iter().find(|(own, _)| *own == length && !rest).map(|(_, other)| other)
+        factors.into_iter().find(|&(own, other)| own == length && !of_remainder(other)).map(|(_, other)| other)
     };
     let of_thread = |var: &Var| space.products.contains_key(var) && !space.is_of_launch(*var);
     let products: Vec<Var> = index.terms().iter().map(|&(var, _)| var).filter(of_thread).collect();

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::def::int;
 use crate::ir::def::*;
+use crate::ir::filled::filled;
 use crate::ir::variance::{Variance, Variances};
 use crate::ir::visit::each_stmt;
 use crate::lang::scalar::Scalar;
@@ -65,6 +66,51 @@ pub(super) fn relevant(f: &Function) -> Slice {
         }
     }
     slice
+}
+
+/// The most elements of a local array that are followed as constants.
+const MAX_ELEMENTS: u64 = 1 << 12;
+
+/// Returns the contents of local arrays of constants: each element is written by one statement, with a constant, and nothing is read before
+/// the whole array is written. Lists and array literals are such.
+pub(super) fn tables(f: &Function) -> FxHashMap<MemId, Vec<u64>> {
+    let is_filled = filled(f);
+    let scalars = |id: MemId| {
+        let memory = &f.memories[id];
+        let is_plain = matches!(&memory.layout.leaves[..], [leaf] if leaf.ty.lanes() == 1);
+        let len = memory.known_len().filter(|len| is_plain && *len <= MAX_ELEMENTS)?;
+        (memory.space == Space::Local && is_filled.get(id.index()) == Some(&true)).then(|| vec![None; len as usize])
+    };
+    let constant = |id: ExprId| match f.exprs[id].kind {
+        ExprKind::Const(bits) => Some(bits),
+        _ => None,
+    };
+    let position = |place: &Place| {
+        let mut at = 0u64;
+        for (index, extent) in place.indices.iter().zip(&f.memories[place.memory].extents) {
+            let Extent::Known(extent) = extent else { return None };
+            let index = constant(*index).filter(|index| *index < u64::from(*extent))?;
+            at = at.checked_mul(u64::from(*extent))?.checked_add(index)?;
+        }
+        usize::try_from(at).ok()
+    };
+    // `None`: it is no such array.
+    let mut found: FxHashMap<MemId, Option<Vec<Option<u64>>>> = FxHashMap::default();
+    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Store { place, value, .. } => {
+            let contents = found.entry(place.memory).or_insert_with(|| scalars(place.memory));
+            let free = contents.as_mut().and_then(|all| all.get_mut(position(place)?)).filter(|slot| slot.is_none());
+            match (free, constant(*value)) {
+                (Some(slot), Some(bits)) => *slot = Some(bits),
+                _ => *contents = None,
+            }
+        }
+        StmtKind::Atomic { place, .. } => drop(found.insert(place.memory, None)),
+        _ => {}
+    });
+    let whole =
+        |(id, contents): (MemId, Option<Vec<Option<u64>>>)| Some((id, contents?.into_iter().collect::<Option<_>>()?));
+    found.into_iter().filter_map(whole).collect()
 }
 
 /// Returns the expressions that something besides locals depends on: memory, control flow, other threads, what is printed.

@@ -97,6 +97,8 @@ pub(super) struct Walk<'a> {
     pub uniform: FxHashSet<LocalId>,
     pub variances: Variances,
     pub taint: Taint,
+    /// The contents of local arrays of constants.
+    pub tables: FxHashMap<MemId, Vec<u64>>,
     /// Those of the whole kernel.
     pub jumps: Jumps,
     pub opaque: &'a FxHashSet<ExprId>,
@@ -136,6 +138,7 @@ impl<'a> Walk<'a> {
             uniform: slice::uniform_locals(f, &variances, &taint),
             variances,
             taint,
+            tables: slice::tables(f),
             jumps: Jumps::of(&f.body),
             opaque,
             unroll,

@@ -134,7 +134,9 @@ impl Walk<'_> {
                     _ => Value::Int(var),
                 }
             }
-            (Space::Constant, Some(indices), Ty::Scalar(scalar)) if scalar.is_int() || scalar == Scalar::Bool => {
+            (Space::Constant | Space::Local, Some(indices), Ty::Scalar(scalar))
+                if scalar.is_int() || scalar == Scalar::Bool =>
+            {
                 match self.table(place, &indices, scalar, span) {
                     Some(form) if scalar == Scalar::Bool => Value::Bool(less(&number(0), &form)),
                     Some(form) => Value::Int(form),
@@ -155,7 +157,11 @@ impl Walk<'_> {
             Scalar::Bool => Some(i128::from(*bits != 0)),
             _ => Number { ty: scalar, bits: *bits }.as_integer(),
         };
-        let values = memory.values.iter().skip(first).step_by(memory.layout.scalars().max(1));
+        let stored = match memory.space {
+            Space::Local => self.tables.get(&place.memory)?.as_slice(),
+            _ => &memory.values[..],
+        };
+        let values = stored.iter().skip(first).step_by(memory.layout.scalars().max(1));
         let values: Arc<[i128]> = values.map(integer).collect::<Option<_>>()?;
         let mut flat = number(0);
         for (index, extent) in indices.iter().zip(&memory.extents) {
