@@ -20,7 +20,7 @@ A kernel is a function that runs once for every element. Enter one, and call it:
     scale(2.0, x)
 
 `N` is the length of the arrays, found from the arguments, and an integer in the body. `threads(i: N)` runs
-the body for every `i` from 0 to N. Arrays are read, those marked `out` are written; left off at the call,
+the body for every `i` from 0 to N - 1. Arrays are read, those marked `out` are written; left off at the call,
 an `out` array is made and is the value. With two indices:
 
     kernel mirrored(a: [f32; R, C], out b: [f32; R, C]) threads(r: R, c: C) {

@@ -95,6 +95,9 @@ fn shared(
             .note(format!("`{name}` belongs to one block and {what}; `{text}` numbers the threads of the whole grid"))
             .help(format!("the thread's number in its block is `thread_idx.{letter}`"));
     }
+    if extent == 0 {
+        return diagnostic.note(format!("`{name}` has no elements along axis {axis}"));
+    }
     diagnostic.help(format!(
         "valid indices are 0 to {}: does `{name}` need more elements, or do more threads come here than should?",
         i64::from(extent) - 1

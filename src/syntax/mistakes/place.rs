@@ -322,7 +322,7 @@ fn geometry(here: &Here<'_>) -> Option<Diagnostic> {
         true => Diagnostic::error("E0134", "the kernel's body is missing").at(span, "expected `{`"),
         false => Diagnostic::error("E0125", "a kernel says how many threads it runs")
             .at(span, "its shape should stand here")
-            .help("`threads(i: N)` runs the body once for every `i` from 0 to N")
+            .help("`threads(i: N)` runs the body once for every `i` from 0 to N - 1")
             .help("`grid(blocks) block(threads)` is the CUDA way, with barriers and shared memory"),
     })
 }

@@ -315,7 +315,7 @@ fn report_geometry(inp: &mut Input<'_, '_>, kernel: &Name, clauses: &Clauses, sp
         _ => error(format!("kernel `{}` does not say how many threads it runs", kernel.text))
             .at(span, "its shape is missing here")
             .because(kernel.span, "this kernel")
-            .help("`threads(i: N)` runs the body once for every `i` from 0 to N")
+            .help("`threads(i: N)` runs the body once for every `i` from 0 to N - 1")
             .help("`grid(blocks) block(threads)` is the CUDA way, with barriers and shared memory")
             .fix("add `threads(i: N)`", span, " threads(i: N)", Applicability::MaybeIncorrect),
     };
