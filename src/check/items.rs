@@ -13,7 +13,7 @@ use crate::check::report::{Imports, UNREPORTED};
 use crate::check::sigs::{self, Constants, Source};
 use crate::check::typed::*;
 use crate::check::world::Worlds;
-use crate::check::{lints, parts, passed, suggest};
+use crate::check::{identity, lints, parts, passed, suggest};
 use crate::syntax::ast::{self, ItemKind};
 
 /// A file being checked.
@@ -245,6 +245,9 @@ impl<'f> Pass<'f> {
         let ids: Vec<StructId> = self.structs.iter().map(|s| s.0).collect();
         sigs::endless_structs(program, &ids, &mut self.found);
         parts::large_structs(program, &ids, &mut self.found);
+        if !self.found.iter().any(Diagnostic::is_error) {
+            identity::keep_identities(program, module, &ids);
+        }
         consts.check(program, module, false, &mut self.found);
         for job in &self.jobs {
             match job {

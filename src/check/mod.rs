@@ -33,6 +33,7 @@ pub mod foreign;
 mod gather;
 mod generics;
 mod host;
+mod identity;
 mod infer;
 mod items;
 mod launch;
