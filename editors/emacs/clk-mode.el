@@ -75,9 +75,9 @@
     "argmax" "all" "any" "close" "cumsum" "reshape" "transpose" "concat" "stack" "sort" "argsort"
     "flip" "split" "lines" "join" "trim" "find" "contains" "starts_with" "ends_with" "replace"
     "upper" "lower" "parse" "load" "save" "keys" "read_text" "write_text" "image" "plot" "heat"
-    "exit" "gpus" "shard" "gather" "rank" "ranks" "all_reduce" "all_gather" "reduce_scatter"
-    "broadcast" "send" "receive" "grad" "value_and_grad" "vjp" "jvp" "jacobian" "hessian"
-    "gradcheck" "no_grad" "with_grad")
+    "seed_random" "exit" "gpus" "shard" "gather" "rank" "ranks" "all_reduce" "all_gather"
+    "reduce_scatter" "broadcast" "send" "receive" "grad" "value_and_grad" "vjp" "jvp" "jacobian"
+    "hessian" "gradcheck" "no_grad" "with_grad")
   "Words of Clk: functions.")
 ;; generated end
 

@@ -47,6 +47,7 @@ impl Cx<'_> {
             Builtin::Parse => self.parse(call),
             Builtin::ReadText => self.read_text(call),
             Builtin::WriteText => self.write_text(call),
+            Builtin::SeedRandom => self.seed_random(call),
             Builtin::Exit => self.exit(call),
             Builtin::Keys => self.keys(call),
             Builtin::Gpus => self.gpus(call),
@@ -248,6 +249,13 @@ impl Cx<'_> {
         args.extend(more);
         let named = self.named_int(call, "seed").into_iter().collect();
         call.make_named(args, named, array(element, dims))
+    }
+
+    fn seed_random(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(seed) = given.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
+        self.require_kind(&seed, Kind::Int, "a seed");
+        call.make(vec![seed], Type::Unit)
     }
 
     // Reductions

@@ -138,6 +138,32 @@ impl Analysis {
     }
 }
 
+/// Returns where a text that a session has compiled names functions, kernels, structs and constants of the session, including its own
+/// definitions. A local variable, a parameter or a field of the same name is not one. `before` is the session before the text, whose
+/// definitions a variable of the text may shadow.
+pub fn definitions_named(before: &Session, session: &Session, file: FileId, tree: &ast::File) -> Vec<Range<usize>> {
+    use crate::check::typed::Binding;
+    let types = types::Types::read(&session.program, file);
+    let end = session.sources.text(file).len();
+    let names = names::Names::read(tree, &session.program, session.main, &types, end);
+    let is_item = |kind: DefKind| matches!(kind, DefKind::Fn | DefKind::Kernel | DefKind::Struct | DefKind::Const);
+    let main = before.main.and_then(|main| before.program.modules.get(main));
+    let is_own = |span: &Span| {
+        let binding = main.and_then(|main| main.names.get(session.sources.slice(*span)));
+        matches!(binding, Some(Binding::Fn(_) | Binding::Kernel(_) | Binding::Struct(_) | Binding::Const(_)))
+    };
+    let defs = names.defs.iter().filter(|def| is_item(def.kind)).map(|def| def.span);
+    let uses = names.uses.iter().filter(|used| match used.meaning {
+        Meaning::Def(index) => names.defs.get(index).is_some_and(|def| is_item(def.kind)),
+        Meaning::Bound(_) => is_own(&used.span),
+        _ => false,
+    });
+    let mut found: Vec<Range<usize>> = defs.chain(uses.map(|used| used.span)).map(|span| span.range()).collect();
+    found.sort_by_key(|range| (range.start, range.end));
+    found.dedup();
+    found
+}
+
 /// Returns a part of a text; empty if the range is invalid.
 fn slice(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or("")

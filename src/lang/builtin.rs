@@ -79,6 +79,7 @@ pub enum Builtin {
     ReadText,
     WriteText,
     Keys,
+    SeedRandom,
     Exit,
     // Arrays on several devices
     Gpus,
@@ -370,6 +371,7 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Heat, "heat", Files, Host, "(x: array, path: str)", "Shows a two-dimensional array of any numbers in colors, from the least element (dark) to the greatest (bright), in a PNG or SVG file; without a path in the terminal."),
     // Host: the script
     item(Builtin::Args, "args", Script, Host, ": [str; _]", "The arguments behind the script's name: `args[0]`, `len(args)`."),
+    item(Builtin::SeedRandom, "seed_random", Script, Host, "(seed: i64)", "Begins the script's stream of random numbers anew, with this seed: after `seed_random(7)`, `random(3)` gives what it gives first under `clk run --seed 7`. It does not change calls with a `seed` of their own."),
     item(Builtin::Exit, "exit", Script, Host, "(code: i32 = 0)", "Ends the script, with an exit code from 0 to 255 for whoever started it. What was printed is written, and launches that still run are waited for; one that failed is reported and the code is 1."),
     // Host: several devices
     item(Builtin::Gpus, "gpus", Devices, Host, "(n: i32) -> [i32; n]", "The numbers of the first `n` devices: GPUs, or on a simulator the virtual devices of `--device sim:N`. There have to be as many."),

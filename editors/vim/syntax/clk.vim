@@ -55,9 +55,9 @@ syn keyword clkFunction warp_reduce_add warp_reduce_min warp_reduce_max warp_red
 syn keyword clkFunction match_any mma cached streaming linspace arange zeros ones full eye random random_normal
 syn keyword clkFunction random_int sum prod mean argmin argmax all any close cumsum reshape transpose concat stack sort
 syn keyword clkFunction argsort flip split lines join trim find starts_with ends_with replace upper lower parse load
-syn keyword clkFunction save keys read_text write_text image plot heat exit gpus shard gather rank ranks all_reduce
-syn keyword clkFunction all_gather reduce_scatter broadcast send receive grad value_and_grad vjp jvp jacobian hessian
-syn keyword clkFunction gradcheck no_grad with_grad
+syn keyword clkFunction save keys read_text write_text image plot heat seed_random exit gpus shard gather rank ranks
+syn keyword clkFunction all_reduce all_gather reduce_scatter broadcast send receive grad value_and_grad vjp jvp jacobian
+syn keyword clkFunction hessian gradcheck no_grad with_grad
 syn match clkFunction "\<\%(contains\)\>"
 " generated end
 

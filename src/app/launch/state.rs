@@ -18,7 +18,7 @@ use crate::check::typed::{Access, Binding, GenericKind, GlobalId, Kernel, Kernel
 use crate::compile::Session;
 use crate::device::DeviceError;
 use crate::host::array::{Array, Element};
-use crate::host::interp::Interpreter;
+use crate::host::interp::{Draws, Interpreter};
 use crate::host::problem::Problem;
 use crate::host::value::Value;
 
@@ -92,7 +92,7 @@ impl State {
         self.forms = Forms::default();
         self.interpreter.forget_kernels();
         self.interpreter.globals.clear();
-        self.interpreter.draws = 0;
+        self.interpreter.draws = Draws::begin(self.interpreter.options.seed);
         self.learn_structs();
         Ok(outcome.diagnostics)
     }

@@ -19,7 +19,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Binding, Global, Section};
 use crate::compile::{Entered, Session};
 use crate::host;
-use crate::host::interp::{Interpreter, Last};
+use crate::host::interp::{Draws, Interpreter, Last};
 use crate::host::problem::Outcome;
 use crate::host::unwind;
 use crate::host::value::Value;
@@ -35,7 +35,7 @@ pub(super) const AGAIN: &str = "<reload>";
 struct State {
     session: Session,
     globals: Vec<Option<Value>>,
-    draws: u64,
+    draws: Draws,
 }
 
 impl Repl<'_> {
@@ -76,7 +76,7 @@ impl Repl<'_> {
             self.keep(last, number);
         }
         if name != AGAIN {
-            let kept = Kept::new(&entered, name, text, self.session.folder.clone(), number, value);
+            let kept = Kept::new((&before.session, &self.session), &entered, name, text, number, value);
             self.log_entry(kept, number.is_some());
         }
         self.run_sections(tests, benches)

@@ -3,6 +3,7 @@
 //! In a script all definitions are visible from the beginning. A definition that was replaced after it had been used is
 //! therefore kept under another name (`f` becomes `f_1`), and its uses are renamed.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,14 +11,71 @@ use smol_str::SmolStr;
 
 use crate::base::source::FileId;
 use crate::check;
-use crate::compile::Entered;
+use crate::compile::{Entered, Session};
+use crate::ide;
+use crate::lang::builtin;
 use crate::syntax;
 use crate::syntax::ast::{self, ItemKind, StmtKind};
 use crate::syntax::token::{Tok, Token};
 
+/// A text, and where it names definitions of the session.
+#[derive(Clone, Debug, Default)]
+struct Source {
+    text: String,
+    names: Vec<Range<usize>>,
+}
+
+impl Source {
+    /// Returns a part of the text, without blank space around it.
+    fn part(&self, range: Range<usize>) -> Source {
+        let part = self.text.get(range.clone()).unwrap_or("");
+        let text = part.trim_matches(['\n', ' ', ';']);
+        let start = range.start + part.find(text).unwrap_or(0);
+        let end = start + text.len();
+        let inside = self.names.iter().filter(|name| start <= name.start && name.end <= end);
+        let names = inside.map(|name| name.start - start..name.end - start).collect();
+        Source { text: text.to_string(), names }
+    }
+
+    fn split_at(&self, at: usize) -> (Source, Source) {
+        let (head, tail) = self.text.split_at(at);
+        let (first, second): (Vec<_>, Vec<_>) = self.names.iter().cloned().partition(|name| name.end <= at);
+        let second = second.into_iter().map(|name| name.start - at..name.end - at).collect();
+        (Source { text: head.into(), names: first }, Source { text: tail.into(), names: second })
+    }
+
+    /// Replaces parts of the text. `edits` are in order and do not overlap the names of definitions.
+    fn edited(&self, edits: &[(Range<usize>, String)]) -> Source {
+        let (mut text, mut end) = (String::new(), 0);
+        for (range, by) in edits {
+            text += self.text.get(end..range.start).unwrap_or("");
+            text += by;
+            end = range.end;
+        }
+        text += self.text.get(end..).unwrap_or("");
+        let moved = |at: usize| {
+            let before = edits.iter().take_while(|(range, _)| range.end <= at);
+            before.fold(at as isize, |at, (range, by)| at + by.len() as isize - range.len() as isize) as usize
+        };
+        let names = self.names.iter().map(|name| moved(name.start)..moved(name.end)).collect();
+        Source { text, names }
+    }
+
+    fn within(&self, before: &str, after: &str) -> Source {
+        let end = self.text.len();
+        self.edited(&[(0..0, before.to_string()), (end..end, after.to_string())])
+    }
+
+    fn words(&self) -> impl Iterator<Item = (&str, &Range<usize>)> {
+        self.names.iter().map(|range| (self.text.get(range.clone()).unwrap_or(""), range))
+    }
+}
+
 /// A successful entry.
 pub(crate) struct Kept {
     pub text: String,
+    /// Where the text names definitions of the session.
+    names: Vec<Range<usize>>,
     /// The directory that its file imports are relative to.
     pub folder: PathBuf,
     /// Its source name.
@@ -33,17 +91,45 @@ pub(crate) struct Kept {
 impl Kept {
     /// Creates a log entry. `quiet`: its value, if any, was not shown.
     pub fn new(
+        (before, session): (&Session, &Session),
         entered: &Entered,
         name: &str,
         text: &str,
-        folder: PathBuf,
         number: Option<usize>,
         quiet: Option<bool>,
     ) -> Kept {
         let followed = entered.followed.iter().chain(&entered.restored).cloned().collect();
         let value = quiet.map(|quiet| !quiet);
-        let (text, name) = (text.to_string(), name.to_string());
-        Kept { text, folder, name, number, value, followed, set_aside: entered.set_aside.clone() }
+        let file = entered.outcome.file;
+        let names = ide::definitions_named(before, session, file, &syntax::parse(file, text).0);
+        Kept {
+            text: text.to_string(),
+            names,
+            folder: session.folder.clone(),
+            name: name.to_string(),
+            number,
+            value,
+            followed,
+            set_aside: entered.set_aside.clone(),
+        }
+    }
+
+    /// Creates a log entry for a setting, as a statement of a script.
+    pub fn setting(text: String) -> Kept {
+        Kept {
+            text,
+            names: vec![],
+            folder: PathBuf::new(),
+            name: "<setting>".into(),
+            number: None,
+            value: None,
+            followed: vec![],
+            set_aside: vec![],
+        }
+    }
+
+    fn source(&self) -> Source {
+        Source { text: self.text.clone(), names: self.names.clone() }
     }
 }
 
@@ -72,7 +158,7 @@ type Uses = FxHashMap<SmolStr, usize>;
 /// One version of a definition.
 struct Version {
     name: SmolStr,
-    text: String,
+    source: Source,
     /// The versions of the definitions it uses.
     uses: Uses,
 }
@@ -81,7 +167,7 @@ enum Piece {
     Plain(String),
     Definition(usize),
     /// Texts in sequence, each with the versions of the definitions it uses.
-    Statement(Vec<(String, Uses)>),
+    Statement(Vec<(Source, Uses)>),
 }
 
 /// A script under construction.
@@ -97,11 +183,22 @@ struct Script {
     last_value: Option<usize>,
     /// Numbers of the values that later entries use.
     wanted: FxHashSet<usize>,
+    /// All words of the session. A replaced definition gets a name that is not among them.
+    words: FxHashSet<SmolStr>,
 }
 
-/// Returns the entries as one script, to be saved at this path.
-pub(crate) fn script(log: &[Kept], path: &Path) -> String {
-    let mut script = Script { wanted: wanted(log), ..Script::default() };
+/// Returns the statement for a seed of the random stream.
+pub(crate) fn seeded(seed: u64) -> String {
+    let suffix = if i32::try_from(seed).is_ok() { "" } else { "u64" };
+    format!("seed_random({seed}{suffix})")
+}
+
+/// Returns the entries as one script, to be saved at this path. `seed` is that with which the session began.
+pub(crate) fn script(log: &[Kept], seed: Option<u64>, path: &Path) -> String {
+    let mut script = Script { wanted: wanted(log), words: words(log), ..Script::default() };
+    if let Some(seed) = seed {
+        script.pieces.push(Piece::Plain(seeded(seed)));
+    }
     for kept in log {
         script.entry(kept, path.parent().unwrap_or(Path::new("")));
     }
@@ -127,6 +224,16 @@ fn wanted(log: &[Kept]) -> FxHashSet<usize> {
     found
 }
 
+/// Returns the words of the entries, also those in strings: a string may contain expressions.
+fn words(log: &[Kept]) -> FxHashSet<SmolStr> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    log.iter()
+        .flat_map(|kept| kept.text.split(|c| !is_word(c)))
+        .filter(|word| !word.is_empty())
+        .map(SmolStr::new)
+        .collect()
+}
+
 fn lex(text: &str) -> Vec<Token> {
     syntax::lex(FileId(0), text).tokens
 }
@@ -134,18 +241,18 @@ fn lex(text: &str) -> Vec<Token> {
 impl Script {
     fn entry(&mut self, kept: &Kept, folder: &Path) {
         let (tree, _) = syntax::parse(FileId(0), &kept.text);
-        let new = self.definitions(kept, &tree);
+        let whole = kept.source();
+        let new = self.definitions(kept, &whole, &tree);
         // Uses can be resolved only when all names of the entry are defined.
         for version in new {
-            let uses = self.uses(&self.versions[version].text);
+            let uses = self.uses(&self.versions[version].source);
             self.versions[version].uses = uses;
         }
         let statements = tree.items.iter().filter(|item| matches!(item.kind, ItemKind::Stmt(_))).count();
         let mut seen = 0;
         let mut end = 0;
         for item in &tree.items {
-            let text =
-                kept.text.get(end..item.span.end as usize).unwrap_or("").trim_matches(['\n', ' ', ';']).to_string();
+            let source = whole.part(end..item.span.end as usize);
             end = item.span.end as usize;
             match &item.kind {
                 ItemKind::Import(import) => {
@@ -153,22 +260,22 @@ impl Script {
                     self.pieces.push(Piece::Plain(moved_import(import, text, item.span.start, &kept.folder, folder)));
                 }
                 ItemKind::Test(_) | ItemKind::Bench(_) => {
-                    let uses = self.uses(&text);
-                    self.pieces.push(Piece::Statement(vec![(text, uses)]));
+                    let uses = self.uses(&source);
+                    self.pieces.push(Piece::Statement(vec![(source, uses)]));
                 }
                 ItemKind::Stmt(stmt) => {
                     seen += 1;
-                    let text = self.without_underscore(&text);
+                    let source = self.without_underscore(&source);
                     let last = seen == statements;
-                    let text = match (&stmt.kind, last.then_some(kept.value).flatten()) {
-                        (StmtKind::Expr { .. }, Some(shown)) => self.valued(&text, kept.number, shown),
-                        _ => text,
+                    let source = match (&stmt.kind, last.then_some(kept.value).flatten()) {
+                        (StmtKind::Expr { .. }, Some(shown)) => self.valued(source, kept.number, shown),
+                        _ => source,
                     };
                     let parts = match &stmt.kind {
-                        StmtKind::Let { pattern, .. } => self.binding(pattern, &text),
+                        StmtKind::Let { pattern, .. } => self.binding(pattern, &source),
                         _ => {
-                            let uses = self.uses(&text);
-                            vec![(text, uses)]
+                            let uses = self.uses(&source);
+                            vec![(source, uses)]
                         }
                     };
                     self.pieces.push(Piece::Statement(parts));
@@ -182,41 +289,40 @@ impl Script {
     }
 
     /// Adds the definitions of an entry; returns the new versions.
-    fn definitions(&mut self, kept: &Kept, tree: &ast::File) -> Vec<usize> {
+    fn definitions(&mut self, kept: &Kept, whole: &Source, tree: &ast::File) -> Vec<usize> {
         for name in &kept.set_aside {
             self.current.remove(name);
         }
         let mut new = Vec::new();
         let mut end = 0;
         for item in &tree.items {
-            let text = kept.text.get(end..item.span.end as usize).unwrap_or("").trim_matches(['\n', ' ', ';']);
+            let source = whole.part(end..item.span.end as usize);
             end = item.span.end as usize;
             match &item.kind {
                 ItemKind::Fn(ast::Fn { name, .. })
                 | ItemKind::Kernel(ast::Kernel { name, .. })
                 | ItemKind::Struct(ast::Struct { name, .. })
-                | ItemKind::Const(ast::Const { name, .. }) => new.push(self.define(&name.text, text.to_string())),
+                | ItemKind::Const(ast::Const { name, .. }) => new.push(self.define(&name.text, source)),
                 ItemKind::Import(import) => drop(check::module_alias(import).map(|name| self.current.remove(&name))),
                 _ => {}
             }
         }
         for name in &kept.followed {
             let latest = self.versions.iter().rev().find(|version| version.name == *name);
-            if let Some(text) = latest.map(|version| version.text.clone()) {
-                new.push(self.define(name, text));
+            if let Some(source) = latest.map(|version| version.source.clone()) {
+                new.push(self.define(name, source));
             }
         }
         new
     }
 
     /// Adds a `let` or `var`. Its initializer can still refer to a definition that its name shadows.
-    fn binding(&mut self, pattern: &ast::Pattern, text: &str) -> Vec<(String, Uses)> {
-        let assign = lex(text).iter().find(|token| token.kind == Tok::Assign).map_or(text.len(), |t| t.start as usize);
-        let (head, value) = text.split_at(assign);
-        let (mut of_head, of_value) = (self.uses(head), self.uses(value));
+    fn binding(&mut self, pattern: &ast::Pattern, source: &Source) -> Vec<(Source, Uses)> {
+        let assign = lex(&source.text).iter().find(|token| token.kind == Tok::Assign).map(|token| token.start as usize);
+        let (head, value) = source.split_at(assign.unwrap_or(source.text.len()));
+        let (of_head, of_value) = (self.uses(&head), self.uses(&value));
         self.declare(pattern);
-        of_head.retain(|name, _| self.current.contains_key(name));
-        vec![(head.to_string(), of_head), (value.to_string(), of_value)]
+        vec![(head, of_head), (value, of_value)]
     }
 
     /// Declares a variable, which shadows a definition of its name and keeps the name in the script.
@@ -230,47 +336,43 @@ impl Script {
         }
     }
 
-    fn define(&mut self, name: &SmolStr, text: String) -> usize {
+    fn define(&mut self, name: &SmolStr, source: Source) -> usize {
         let version = self.versions.len();
-        self.versions.push(Version { name: name.clone(), text, uses: FxHashMap::default() });
+        self.versions.push(Version { name: name.clone(), source, uses: FxHashMap::default() });
         self.current.insert(name.clone(), version);
         self.pieces.push(Piece::Definition(version));
         version
     }
 
-    fn uses(&self, text: &str) -> Uses {
-        let names = lex(text).into_iter().filter(|token| token.kind == Tok::Name);
-        let known = names.filter_map(|token| self.current.get_key_value(token.text(text)));
+    fn uses(&self, source: &Source) -> Uses {
+        let known = source.words().filter_map(|(word, _)| self.current.get_key_value(word));
         known.map(|(name, version)| (name.clone(), *version)).collect()
     }
 
     /// Replaces `_` in expressions by the value it stood for. Patterns and types, before `=` or after `for`, are unchanged.
-    fn without_underscore(&self, text: &str) -> String {
-        let Some(value) = self.last_value else { return text.to_string() };
-        let tokens = lex(text);
+    fn without_underscore(&self, source: &Source) -> Source {
+        let Some(value) = self.last_value else { return source.clone() };
+        let tokens = lex(&source.text);
         let declares = tokens.first().is_some_and(|t| matches!(t.kind, Tok::Let | Tok::Var));
         let assign = tokens.iter().position(|t| t.kind == Tok::Assign).filter(|_| declares).unwrap_or(0);
-        let mut result = String::new();
-        let mut end = 0;
+        let mut edits = vec![];
         for (i, token) in tokens.iter().enumerate().skip(assign) {
-            let behind_for =
+            let after_for =
                 i > 0 && tokens.get(i - 1).is_some_and(|t| matches!(t.kind, Tok::For | Tok::Let | Tok::Var));
-            if token.kind == Tok::Name && token.text(text) == "_" && !behind_for {
-                result += text.get(end..token.start as usize).unwrap_or("");
-                result += &format!("_{value}");
-                end = token.end as usize;
+            if token.kind == Tok::Name && token.text(&source.text) == "_" && !after_for {
+                edits.push((token.start as usize..token.end as usize, format!("_{value}")));
             }
         }
-        result + text.get(end..).unwrap_or("")
+        source.edited(&edits)
     }
 
     /// Returns the statement for an expression whose value the session showed or kept.
-    fn valued(&self, text: &str, number: Option<usize>, shown: bool) -> String {
+    fn valued(&self, source: Source, number: Option<usize>, shown: bool) -> Source {
         match number.filter(|number| self.wanted.contains(number)) {
-            Some(number) if shown => format!("let _{number} = {text}\nprint(_{number})"),
-            Some(number) => format!("let _{number} = {text}"),
-            None if shown => format!("print({text})"),
-            None => text.to_string(),
+            Some(number) if shown => source.within(&format!("let _{number} = "), &format!("\nprint(_{number})")),
+            Some(number) => source.within(&format!("let _{number} = "), ""),
+            None if shown => source.within("print(", ")"),
+            None => source,
         }
     }
 
@@ -286,9 +388,9 @@ impl Script {
                     let definition = &self.versions[*version];
                     let mut uses = definition.uses.clone();
                     uses.insert(definition.name.clone(), *version);
-                    renamed(&definition.text, &uses, &names)
+                    renamed(&definition.source, &uses, &names)
                 }
-                Piece::Statement(parts) => parts.iter().map(|(text, uses)| renamed(text, uses, &names)).collect(),
+                Piece::Statement(parts) => parts.iter().map(|(source, uses)| renamed(source, uses, &names)).collect(),
             };
             text += piece.trim_end();
             text.push('\n');
@@ -316,6 +418,7 @@ impl Script {
     /// Returns a name for each version: the current version keeps its name unless a variable has it.
     fn names(&self, needed: &FxHashSet<usize>) -> Vec<SmolStr> {
         let mut count: FxHashMap<&SmolStr, usize> = FxHashMap::default();
+        let mut taken = self.words.clone();
         let mut names = Vec::new();
         for (i, version) in self.versions.iter().enumerate() {
             let latest = self.current.get(&version.name) == Some(&i) && !self.variables.contains(&version.name);
@@ -324,30 +427,27 @@ impl Script {
                 continue;
             }
             let number = count.entry(&version.name).or_default();
-            *number += 1;
-            names.push(format!("{}_{number}", version.name).into());
+            loop {
+                *number += 1;
+                let name = SmolStr::from(format!("{}_{number}", version.name));
+                if builtin::find(&name).is_none() && taken.insert(name.clone()) {
+                    names.push(name);
+                    break;
+                }
+            }
         }
         names
     }
 }
 
-/// Replaces names by those of the versions used. A word after a dot is a field and is unchanged.
-fn renamed(text: &str, uses: &Uses, names: &[SmolStr]) -> String {
-    let mut result = String::new();
-    let mut end = 0;
-    let mut before = Tok::Newline;
-    for token in lex(text) {
-        if token.kind == Tok::Name
-            && before != Tok::Dot
-            && let Some(name) = uses.get(token.text(text)).and_then(|version| names.get(*version))
-        {
-            result += text.get(end..token.start as usize).unwrap_or("");
-            result += name;
-            end = token.end as usize;
-        }
-        before = token.kind;
-    }
-    result + text.get(end..).unwrap_or("")
+/// Renames the definitions in a text: each use gets the name of its version.
+fn renamed(source: &Source, uses: &Uses, names: &[SmolStr]) -> String {
+    let found = source.words().filter_map(|(word, range)| {
+        let name = uses.get(word).and_then(|version| names.get(*version))?;
+        Some((range.clone(), name.to_string()))
+    });
+    let edits: Vec<(Range<usize>, String)> = found.collect();
+    Source { text: source.text.clone(), names: vec![] }.edited(&edits).text
 }
 
 /// Returns an import with its path made relative to the script's directory.

@@ -67,6 +67,7 @@ impl Machine<'_> {
             Parse => self.parse(frame, args, more, expr),
             ReadText => self.read_text(frame, args, span),
             WriteText => self.write_text(frame, args, span),
+            SeedRandom => self.seed_random(frame, args, span),
             Exit => self.exit(frame, args, span),
             Gpus => self.gpus(frame, args, span),
             Shard => self.shard(frame, args, more, span),

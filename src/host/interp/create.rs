@@ -1,6 +1,7 @@
 //! Builtins that create arrays, such as `zeros`, `linspace` and `random`.
 
 use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
 use crate::check::typed::{Expr, Type};
 use crate::host::array::Array;
 use crate::host::grad;
@@ -13,7 +14,7 @@ use crate::lang::scalar::Scalar;
 use super::builtin::Named;
 use super::eval::named;
 use super::frame::Frame;
-use super::machine::{Eval, Machine};
+use super::machine::{Draws, Eval, Machine};
 
 impl Machine<'_> {
     pub(super) fn create(
@@ -70,14 +71,27 @@ impl Machine<'_> {
         self.settle_problem(result, expr.span)
     }
 
+    /// Evaluates `seed_random(seed)`.
+    pub(super) fn seed_random(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+        let Some(seed) = args.first() else { return Err(self.broken(span, "`seed_random` without a seed")) };
+        let value = self.eval(frame, seed)?;
+        let number = match value.as_int() {
+            // Seeds are `u64`, and may exceed the largest `i64`.
+            Some(number) => number as u64,
+            None => self.as_integer(&value, seed.span)? as u64,
+        };
+        self.interp.draws = Draws::begin(Some(number));
+        Ok(Value::Unit)
+    }
+
     /// Returns the random stream of a call: that of its `seed` argument, else the next substream of the script's.
     fn stream(&mut self, frame: &mut Frame, more: Named<'_>) -> Eval<Philox> {
         if let Some(seed) = named(more, "seed") {
             return Ok(Philox::new(self.integer(frame, seed)? as u64));
         }
-        let part = self.interp.draws;
-        self.interp.draws = part.wrapping_add(1);
-        Ok(Philox::new(self.interp.options.seed.unwrap_or(0)).part(part))
+        let Draws { seed, next } = self.interp.draws;
+        self.interp.draws.next = next.wrapping_add(1);
+        Ok(Philox::new(seed).part(next))
     }
 
     /// Returns the extents in arguments: integers, or one tuple of integers (`zeros(shape(x))`).

@@ -78,13 +78,27 @@ pub(crate) enum Signal {
 
 pub(crate) type Eval<T = Value> = Result<T, Signal>;
 
+/// The position in the script's stream of random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draws {
+    pub seed: u64,
+    /// Index of the next random substream; each draw takes one.
+    pub next: u64,
+}
+
+impl Draws {
+    /// Returns the beginning of the stream with a seed.
+    pub fn begin(seed: Option<u64>) -> Draws {
+        Draws { seed: seed.unwrap_or(0), next: 0 }
+    }
+}
+
 /// State of a script or a session.
 pub struct Interpreter {
     pub options: Options,
     /// By `GlobalId`; `None` until the `let` has been executed.
     pub globals: Vec<Option<Value>>,
-    /// Index of the next random substream; each draw takes one.
-    pub draws: u64,
+    pub draws: Draws,
     /// Devices available to `on … { }`; without them there is only [`Options::device`].
     pub devices: Option<Arc<dyn Devices>>,
     /// The other processes that run the script; without them there is one rank.

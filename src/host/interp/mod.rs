@@ -81,8 +81,8 @@ pub use geometry::constant_block;
 use kernels::Kernels;
 use layout::Layouts;
 use machine::Held;
+pub use machine::{Draws, Interpreter, Last, Options, Shown, World};
 pub(crate) use machine::{Eval, Machine, Signal};
-pub use machine::{Interpreter, Last, Options, Shown, World};
 pub use record::Recorded;
 use run::Done;
 pub use small::{Missed, Small};
@@ -109,9 +109,9 @@ impl Interpreter {
 
     pub fn new(options: Options) -> Self {
         Interpreter {
+            draws: Draws::begin(options.seed),
             options,
             globals: Vec::new(),
-            draws: 0,
             warnings: Vec::new(),
             warned: Vec::new(),
             devices: None,
@@ -255,7 +255,8 @@ impl Interpreter {
         world: &mut dyn World,
         run: impl FnOnce(&mut Machine<'_>) -> Eval<T>,
     ) -> Eval<T> {
-        let draws = std::mem::replace(&mut self.draws, OF_SECTIONS);
+        let draws = self.draws;
+        self.draws.next = OF_SECTIONS;
         let result = self.machine(session, world).guarded(run);
         self.draws = draws;
         result

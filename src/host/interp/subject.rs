@@ -21,7 +21,7 @@ use crate::lower::Argument;
 
 use super::derive::{Taking, seeds};
 use super::frame::Frame;
-use super::machine::{Eval, Held, Interpreter, Machine, Shown, Signal, World};
+use super::machine::{Draws, Eval, Held, Interpreter, Machine, Shown, Signal, World};
 
 /// The world of a function that runs many times.
 pub(super) struct Quiet<'w>(pub &'w mut dyn World);
@@ -48,7 +48,7 @@ pub(super) struct Subject<'s> {
     pub values: Vec<Value>,
     pub span: Span,
     /// The random substream with which each run begins.
-    pub draws: u64,
+    pub draws: Draws,
     /// What `no_grad` gave at these arguments.
     pub held: Vec<Value>,
 }

@@ -81,7 +81,7 @@ impl Repl<'_> {
         if !replace && path.is_file() && !self.has_saved(&path) {
             return Err(format!("`{0}` is there already; `:save! {0}` replaces it", path.display()));
         }
-        let script = transcript::script(&self.log, &path);
+        let script = transcript::script(&self.log, self.context.limits.seed, &path);
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         let mut trial = Session { folder, ..Session::default() };
         let outcome = trial.add(&path.display().to_string(), script.as_str(), &disk::Disk);

@@ -3,6 +3,8 @@
 use crate::app::devices::Isolate;
 use crate::app::repl::settings::NAMES;
 use crate::app::repl::state::Repl;
+use crate::app::repl::transcript::{self, Kept};
+use crate::host::interp::Draws;
 
 impl Repl<'_> {
     /// Handles `:set`, `:set name` and `:set name value`.
@@ -29,7 +31,7 @@ impl Repl<'_> {
             ("hints", word(self.settings.hints), "grey text that says how the line could go on"),
             ("highlight", word(self.settings.highlight), "colors while typing"),
             ("ascii", word(self.context.console.style.ascii), "plain characters in messages and pictures"),
-            ("seed", options.seed.unwrap_or(0).to_string(), "of the stream that `random` and its kin draw from"),
+            ("seed", self.interpreter.draws.seed.to_string(), "of the stream that `random` and its kin draw from"),
             ("max-steps", limit(options.control.max_steps), "loop turns a kernel's threads may take"),
             ("workers", options.control.workers.to_string(), "threads of the simulator"),
             ("isolate", self.isolation().into(), "kernels on GPUs run in a process of their own"),
@@ -50,8 +52,9 @@ impl Repl<'_> {
                 self.context.console.error_style.ascii = ascii;
             }
             "seed" => {
-                options.seed = Some(number(value)?);
-                self.interpreter.draws = 0;
+                let seed = number(value)?;
+                self.interpreter.draws = Draws::begin(Some(seed));
+                self.log.push(Kept::setting(transcript::seeded(seed)));
             }
             "max-steps" => options.control.max_steps = if value == "none" { 0 } else { number(value)? },
             "workers" => options.control.workers = number::<u16>(value)?.clamp(1, 1024).into(),

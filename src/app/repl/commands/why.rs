@@ -29,7 +29,7 @@ impl Repl<'_> {
 
     /// Runs the entries of the session again, with its launches kept.
     fn once_more(&mut self) -> Result<(Session, Interpreter), String> {
-        let text = transcript::script(&self.log, Path::new("session.clk"));
+        let text = transcript::script(&self.log, self.context.limits.seed, Path::new("session.clk"));
         let mut session = Session { folder: self.session.folder.clone(), ..Session::default() };
         let outcome = session.add("<session>", &text, &disk::Disk);
         if outcome.failed() {
