@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use clk_lang::base::diag::Diagnostic;
 use clk_lang::base::source::Sources;
-use clk_lang::check::check;
 use clk_lang::check::typed::{Binding, Module, Program};
-use clk_lang::lang::codes::check::PAGES;
+use clk_lang::lang::codes::{Page, check, lints};
 use clk_lang::syntax::ast::{Import, ItemKind};
 use clk_lang::syntax::parse;
 
@@ -19,7 +18,7 @@ fn diagnostics(text: &str) -> Vec<Diagnostic> {
     let std = program.modules.push(Module { name: "std.nn".into(), ..Module::default() });
     let (ast, found) = parse(std_file, library);
     assert!(found.is_empty(), "{found:?}");
-    let found = check(&mut program, std, &ast, &HashMap::new());
+    let found = clk_lang::check::check(&mut program, std, &ast, &HashMap::new());
     assert!(found.is_empty(), "{found:?}");
     assert!(matches!(program.modules[std].names.get("softmax"), Some(Binding::Fn(_))));
     let (ast, mut found) = parse(file, text);
@@ -28,7 +27,7 @@ fn diagnostics(text: &str) -> Vec<Diagnostic> {
         _ => None,
     });
     let main = program.modules.push(Module::default());
-    found.extend(check(&mut program, main, &ast, &imports.collect()));
+    found.extend(clk_lang::check::check(&mut program, main, &ast, &imports.collect()));
     found
 }
 
@@ -37,13 +36,17 @@ fn block<'t>(text: &'t str, fence: &str) -> &'t str {
     start.split_once("```").expect("a closing fence").0
 }
 
+fn pages() -> impl Iterator<Item = &'static Page> {
+    check::PAGES.iter().chain(lints::PAGES)
+}
+
 fn show(found: &[Diagnostic]) -> Vec<String> {
     found.iter().map(|d| format!("{} {}", d.code, d.title)).collect()
 }
 
 #[test]
 fn each_wrong_example_has_its_mistake_and_no_other() {
-    for page in PAGES {
+    for page in pages() {
         let found = diagnostics(block(page.text, "clk fails"));
         assert!(found.iter().any(|d| d.code == page.code), "{}: {:?}", page.code, show(&found));
         let others: Vec<_> = found.iter().filter(|d| d.code != page.code && d.is_error()).cloned().collect();
@@ -57,7 +60,7 @@ fn each_wrong_example_has_its_mistake_and_no_other() {
 
 #[test]
 fn each_right_example_passes() {
-    for page in PAGES {
+    for page in pages() {
         let found = diagnostics(block(page.text, "clk"));
         assert!(found.is_empty(), "{}: {:?}", page.code, show(&found));
     }
@@ -65,6 +68,6 @@ fn each_right_example_passes() {
 
 #[test]
 fn pages_are_in_order() {
-    let codes: Vec<_> = PAGES.iter().map(|p| p.code).collect();
+    let codes: Vec<_> = pages().map(|p| p.code).collect();
     assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
 }

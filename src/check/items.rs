@@ -9,6 +9,7 @@ use crate::base::source::Span;
 use crate::check::alias::module_alias;
 use crate::check::bodies::{self, Checked, Job};
 use crate::check::cx::{Needs, ScriptNames};
+use crate::check::dropped::Dropped;
 use crate::check::report::{Imports, UNREPORTED};
 use crate::check::sigs::{self, Constants, Source};
 use crate::check::typed::*;
@@ -32,6 +33,8 @@ struct Pass<'f> {
     script_names: ScriptNames,
     /// Span of the first erroneous node.
     hole: Option<Span>,
+    /// The number of tests that the program had before.
+    tests: usize,
 }
 
 pub(crate) fn check_file(
@@ -52,6 +55,7 @@ pub(crate) fn check_file(
         used: FxHashSet::default(),
         script_names: script_names(file),
         hole: None,
+        tests: program.tests.len(),
     };
     if program.modules[module].doc.is_none() {
         program.modules[module].doc = file.doc.clone();
@@ -418,6 +422,15 @@ impl<'f> Pass<'f> {
         for def in self.consts.values() {
             expr_names(def.value, &mut self.used);
         }
+        let mut dropped = Dropped::new(program);
+        let bodies = self.jobs.iter().filter_map(|job| match job {
+            Job::Fn(id, _) => program.fns[*id].body.as_deref(),
+            Job::Kernel(id, _) => program.kernels[*id].body.as_deref(),
+        });
+        let has_script = self.file.items.iter().any(|item| matches!(item.kind, ItemKind::Stmt(_)));
+        let script = program.chunks.last().filter(|_| has_script).map(|chunk| &chunk.body);
+        let tests = program.tests.iter().skip(self.tests).map(|(_, test)| &*test.body);
+        bodies.chain(script).chain(tests).for_each(|body| dropped.body(body, &mut self.found));
         lints::imports(self.file, &self.used, &mut self.found);
         if program.modules[self.module].name.is_empty() {
             lints::consts(self.file, &self.used, &mut self.found);

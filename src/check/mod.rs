@@ -24,6 +24,7 @@ mod clauses;
 mod contracts;
 mod cx;
 mod derive;
+mod dropped;
 mod dump;
 mod eval;
 mod expr;

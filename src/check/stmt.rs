@@ -171,7 +171,7 @@ impl Cx<'_> {
         Type::Unit
     }
 
-    /// Checks an expression statement. Its value is unused, except at the top level of a script, which prints it.
+    /// Checks an expression statement. Its value is unused, except as the last of a session's entry, which shows it.
     fn expr_stmt(&mut self, e: &ast::Expr, quiet: bool, out: &mut Vec<Stmt>) -> Type {
         let shown = self.home == Home::Script && self.outermost();
         let checked = match &bare(e).kind {
@@ -184,8 +184,8 @@ impl Cx<'_> {
             }
             _ => {
                 let checked = self.expr(e, None);
-                if !shown && self.measured == 0 && lints::only_gives(&checked) {
-                    self.unused_result(&checked);
+                if self.measured == 0 && lints::only_gives(&checked) {
+                    self.unused_result(&checked, shown);
                 }
                 checked
             }
@@ -204,10 +204,11 @@ impl Cx<'_> {
         block
     }
 
-    fn unused_result(&mut self, e: &Expr) {
+    fn unused_result(&mut self, e: &Expr, top: bool) {
         let mut d = Diagnostic::warning("W0005", "this value is not used").at(e.span, "computed and thrown away");
         d = match &e.kind {
             ExprKind::Binary { op: BinaryOp::Eq, .. } => d.help("`==` compares; `=` assigns"),
+            _ if top => d.help("`print(…)` shows it; a session shows the last value of an entry by itself"),
             _ => d.help("give it a name with `let`, or take it out"),
         };
         self.report(d);

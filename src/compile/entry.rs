@@ -88,6 +88,20 @@ impl Definitions {
     }
 }
 
+/// Returns the place of the value that a session shows: the last statement of the entry, if that is an expression.
+fn shown_value(tree: &ast::File) -> Option<Span> {
+    let statements = tree.items.iter().filter_map(|item| match &item.kind {
+        ItemKind::Stmt(stmt) => Some(stmt),
+        _ => None,
+    });
+    let ast::StmtKind::Expr { expr, .. } = &statements.last()?.kind else { return None };
+    let mut shown = expr;
+    while let ast::ExprKind::Paren(inner) = &shown.kind {
+        shown = inner;
+    }
+    Some(shown.span)
+}
+
 /// Returns the name of a definition.
 fn item_name(item: &ast::Item) -> Option<SmolStr> {
     match &item.kind {
@@ -145,6 +159,8 @@ impl Session {
         let first = loaded.chunks.len();
         diagnostics.extend(check::check(&mut self.program, main, &tree, &imports));
         super::without_unreported(&mut diagnostics);
+        let shown = shown_value(&tree);
+        diagnostics.retain(|d| !(matches!(d.code, "W0005" | "W0012") && d.primary() == shown));
         let mut entered = Entered {
             outcome: Outcome { file, diagnostics, chunks: first..first },
             followed: vec![],

@@ -202,6 +202,19 @@ impl Builtin {
     pub fn name(self) -> &'static str {
         self.entry().name
     }
+
+    /// Whether a call can do something besides giving a value, or gives a value that does not depend on its arguments alone.
+    pub fn has_effect(self) -> bool {
+        match self {
+            Builtin::Print | Builtin::Assert => true,
+            Builtin::Random | Builtin::RandomNormal | Builtin::RandomInt => true,
+            Builtin::NoGrad => false,
+            _ => match self.entry().group {
+                Arithmetic | Float | Integer | Value | Index | Create | Reduce | Rearrange | Text => false,
+                Barrier | Atomic | Warp | Tiles | Memory | Files | Script | Devices | Ranks | Derivatives => true,
+            },
+        }
+    }
 }
 
 use Group::*;

@@ -1,17 +1,6 @@
-//! E02xx (names, imports), E03xx (types), E04xx (host and device rules) and warnings W00xx.
+//! E02xx (names, imports), E03xx (types) and E04xx (host and device rules).
 
-use super::Page;
-
-/// Defines a page: code, title, explanation, an example that fails and one that passes.
-macro_rules! page {
-    ($code:literal, $title:literal, $about:literal, $wrong:literal, $right:literal) => {
-        Page {
-            code: $code,
-            title: $title,
-            text: concat!($about, "\n\n```clk fails\n", $wrong, "```\n\nInstead:\n\n```clk\n", $right, "```\n"),
-        }
-    };
-}
+use super::{Page, page::page};
 
 /// The pages of this chapter, ordered by code.
 #[rustfmt::skip]
@@ -65,8 +54,8 @@ fn weight(b: Body) -> f32 { b.mass * 9.81 }
 "
     ),
     page!(
-        "E0206", "an argument name that the callee does not have",
-        r"Named arguments are compile-time parameters (`T = 32`), dimensions of a kernel (`N = 1024`), parameters, and the options of builtins (`axis = 0`).",
+        "E0206", "an argument name that the callee does not have, or that is given twice",
+        r"Named arguments are compile-time parameters (`T = 32`), dimensions of a kernel (`N = 1024`), parameters, and the options of builtins (`axis = 0`). Each parameter is given once, by name or by its position: `sum(x, 0, axis = 1)` gives the axis twice.",
 r"let x = zeros(4, typ = i32)
 ",
 r"let x = zeros(4, type = i32)
@@ -113,7 +102,7 @@ let count: f32 = mean(3.0, i32(2.5))
     ),
     page!(
         "E0302", "operands of different types",
-        r"Both sides of an operator (and all arguments of functions such as `max`) must have the same element type. The program has to say which one to convert: `f32(i)` and `i32(x)` mean different things.",
+        r"Both sides of an operator (and all arguments of functions such as `max`) must have the same element type. The program has to say which one to convert: `f32(i)` and `i32(x)` mean different things. The elements of `zeros`, `ones` and `eye` are floats unless `type =` says otherwise, so `ones(4) / len(x)` needs `f32(len(x))` or `ones(4, type = i32)`.",
 r"fn place(i: i32, step: f32) -> f32 { i * step }
 ",
 r"fn place(i: i32, step: f32) -> f32 { f32(i) * step }
@@ -665,132 +654,6 @@ r"kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N)
     expect in_bounds, race_free
 {
     y[i] = 2.0 * x[i]
-}
-"
-    ),
-    page!(
-        "W0001", "a variable that is never used",
-        r"The variable is never read. A name that begins with `_` marks it as intentionally unused.",
-r"fn area(r: f32) -> f32 {
-    let d = 2 * r
-    3.14159 * r * r
-}
-",
-r"fn area(r: f32) -> f32 {
-    let _d = 2 * r
-    3.14159 * r * r
-}
-"
-    ),
-    page!(
-        "W0002", "a parameter that is never used",
-        r"The body never reads it. A name that begins with `_` marks it as intentionally unused.",
-r"fn first(a: f32, b: f32) -> f32 { a }
-",
-r"fn first(a: f32, _b: f32) -> f32 { a }
-"
-    ),
-    page!(
-        "W0003", "an import that is never used",
-        r"Nothing in the file uses the name.",
-r"import std.nn.{softmax}
-print(1)
-",
-r"print(1)
-"
-    ),
-    page!(
-        "W0004", "a constant that is never used",
-        r"Nothing in the script uses it. A name that begins with `_` marks it as intentionally unused.",
-r"const STEPS = 10
-kernel zero(out r: [f32; N]) threads(i: N) { r[i] = 0.0 }
-let r = zero(N = 4)
-",
-r"const STEPS = 4
-kernel zero(out r: [f32; N]) threads(i: N) { r[i] = 0.0 }
-let r = zero(N = STEPS)
-"
-    ),
-    page!(
-        "W0005", "a value that is computed and thrown away",
-        r"The statement has no effect. Often an assignment was meant: `=` assigns, `==` compares.",
-r"fn next(x: f32) -> f32 {
-    var y = x
-    y == x + 1
-    y += 1
-    y
-}
-",
-r"fn next(x: f32) -> f32 {
-    var y = x
-    y = x + 1
-    y
-}
-"
-    ),
-    page!(
-        "W0006", "statements that are never reached",
-        r"Statements after `return`, `break`, `continue` or an endless `loop` never run.",
-r#"fn one() -> f32 {
-    return 1.0
-    print("done")
-}
-"#,
-r#"fn one() -> f32 {
-    print("done")
-    return 1.0
-}
-"#
-    ),
-    page!(
-        "W0007", "a variable that hides a `var` of an outer block",
-        r"`let` and `var` always declare a new variable, which exists until the end of its block. To assign to the outer one, omit the keyword.",
-r"fn clipped(x: f32) -> f32 {
-    var y = x
-    if x > 1 {
-        let y = 1.0
-        print(y)
-    }
-    y += 0
-    y
-}
-",
-r"fn clipped(x: f32) -> f32 {
-    var y = x
-    if x > 1 { y = 1.0 }
-    y
-}
-"
-    ),
-    page!(
-        "W0008", "a barrier that some threads may not reach",
-        r"Either all threads of a block must reach a barrier, or none. Under a condition that differs between threads, or after a `return` of some of them, the others wait forever; the simulator reports that as a fault.",
-r"kernel rotate(x: [f32; N], out r: [f32; N]) grid(ceil_div(N, 256)) block(256) {
-    let i = global_idx.x
-    if i < N {
-        barrier()
-        r[i] = x[i]
-    }
-}
-",
-r"kernel rotate(x: [f32; N], out r: [f32; N]) grid(ceil_div(N, 256)) block(256) {
-    let i = global_idx.x
-    barrier()
-    if i < N { r[i] = x[i] }
-}
-"
-    ),
-    page!(
-        "W0009", "a `var` that never changes",
-        r"Use `let` for a variable that is never assigned again.",
-r"fn area(r: f32) -> f32 {
-    var pi = 3.14159
-    pi * r * r
-}
-",
-r"fn area(r: f32) -> f32 {
-    let pi = 3.14159
-    pi * r * r
 }
 "
     ),

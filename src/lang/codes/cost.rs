@@ -16,12 +16,12 @@ threads have to be given adjacent elements: by another layout, by sorted indices
 
 ```clk fails profile
 kernel double(x: [f32; N, M], out y: [f32; N, M]) threads(j: M, i: N) { y[i, j] = 2.0 * x[i, j] }
-double(ones(64, 64));
+let _ = double(ones(64, 64));
 ```
 
 ```clk
 kernel double(x: [f32; N, M], out y: [f32; N, M]) threads(i: N, j: M) { y[i, j] = 2.0 * x[i, j] }
-double(ones(64, 64));
+let _ = double(ones(64, 64));
 ```
 ",
     },
@@ -42,7 +42,7 @@ kernel transposed(x: [f32; N, N], out y: [f32; N, N]) grid(N / 32, N / 32) block
     barrier()
     for k in thread_idx.y..32 step 8 { y[j + k, i + t] = tile[t, k] }
 }
-transposed(ones(64, 64));
+let _ = transposed(ones(64, 64));
 ```
 
 ```clk
@@ -53,7 +53,7 @@ kernel transposed(x: [f32; N, N], out y: [f32; N, N]) grid(N / 32, N / 32) block
     barrier()
     for k in thread_idx.y..32 step 8 { y[j + k, i + t] = tile[t, k] }
 }
-transposed(ones(64, 64));
+let _ = transposed(ones(64, 64));
 ```
 ",
     },
@@ -66,12 +66,12 @@ leave multiprocessors without any. Blocks of 128 or 256 threads suit most kernel
 
 ```clk fails profile
 kernel double(x: [f32; N], out y: [f32; N]) grid(N / 32) block(32) { y[global_idx.x] = 2.0 * x[global_idx.x] }
-double(ones(4096));
+let _ = double(ones(4096));
 ```
 
 ```clk
 kernel double(x: [f32; N], out y: [f32; N]) grid(N / 128) block(128) { y[global_idx.x] = 2.0 * x[global_idx.x] }
-double(ones(4096));
+let _ = double(ones(4096));
 ```
 ",
     },
@@ -86,14 +86,14 @@ the edge of an array.
 kernel mixed(x: [f32; N], out y: [f32; N]) threads(i: N) {
     if i % 2 == 0 { y[i] = exp(x[i]) + sin(x[i]) } else { y[i] = log(1.0 + x[i]) * cos(x[i]) }
 }
-mixed(ones(2048));
+let _ = mixed(ones(2048));
 ```
 
 ```clk
 kernel mixed(x: [f32; N], out y: [f32; N]) threads(i: N) {
     if i < N / 2 { y[i] = exp(x[i]) + sin(x[i]) } else { y[i] = log(1.0 + x[i]) * cos(x[i]) }
 }
-mixed(ones(2048));
+let _ = mixed(ones(2048));
 ```
 ",
     },

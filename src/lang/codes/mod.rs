@@ -6,6 +6,7 @@ pub(crate) mod cost;
 pub(crate) mod fault;
 pub(crate) mod imports;
 pub(crate) mod launch;
+pub mod lints;
 pub(crate) mod lower;
 mod page;
 pub(crate) mod ranks;
@@ -22,6 +23,7 @@ pub fn pages() -> impl Iterator<Item = &'static Page> {
         syntax::PAGES,
         imports::PAGES,
         check::PAGES,
+        lints::PAGES,
         lower::PAGES,
         run::PAGES,
         ranks::PAGES,

@@ -10,3 +10,15 @@ pub struct Page {
     /// shows correct code (a test checks that it passes).
     pub text: &'static str,
 }
+
+/// Defines a page: code, title, explanation, an example that fails and one that passes.
+macro_rules! page {
+    ($code:literal, $title:literal, $about:literal, $wrong:literal, $right:literal) => {
+        Page {
+            code: $code,
+            title: $title,
+            text: concat!($about, "\n\n```clk fails\n", $wrong, "```\n\nInstead:\n\n```clk\n", $right, "```\n"),
+        }
+    };
+}
+pub(crate) use page;
