@@ -51,6 +51,8 @@ fn mistakes_are_reported_where_and_as_expected() {
         include_str!("check/mistakes_types.clk"),
         include_str!("check/mistakes_device.clk"),
         include_str!("check/warnings.clk"),
+        include_str!("check/zeros.clk"),
+        include_str!("check/arguments.clk"),
     ] {
         file.split("// ---\n").for_each(|program| differences(program, &mut problems));
     }

@@ -342,6 +342,66 @@ fn a_saved_script_keeps_variables_apart_from_definitions() {
     assert!(script.contains("fn x_1()") && script.contains("let x = 2"), "{script}");
 }
 
+/// A name that a replaced definition gets is new in the session, and what only looks like a use of it keeps its name.
+#[test]
+fn a_saved_script_renames_uses_of_definitions_alone() {
+    let script = saved_and_run(
+        "fn k(x: i32) -> i32 { x + 1 }\nlet k_1 = 100\nfn k_2(k: i32) -> i32 { 2 * k }\nstruct Box { k: i32 }\nk(1) + k_2(k = 3)\n\
+         let t = \"{k(1)} of {k_1}\"\nfn k(x: i32) -> i32 { x + 10 }\nlet b = Box { k: k(1) }\nb.k + k_2(k = 4) + k_1\nprint(t)\n",
+        "8\n119\n2 of 100\n",
+    );
+    assert!(
+        script.contains("let k_1 = 100") && script.contains("fn k_2(k: i32)") && script.contains("Box { k: "),
+        "{script}"
+    );
+}
+
+#[test]
+fn a_saved_script_draws_the_random_numbers_of_the_session() {
+    let draw = |entries: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let words = ["repl", "--plain", "--ascii", "--seed", "9"];
+        let plain = run_with_input(folder.path(), &words, &format!("{entries}:save s.clk\n"));
+        let (shown, _) = plain.out.split_once("wrote s.clk").unwrap_or_else(|| panic!("{}\n{}", plain.out, plain.err));
+        let ran = run(folder.path(), &["run", "--ascii", "s.clk"]);
+        let shown: Vec<&str> = shown.lines().filter(|line| line.starts_with('[') && !line.contains(';')).collect();
+        assert_eq!(ran.out.lines().collect::<Vec<_>>(), shown, "{}", ran.err);
+    };
+    draw("random(2)\n");
+    draw("random(2)\n:set seed 7\nrandom(2)\nrandom_int(0, 99, 3)\n:set seed 18446744073709551615\nrandom(1)\n");
+    draw("let x = random(2)\nseed_random(3)\nx + random(2)\n");
+}
+
+/// A struct that is entered again without a change, or checked again for a name that it contains, is the same struct.
+#[test]
+fn an_unchanged_struct_stays_the_same() {
+    let ran = session(
+        "struct P { x: f32, y: f32 }\nstruct Q { p: P, n: i32 }\nfn total(q: Q) -> f32 { q.p.x + q.p.y + f32(q.n) }\n\
+         let q = Q { p: P { x: 1.0, y: 2.0 }, n: 3 }\nlet many = [q.p, q.p]\nstruct P { x: f32, y: f32 }\ntotal(q)\n\
+         fn y(z: f32) -> f32 { 2.0 * z }\ntotal(q) + y(1.0)\nstruct Q { p: P, n: i32 }\nstruct P { x: f32, y: f32 }\ntotal(q)\n\
+         var other = q\nother = Q { p: many[1], n: 4 }\ntotal(other)\n",
+    );
+    let shown: Vec<&str> = ran.out.lines().filter(|line| !line.starts_with("also in")).collect();
+    assert_eq!((shown, ran.err.contains("error")), (vec!["6.0", "8.0", "6.0", "7.0"], false), "{}", ran.err);
+    // A struct with other fields is another one.
+    let ran = session(
+        "struct P { x: f32 }\nlet p = P { x: 1.0 }\nfn f(p: P) -> f32 { p.x }\nstruct P { x: f32, y: f32 }\nf(p)\n",
+    );
+    assert!(ran.err.contains("error[E0301]"), "{}\n{}", ran.out, ran.err);
+    let ran = session(
+        "const N = 2\nstruct P { x: [f32; N] }\nlet p = P { x: [1.0, 2.0] }\nfn f(p: P) -> f32 { sum(p.x) }\nconst N = 3\nf(p)\n",
+    );
+    assert!(ran.err.contains("error[E0301]"), "{}\n{}", ran.out, ran.err);
+}
+
+#[test]
+fn only_the_last_value_of_an_entry_is_shown() {
+    let ran = session("let a = [3, 1, 2]\nsort(a)\na + 1; sort(a)\n");
+    assert_eq!(ran.out, "[1 2 3]\n[i32; 3]\n[1 2 3]\n[i32; 3]\n", "{}", ran.err);
+    assert_eq!(ran.err.matches("warning[W0005]").count(), 1, "{}", ran.err);
+    assert!(!ran.err.contains("W0012"), "{}", ran.err);
+}
+
 #[test]
 fn a_file_of_somebody_else_is_replaced_only_if_that_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");

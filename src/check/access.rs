@@ -314,15 +314,6 @@ impl Cx<'_> {
         make(kind, Type::Scalar(s), span)
     }
 
-    fn unknown_element(&mut self, base: Expr, args: &[ast::Expr], span: Span) -> Expr {
-        if args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) {
-            let indices = args.iter().map(|a| self.slice_index(a, &Dim::Unknown, None).0).collect();
-            return make(ExprKind::Slice { base: Box::new(base), indices }, Type::Unknown, span);
-        }
-        let indices = args.iter().map(|a| self.expr(a, None)).collect();
-        make(ExprKind::Index { base: Box::new(base), indices }, Type::Unknown, span)
-    }
-
     fn element(&mut self, base: Expr, a: &ArrayType, args: &[ast::Expr], span: Span) -> Expr {
         let rank = a.dims.len();
         let sliced = args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) || args.len() < rank;
@@ -332,6 +323,7 @@ impl Cx<'_> {
         }
         let mut dims = Vec::new();
         let mut lists = Vec::new();
+        let mut open = false;
         let mut indices = Vec::with_capacity(args.len());
         for (axis, (arg, dim)) in args.iter().zip(&a.dims).enumerate() {
             let (index, kept) = self.slice_index(arg, dim, Some((&base, axis)));
@@ -340,8 +332,12 @@ impl Cx<'_> {
             {
                 lists.push(List { span: by.span, ty, before: dims.len() });
             }
+            open |= matches!(&index, SliceIndex::Of(by) if self.is_open_index(by));
             indices.push(index);
             dims.extend(kept);
+        }
+        if open {
+            return make(ExprKind::Slice { base: Box::new(base), indices }, Type::Unknown, span);
         }
         if !lists.is_empty() {
             return self.by_lists((base, a), indices, dims, &lists, span);
@@ -373,6 +369,7 @@ impl Cx<'_> {
     }
 
     fn index_kind(&mut self, index: Expr) -> Expr {
+        self.vars.admit_integers(&index.ty);
         if matches!(index.ty, Type::Scalar(s) if s.is_int()) || self.require_kind(&index, Kind::Int, "an index") {
             return index;
         }
@@ -394,7 +391,7 @@ impl Cx<'_> {
             && i >= i128::from(*n)
         {
             let d = Diagnostic::error("E0325", format!("the index {i} is outside of an axis of {n}"))
-                .at(index.span, format!("indices go from 0 to {}", n - 1));
+                .at(index.span, valid_indices(*n));
             self.report(d);
         }
     }
@@ -407,7 +404,7 @@ impl Cx<'_> {
             if self.vars.shallow(&index.ty) == Type::Range {
                 return (SliceIndex::Of(index), Some(Dim::Unknown));
             }
-            if self.list_of(&index).is_some() {
+            if self.list_of(&index).is_some() || self.is_open_index(&index) {
                 return (SliceIndex::Of(index), None);
             }
             let index = self.index_kind(index);
@@ -444,7 +441,7 @@ impl Cx<'_> {
                 let b = b - i64::from(*inclusive);
                 if let Some(n) = full.filter(|n| a >= (*n).max(1)) {
                     let d = Diagnostic::error("E0325", format!("the slice starts at {a}, outside of an axis of {n}"))
-                        .at(arg.span, format!("indices go from 0 to {}", n - 1));
+                        .at(arg.span, valid_indices(n));
                     self.report(d);
                 }
                 Dim::Known(((a - b).max(0) - s - 1) / -s)
@@ -763,6 +760,14 @@ impl Cx<'_> {
             };
             self.report(d);
         }
+    }
+}
+
+/// Says which indices an axis of `n` elements has.
+fn valid_indices(n: i64) -> String {
+    match n {
+        0 => "the axis has no elements".into(),
+        n => format!("indices go from 0 to {}", n - 1),
     }
 }
 

@@ -73,7 +73,23 @@ impl Cx<'_> {
         if matches!(want, Type::Error) || matches!(found, Type::Error) {
             return;
         }
+        // The shape of a part may be open while the type of its elements is known.
+        if let (Type::Unknown, ExprKind::Slice { base, .. } | ExprKind::Index { base, .. }) = (&want, &place.kind)
+            && let Type::Array(a) = self.vars.shallow(&base.ty)
+        {
+            let one = match &found {
+                Type::Array(b) => b.element.clone(),
+                other => other.clone(),
+            };
+            let why = Some((place.span, format!("its elements are `{}`", self.ty_text(&a.element))));
+            let one = make(ExprKind::Error, one, value.span);
+            self.coerce(&one, &a.element, why);
+            return;
+        }
         let why = Some((place.span, format!("this is `{}`", self.ty_text(&want))));
+        if matches!(found, Type::Array(_) | Type::Tuple(_)) {
+            self.vars.admit_stated(&found, &want);
+        }
         match (&want, &found) {
             // A scalar or a smaller shape broadcasts to a slice or a column.
             (Type::Array(a), Type::Array(b)) if broadcasts => {

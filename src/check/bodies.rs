@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::stop;
+use crate::check::arguments::{Accepted, by_name};
 use crate::check::cx::{Cx, Home, Needs, ScriptNames};
 use crate::check::infer::array;
 use crate::check::typed::*;
@@ -174,15 +175,14 @@ pub(crate) fn script(program: &Program, module: ModuleId, names: &ScriptNames, s
 pub(crate) fn section(program: &Program, module: ModuleId, def: &ast::Section, bench: bool) -> Checked {
     let mut cx = Cx::new(program, module, None, Home::Section);
     let mut rates = Vec::new();
-    for (name, value) in &def.rates {
+    let accepted = Accepted::new("bench", 0, ["bytes", "flops", "items"].map(by_name).to_vec());
+    let bound = cx.bind_arguments(&accepted, def.rates.iter().map(|(name, value)| (Some(name), value)));
+    for (named, slot) in accepted.named.iter().zip(&bound.named) {
+        let Some((value, _)) = slot else { continue };
         let mut e = cx.expr(value, None);
         cx.require_kind(&e, crate::check::infer::Kind::Num, "a rate");
         finish::expr(&mut cx, &mut e);
-        if matches!(name.text.as_str(), "bytes" | "flops" | "items") {
-            rates.push((name.text.clone(), e));
-        } else {
-            cx.unknown_argument(name, "bench", &["bytes", "flops", "items"]);
-        }
+        rates.push((named.name.into(), e));
     }
     let root = if bench { cx.measured(&def.body) } else { cx.block(&def.body, false, None).0 };
     let mut checked = done(cx, root, None);

@@ -2,6 +2,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::check::arguments::by_name;
 use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::{Cx, Fork, Home, Parting};
 use crate::check::infer::Kind;
@@ -36,17 +37,20 @@ fn is_of_f32(entry: &Entry) -> bool {
     matches!(entry.builtin, Builtin::Math(function) if function.row().family == Family::Singles)
 }
 
-/// Whether a builtin has a parameter of this name that is given by its position: `x: T` or `type`, but not `axis = 0`.
-fn by_position(entry: &Entry, name: &str) -> bool {
-    let inside = entry.signature.split_once('(').map_or("", |(_, rest)| rest);
-    let inside = inside.split_once(") ->").map_or(inside, |(inside, _)| inside);
-    let rests = inside.split(',').filter_map(|param| param.trim().trim_end_matches(')').strip_prefix(name));
-    // What stands for all if it is left off has its name: `among`.
-    rests.into_iter().any(|rest| rest.is_empty() || rest.starts_with(':') && !rest.ends_with("= all"))
-}
-
 impl Cx<'_> {
     pub fn call_builtin(
+        &mut self,
+        entry: &'static Entry,
+        name: &ast::Name,
+        args: &[ast::Arg],
+        span: Span,
+        want: Option<&Type>,
+    ) -> Expr {
+        let checked = self.builtin_of(entry, name, args, span, want);
+        if args.iter().any(|arg| arg.name.is_some()) { self.in_written_order(checked) } else { checked }
+    }
+
+    fn builtin_of(
         &mut self,
         entry: &'static Entry,
         name: &ast::Name,
@@ -73,7 +77,9 @@ impl Cx<'_> {
             Builtin::Shape => self.of_extents(|cx| cx.shape(call)),
             Builtin::Assert => self.assert(call),
             Builtin::Print => {
-                self.no_names(args, "print");
+                if !self.no_names(args, "print") {
+                    return self.after_error(args, span);
+                }
                 self.need_print(call.at);
                 let values = args.iter().map(|a| self.printable(&a.value)).collect();
                 call.make(values, Type::Unit)
@@ -87,7 +93,7 @@ impl Cx<'_> {
             Builtin::Mma => self.mma(call),
             Builtin::Fence | Builtin::FenceBlock => {
                 self.need_device(call.at, &format!("`{}`", entry.name), false);
-                match self.take(call, 0, 0) {
+                match self.take(call, 0..=0, &[]) {
                     Some(_) => call.make(vec![], Type::Unit),
                     None => self.after_error(args, span),
                 }
@@ -108,58 +114,6 @@ impl Cx<'_> {
             Builtin::Sum if of_tiles => self.as_tile(|cx| cx.host_builtin(call, want)),
             _ => self.host_builtin(call, want),
         }
-    }
-
-    /// Returns the positional arguments if their number is in range, and reports any named ones.
-    pub fn take<'c>(&mut self, call: BuiltinCall<'c>, least: usize, most: usize) -> Option<Vec<&'c ast::Expr>> {
-        self.builtin_arguments(call, &[]);
-        self.take_positional(call, least, most)
-    }
-
-    /// Reports arguments by name that a builtin does not have, and the first that it has, but not by name; it has `names`.
-    pub fn builtin_arguments(&mut self, call: BuiltinCall<'_>, names: &[&str]) {
-        let callee = call.entry.name;
-        let given = call.args.iter().filter_map(|arg| arg.name.as_ref());
-        let wrong: Vec<&ast::Name> = given.filter(|name| !names.contains(&name.text.as_str())).collect();
-        wrong
-            .iter()
-            .filter(|name| !by_position(call.entry, &name.text))
-            .for_each(|name| self.unknown_argument(name, callee, names));
-        let Some(name) = wrong.iter().find(|name| by_position(call.entry, &name.text)) else { return };
-        let d = Diagnostic::error("E0206", format!("`{callee}` takes `{}` by its position, not by name", name.text))
-            .at(name.span, "leave the name off")
-            .note(format!("`{callee}{}`", call.entry.signature));
-        self.report(d);
-    }
-
-    pub fn take_positional<'c>(
-        &mut self,
-        call: BuiltinCall<'c>,
-        least: usize,
-        most: usize,
-    ) -> Option<Vec<&'c ast::Expr>> {
-        let given: Vec<&ast::Expr> = call.positional().collect();
-        if (least..=most).contains(&given.len()) {
-            return Some(given);
-        }
-        // That was reported, and explains the number.
-        if call.args.iter().filter_map(|arg| arg.name.as_ref()).any(|name| by_position(call.entry, &name.text)) {
-            return None;
-        }
-        let wanted = if least == most {
-            count(least, "argument", "arguments")
-        } else if most == usize::MAX {
-            format!("at least {}", count(least, "argument", "arguments"))
-        } else {
-            format!("{least} to {most} arguments")
-        };
-        let name = call.entry.name;
-        let verb = if given.len() == 1 { "is" } else { "are" };
-        let d = Diagnostic::error("E0304", format!("`{name}` takes {wanted}, but {} {verb} given", given.len()))
-            .at(call.span, format!("{} given", given.len()))
-            .note(format!("`{name}{}`", call.entry.signature));
-        self.report(d);
-        None
     }
 
     /// Checks operands that share a type: literals last, so that they take the type of the others.
@@ -192,7 +146,7 @@ impl Cx<'_> {
                 cx.reduce(call, Some(kind))
             });
         }
-        let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, arity..=arity, &[]) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, if gives_bool { None } else { want });
         // Fast path for a single scalar operand, by far the most frequent case.
         if let [Expr { ty: Type::Scalar(s), .. }] = parts.as_slice()
@@ -261,7 +215,7 @@ impl Cx<'_> {
     }
 
     fn select(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {
-        let Some(given) = self.take(call, 3, 3) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 3..=3, &[]) else { return self.after_error(call.args, call.span) };
         let [cond, then, other] = given.as_slice() else { return self.bad(call.span) };
         let cond = self.expr(cond, Some(&BOOL));
         let cond_ty = self.vars.shallow(&cond.ty);
@@ -297,7 +251,7 @@ impl Cx<'_> {
 
     /// Checks `no_grad(x)`: of anything on the host, of values in kernels.
     fn no_grad(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let given = self.take(call, 1, 1);
+        let given = self.take(call, 1..=1, &[]);
         let Some([x]) = given.as_deref() else { return self.after_error(call.args, call.span) };
         let x = self.expr(x, None);
         let ty = self.vars.shallow(&x.ty);
@@ -308,7 +262,7 @@ impl Cx<'_> {
     }
 
     fn ceil_div(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {
-        let Some(given) = self.take(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, want);
         for part in &parts {
             if !self.require_kind(part, Kind::Int, "an argument of `ceil_div`") {
@@ -321,7 +275,7 @@ impl Cx<'_> {
     }
 
     fn bitcast(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
         let [to, value] = given.as_slice() else { return self.bad(call.span) };
         let to_ty = self.type_argument(to);
         let value = self.expr(value, None);
@@ -345,6 +299,11 @@ impl Cx<'_> {
         match (&to_ty, size(&to_ty), size(&inner)) {
             (Type::Error, ..) => return self.bad(call.span),
             _ if matches!(from, Type::Error) => return self.bad(call.span),
+            // The run knows whether this is an array.
+            _ if inner == Type::Unknown => {
+                let to = make(ExprKind::Bool(false), to_ty, call.span);
+                return call.make_named(vec![value], vec![("type".into(), to)], Type::Unknown);
+            }
             (_, Some(a), Some(b)) if a == b => {}
             // A numeric type parameter, whose size is known after monomorphization.
             (_, None, Some(_)) if self.is_number_param(&to_ty) => {}
@@ -352,7 +311,6 @@ impl Cx<'_> {
             (_, None, None) if self.is_number_param(&to_ty) && self.is_number_param(&inner) => {}
             // A host array may change its element size if its rows hold a whole number of the new elements (checked at run time).
             (_, Some(_), Some(_)) if is_array && !one_bool(&to_ty, &inner) => {}
-            _ if matches!(from, Type::Unknown) => {}
             _ => {
                 let (a, b) = (self.ty_text(&inner), self.ty_text(&to_ty));
                 let d = Diagnostic::error("E0323", format!("`{a}` and `{b}` differ in size"))
@@ -399,7 +357,7 @@ impl Cx<'_> {
     }
 
     fn len(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
         let e = given.first().and_then(|e| self.shaped(call, e));
         match e {
             Some(e) => call.make(vec![e], I32),
@@ -408,7 +366,7 @@ impl Cx<'_> {
     }
 
     fn shape(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1, 2) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=2, &[]) else { return self.after_error(call.args, call.span) };
         let Some(e) = given.first().and_then(|e| self.shaped(call, e)) else { return self.bad(call.span) };
         let rank = match self.vars.shallow(&e.ty) {
             Type::Array(a) => Some(a.dims.len()),
@@ -442,7 +400,7 @@ impl Cx<'_> {
     }
 
     fn assert(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1, 2) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=2, &[]) else { return self.after_error(call.args, call.span) };
         let mut args = Vec::with_capacity(2);
         if let Some(cond) = given.first() {
             let e = self.expr(cond, Some(&BOOL));
@@ -469,7 +427,7 @@ impl Cx<'_> {
     fn geometric(&mut self, call: BuiltinCall<'_>) -> Expr {
         let (name, cross) = (call.entry.name, call.entry.builtin == Builtin::Cross);
         let n = if cross { 2 } else { 1 };
-        let Some(given) = self.take(call, n, n) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, n..=n, &[]) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, None);
         let types: Vec<Type> = parts.iter().map(|part| self.vars.shallow(&part.ty)).collect();
         if types.contains(&Type::Error) {
@@ -496,7 +454,7 @@ impl Cx<'_> {
     }
 
     fn dot(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, None);
         let [a, b] = parts.as_slice() else { return self.bad(call.span) };
         let (at, bt) = (self.vars.shallow(&a.ty), self.vars.shallow(&b.ty));
@@ -508,7 +466,7 @@ impl Cx<'_> {
                 self.need_host(call.at, "`dot` of arrays");
                 let mut whole = self.elementwise(&[a, b], call.at, "dot").whole();
                 if let Type::Array(w) = &whole {
-                    whole = crate::check::host::summed(&self.vars.shallow(&w.element));
+                    whole = self.total_of(&w.element);
                 }
                 whole
             }
@@ -571,7 +529,7 @@ impl Cx<'_> {
             BarrierKind::BlockAny | BarrierKind::BlockAll => (1, BOOL),
             BarrierKind::BlockCount => (1, I32),
         };
-        let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, arity..=arity, &[]) else { return self.after_error(call.args, call.span) };
         // The result is the same for all threads of the block, even if the arguments vary.
         let before = self.varying_reads;
         let args = given.iter().map(|e| self.expr_as(e, &BOOL)).collect();
@@ -585,8 +543,9 @@ impl Cx<'_> {
         }
         let lanes = matches!(op, WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor);
         let n = if lanes { 2 } else { 1 };
-        self.builtin_arguments(call, &["among"]);
-        let Some(given) = self.take_positional(call, n, n) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, n..=n, &[by_name("among")]) else {
+            return self.after_error(call.args, call.span);
+        };
         let among = call.named("among").map(|among| self.expr_as(among, &Type::Scalar(Scalar::U32)));
         let named: Vec<(SmolStr, Expr)> = among.into_iter().map(|among| ("among".into(), among)).collect();
         let Some(first) = given.first() else { return self.bad(call.span) };
@@ -629,7 +588,7 @@ impl Cx<'_> {
             Builtin::Atomic(AtomicOp::CompareExchange) => 3,
             _ => 2,
         };
-        let Some(given) = self.take(call, n, n) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, n..=n, &[]) else { return self.after_error(call.args, call.span) };
         let Some((first, rest)) = given.split_first() else { return self.bad(call.span) };
         let is_place = matches!(&bare(first).kind, Ast::Index { .. } | Ast::Name(_) | Ast::Field { .. });
         // An atomic load is a read; an atomic store or exchange does not need an initialized location.
@@ -713,7 +672,7 @@ impl Cx<'_> {
 
     fn hint(&mut self, call: BuiltinCall<'_>) -> Expr {
         self.need_device(call.at, &format!("`{}`", call.entry.name), false);
-        let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
         let Some(e) = given.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
         if !matches!(e.kind, ExprKind::Index { .. } | ExprKind::Error) {
             let d = Diagnostic::error("E0319", format!("`{}` takes an element of an array", call.entry.name))

@@ -4,14 +4,15 @@ use std::ops::RangeInclusive;
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::access::list;
+use crate::check::arguments::{Accepted, Named, at, by_name, given};
 use crate::check::cx::{Cx, Meaning, Slot};
+use crate::check::foreign;
+use crate::check::generics::Bind;
 use crate::check::infer::{Kind, array};
 use crate::check::make::{bare, count, is_literal, make};
 use crate::check::ops::{scalar_of, with_scalar};
 use crate::check::show::Show;
 use crate::check::typed::*;
-use crate::check::{foreign, suggest};
 use crate::lang::builtin;
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
@@ -165,34 +166,8 @@ impl Cx<'_> {
 
     // Conversions and vectors
 
-    pub fn no_names(&mut self, args: &[ast::Arg], callee: &str) {
-        for arg in args {
-            if let Some(name) = &arg.name {
-                self.unknown_argument(name, callee, &[]);
-            }
-        }
-    }
-
-    pub fn unknown_argument(&mut self, name: &ast::Name, callee: &str, names: &[&str]) {
-        let mut d = Diagnostic::error("E0206", format!("`{callee}` has no argument called `{}`", name.text))
-            .at(name.span, "unknown argument");
-        match suggest::nearest(&name.text, names.iter().copied()) {
-            _ if matches!(&*name.text, "keepdims" | "keepdim" | "keep_dims" | "keep") && names.contains(&"axis") => {
-                d = d.help(format!("`reshape` brings an axis back: `reshape({callee}(x, axis = 1), -1, 1)`"));
-            }
-            Some(near) => {
-                d = d.help(format!("did you mean `{near}`?"));
-                d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
-            }
-            None if !names.is_empty() => d = d.help(format!("it takes {} by name", list(names))),
-            None => {}
-        }
-        self.report(d);
-    }
-
     fn convert(&mut self, to: Scalar, args: &[ast::Arg], span: Span) -> Expr {
-        self.no_names(args, to.name());
-        let [arg] = args else { return self.one_argument(to.name(), args, span) };
+        let Some(arg) = self.one_argument(to.name(), args, span) else { return self.after_error(args, span) };
         let e = self.expr(&arg.value, None);
         if is_literal(&arg.value) && to.is_num() {
             self.vars.unify(&e.ty, &Type::Scalar(to));
@@ -204,7 +179,7 @@ impl Cx<'_> {
             other => {
                 let scalar = scalar_of(other);
                 let number = match &scalar {
-                    Type::Scalar(_) => true,
+                    Type::Scalar(_) | Type::Unknown => true,
                     // A type parameter bounded by `Any` may be a vector or a struct.
                     Type::Param(_) => self.vars.scalar_kind(&scalar).is_some_and(|kind| kind != Kind::Any),
                     _ => false,
@@ -221,11 +196,18 @@ impl Cx<'_> {
         make(ExprKind::Convert { to, expr: Box::new(e) }, result, span)
     }
 
-    pub fn one_argument(&mut self, callee: &str, args: &[ast::Arg], span: Span) -> Expr {
+    /// Returns the argument of a conversion. None after a report.
+    pub fn one_argument<'e>(&mut self, callee: &str, args: &'e [ast::Arg], span: Span) -> Option<&'e ast::Arg> {
+        if !self.no_names(args, callee) {
+            return None;
+        }
+        if let [arg] = args {
+            return Some(arg);
+        }
         let d = Diagnostic::error("E0304", format!("`{callee}` converts one value, but {} are given", args.len()))
             .at(span, "one argument is expected");
         self.report(d);
-        self.after_error(args, span)
+        None
     }
 
     fn no_conversion(&mut self, e: &Expr, to: &str, span: Span) -> Expr {
@@ -248,8 +230,7 @@ impl Cx<'_> {
 
     fn convert_param(&mut self, to: u32, args: &[ast::Arg], span: Span) -> Expr {
         let name = self.sig.generics.get(to as usize).map_or("T".into(), |g| g.name.clone());
-        self.no_names(args, &name);
-        let [arg] = args else { return self.one_argument(&name, args, span) };
+        let Some(arg) = self.one_argument(&name, args, span) else { return self.after_error(args, span) };
         let e = self.expr(&arg.value, None);
         if e.ty == Type::Error {
             return self.bad(span);
@@ -267,7 +248,9 @@ impl Cx<'_> {
 
     fn vector(&mut self, s: Scalar, n: u8, args: &[ast::Arg], span: Span) -> Expr {
         let name = format!("{s}x{n}");
-        self.no_names(args, &name);
+        if !self.no_names(args, &name) {
+            return self.after_error(args, span);
+        }
         let want = Type::Scalar(s);
         let mut parts = Vec::with_capacity(args.len());
         let mut lanes = 0;
@@ -306,7 +289,9 @@ impl Cx<'_> {
             return self.after_error(args, span);
         };
         let ty = ty.clone();
-        self.no_names(args, &name.text);
+        if !self.no_names(args, &name.text) {
+            return self.after_error(args, span);
+        }
         if args.len() != ty.params.len() {
             let text = self.ty_text(&Type::Fn(ty.clone()));
             let n = ty.params.len();
@@ -343,6 +328,7 @@ impl Cx<'_> {
         }
         // The expected type of the result may bind a type parameter that a literal argument leaves open.
         let mut values = Vec::with_capacity(given.len());
+        let mut outputs: Vec<(&Param, usize)> = vec![];
         let mut lift: Vec<usize> = vec![];
         let mut unknown = false;
         for (param, value) in sig.params.iter().zip(given) {
@@ -359,11 +345,15 @@ impl Cx<'_> {
                     unknown = true;
                     self.leave_open(&bind, &param.ty);
                 }
+                _ if self.is_output_of_zeros(&bind, param, &e) => outputs.push((param, values.len())),
                 _ => {
                     self.bind_arg(&mut bind, param, &e);
                 }
             }
             values.push(e);
+        }
+        for (param, at) in outputs {
+            self.bind_arg(&mut bind, param, &values[at]);
         }
         self.check_late(&mut bind);
         let result = self.subst(&f.result, &bind);
@@ -388,9 +378,10 @@ impl Cx<'_> {
         // A function that modifies its arguments is not lifted over arrays, even if an argument's type is unknown.
         let unknown = unknown && sig.params.iter().all(|p| p.access == Access::In);
         if !lift.is_empty() || unknown {
-            return self.lift(callee, values, lift, unknown, result, span);
+            let lifted = self.lift(callee, values, lift, unknown, result, span);
+            return self.in_written_order(lifted);
         }
-        make(ExprKind::Call { callee, args: values }, result, span)
+        self.in_written_order(make(ExprKind::Call { callee, args: values }, result, span))
     }
 
     fn lift(
@@ -434,13 +425,7 @@ impl Cx<'_> {
     }
 
     /// Checks the value of a parameter: its argument or its default. None for an omitted `out` array.
-    pub fn passed(
-        &mut self,
-        bind: &crate::check::generics::Bind<'_>,
-        param: &Param,
-        given: Option<&ast::Expr>,
-        call: Span,
-    ) -> Option<Expr> {
+    pub fn passed(&mut self, bind: &Bind<'_>, param: &Param, given: Option<&ast::Expr>, call: Span) -> Option<Expr> {
         match (given, &param.default) {
             (Some(value), _) => Some(self.argument(bind, param, value)),
             (None, Some(ParamDefault::Const(id))) => Some(make(ExprKind::Const(*id), param.ty.clone(), call)),
@@ -450,7 +435,7 @@ impl Cx<'_> {
     }
 
     /// Checks an argument with the parameter's type, as far as known, as the expected type.
-    pub fn argument(&mut self, bind: &crate::check::generics::Bind<'_>, param: &Param, value: &ast::Expr) -> Expr {
+    pub fn argument(&mut self, bind: &Bind<'_>, param: &Param, value: &ast::Expr) -> Expr {
         let hint = match &param.ty {
             Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) => param.ty.clone(),
             ty => self.subst(ty, bind),
@@ -551,73 +536,56 @@ impl Cx<'_> {
     /// None after an error that leaves nothing to check.
     pub fn sort_args<'e>(
         &mut self,
-        bind: &mut crate::check::generics::Bind<'_>,
+        bind: &mut Bind<'_>,
         args: &'e [ast::Arg],
         callee: &str,
         launch: bool,
     ) -> Option<Vec<Option<&'e ast::Expr>>> {
         let sig = bind.sig;
-        let mut given: Vec<Option<&ast::Expr>> = vec![None; sig.params.len()];
         let positional = args.iter().filter(|a| a.name.is_none()).count();
         let outs = sig.params.iter().filter(|p| p.access == Access::Out).count();
         // A launch with exactly the inputs omits all outputs, wherever they are in the parameter list.
         let skip_outs = launch && outs > 0 && positional + outs <= sig.params.len();
-        let mut targets =
-            (0..sig.params.len()).filter(|&i| !skip_outs || sig.params.get(i).is_some_and(|p| p.access != Access::Out));
-        let mut ok = true;
-        for arg in args {
-            let Some(name) = &arg.name else {
-                match targets.next().and_then(|i| given.get_mut(i)) {
-                    Some(slot) => *slot = Some(&arg.value),
-                    None => {
-                        self.too_many(bind, callee, positional, arg.value.span, launch);
-                        return None;
-                    }
-                }
-                continue;
-            };
-            if self.bind_named(bind, name, &arg.value) {
-                continue;
-            }
-            if let Some(i) = sig.params.iter().position(|p| p.name == name.text) {
-                match given.get_mut(i) {
-                    Some(slot @ None) => *slot = Some(&arg.value),
-                    _ => {
-                        let d = Diagnostic::error("E0206", format!("`{}` is given twice", name.text))
-                            .at(name.span, "again here");
-                        self.report(d);
-                        ok = false;
-                    }
-                }
-            } else if let Some(i) = sig.dims.iter().position(|d| launch && d.name == name.text && d.name != "_") {
-                let e = self.expr(&arg.value, Some(&crate::check::make::I32));
-                self.require_kind(&e, Kind::Int, "a dimension");
-                let known = crate::check::eval::int(self, &e).map_or(Dim::Unknown, Dim::Known);
-                if let Some(slot) = bind.dims.get_mut(i) {
-                    *slot = Some((known, arg.value.span));
-                }
-                bind.named_dims.push((i as u32, e));
+        let mut most = 0;
+        let mut named: Vec<Named<'_>> = sig.generics.iter().map(|generic| by_name(&generic.name)).collect();
+        for param in &sig.params {
+            if skip_outs && param.access == Access::Out {
+                named.push(by_name(&param.name));
             } else {
-                let mut names: Vec<&str> = sig.generics.iter().map(|g| g.name.as_str()).collect();
-                names.extend(sig.params.iter().map(|p| p.name.as_str()));
-                if launch {
-                    names.extend(sig.dims.iter().map(|d| d.name.as_str()));
-                }
-                self.unknown_argument(name, callee, &names);
-                ok = false;
+                named.push(at(&param.name, most));
+                most += 1;
             }
         }
-        ok.then_some(given)
+        if launch {
+            // No argument has an empty name.
+            named.extend(sig.dims.iter().map(|dim| by_name(if dim.name == "_" { "" } else { &dim.name })));
+        }
+        let bound = self.bind_arguments(&Accepted::new(callee, most, named), given(args));
+        if let Some(surplus) = bound.surplus {
+            self.too_many(bind, callee, positional, surplus, launch);
+            return None;
+        }
+        let mut slots = bound.named.into_iter().map(|slot| slot.map(|(value, _)| value));
+        for (i, value) in slots.by_ref().take(sig.generics.len()).enumerate() {
+            if let Some(value) = value {
+                self.bind_generic(bind, i, value);
+            }
+        }
+        let given = slots.by_ref().take(sig.params.len()).collect();
+        for (i, value) in slots.enumerate() {
+            let Some(value) = value else { continue };
+            let e = self.expr(value, Some(&crate::check::make::I32));
+            self.require_kind(&e, Kind::Int, "a dimension");
+            let known = crate::check::eval::int(self, &e).map_or(Dim::Unknown, Dim::Known);
+            if let Some(slot) = bind.dims.get_mut(i) {
+                *slot = Some((known, value.span));
+            }
+            bind.named_dims.push((i as u32, e));
+        }
+        (!bound.wrong_name).then_some(given)
     }
 
-    fn too_many(
-        &mut self,
-        bind: &crate::check::generics::Bind<'_>,
-        callee: &str,
-        found: usize,
-        span: Span,
-        launch: bool,
-    ) {
+    fn too_many(&mut self, bind: &Bind<'_>, callee: &str, found: usize, span: Span, launch: bool) {
         let word = if launch { "kernel" } else { "fn" };
         let text = Show { sig: Some(bind.sig), ..self.show() }.signature(word, callee, bind.sig, None);
         let d = Diagnostic::error("E0304", wrong_count(callee, arity(&bind.sig.params), found))

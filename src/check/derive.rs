@@ -5,6 +5,7 @@
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
+use crate::check::arguments::{self, Accepted, by_name};
 use crate::check::cx::{Cx, Meaning};
 use crate::check::infer::{Kind, array};
 use crate::check::make::{bare, make};
@@ -45,14 +46,40 @@ impl Cx<'_> {
             Derivative::Jvp => Some("tangent"),
             _ => None,
         };
+        if !self.own_argument_once(&name.text, word, args) {
+            return self.after_error(args, span);
+        }
         let is_seed = |arg: &&ast::Arg| word.is_some() && arg.name.as_ref().map(|name| name.text.as_str()) == word;
         let own: Vec<ast::Arg> = args.iter().filter(|arg| !is_seed(arg)).cloned().collect();
         let inner = match self.derivative_of(of) {
             Some(inner) => self.derivative(inner, &own, span),
             None => self.call(of, &own, span, None),
         };
+        let inner = self.called_once(inner);
         let seed = args.iter().find(is_seed).map(|arg| &arg.value);
-        self.derived(what, name, (inner, by), (word, seed), span)
+        let derived = self.derived(what, name, (inner, by), (word, seed), span);
+        self.in_written_order(derived)
+    }
+
+    /// Returns the call that a derivative is taken of. Arguments whose type only the run knows have the types of the parameters.
+    fn called_once(&self, inner: Expr) -> Expr {
+        let inner = self.in_parameter_order(inner);
+        let is_array = |arg: &Expr| matches!(self.vars.shallow(&arg.ty), Type::Array(_));
+        match inner.kind {
+            ExprKind::Lift { callee: callee @ FnRef::Fn { id, .. }, args } if !args.iter().any(is_array) => {
+                let result = self.program.fns.get(id).map(|f| f.result.clone());
+                let ty = result.filter(|ty| matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_)));
+                make(ExprKind::Call { callee, args }, ty.unwrap_or(Type::Unknown), inner.span)
+            }
+            _ => inner,
+        }
+    }
+
+    /// Checks that a derivative is given no argument twice by name, including the arguments of the function.
+    fn own_argument_once(&mut self, callee: &str, word: Option<&str>, args: &[ast::Arg]) -> bool {
+        let named = word.into_iter().map(by_name).collect();
+        let accepted = Accepted { any_name: true, ..Accepted::new(callee, usize::MAX, named) };
+        !self.bind_arguments(&accepted, arguments::given(args)).wrong_name
     }
 
     /// Returns the function of `grad(f, wrt = w)`, and by what it is differentiated.
@@ -61,14 +88,13 @@ impl Cx<'_> {
         name: &ast::Name,
         given: &'e [ast::Arg],
     ) -> Option<(&'e ast::Expr, Option<&'e ast::Expr>)> {
-        for arg in given {
-            if let Some(other) = arg.name.as_ref().filter(|other| other.text != "wrt") {
-                self.unknown_argument(other, &name.text, &["wrt"]);
-            }
+        let accepted = Accepted::new(&name.text, 1, vec![by_name("wrt")]);
+        let bound = self.bind_arguments(&accepted, arguments::given(given));
+        if bound.wrong_name {
+            return None;
         }
-        let mut functions = given.iter().filter(|arg| arg.name.is_none()).map(|arg| &arg.value);
-        let by =
-            given.iter().find(|arg| arg.name.as_ref().is_some_and(|name| name.text == "wrt")).map(|arg| &arg.value);
+        let by = bound.named.first().copied().flatten().map(|(by, _)| by);
+        let mut functions = bound.positional.into_iter();
         match (functions.next(), functions.next()) {
             (Some(of), None) => Some((of, by)),
             (_, more) => {
@@ -101,7 +127,7 @@ impl Cx<'_> {
             self.report(refused);
             return self.bad(span);
         }
-        let types: Vec<Type> = arguments(&of).iter().map(|arg| self.vars.shallow(&arg.ty)).collect();
+        let types: Vec<Type> = primal_arguments(&of).iter().map(|arg| self.vars.shallow(&arg.ty)).collect();
         let inputs: Vec<Type> = wrt.iter().filter_map(|&at| types.get(at as usize).cloned()).collect();
         let input = match &inputs[..] {
             [one] => one.clone(),
@@ -213,7 +239,7 @@ impl Cx<'_> {
         wrt: &[u32],
         result: &Type,
     ) -> Option<Diagnostic> {
-        let args = arguments(of);
+        let args = primal_arguments(of);
         for &at in wrt {
             let arg = args.get(at as usize)?;
             let ty = self.vars.shallow(&arg.ty);
@@ -224,7 +250,8 @@ impl Cx<'_> {
                 return Some(d.help("name another parameter: `wrt = …`"));
             }
         }
-        let scalar = matches!(result, Type::Unknown) || self.vars.scalar_kind(result) == Some(Kind::Float);
+        let scalar = matches!(result, Type::Unknown)
+            || matches!(self.vars.scalar_kind(result), Some(Kind::Float | Kind::Element));
         let text = self.ty_text(result);
         match what {
             Derivative::Gradient | Derivative::ValueAndGradient | Derivative::Hessian if !scalar => {
@@ -269,13 +296,16 @@ impl Cx<'_> {
                 let fields = self.program.structs.get(id).map(|s| &s.fields);
                 fields.is_some_and(|fields| fields.iter().all(|field| self.is_differentiable(&field.ty)))
             }
-            other => self.vars.scalar_kind(&other) == Some(Kind::Float),
+            other => matches!(self.vars.scalar_kind(&other), Some(Kind::Float | Kind::Element)),
         }
     }
 
     /// Checks `gradcheck(f, args, wrt = w)`.
     pub fn gradcheck(&mut self, name: &ast::Name, args: &[ast::Arg], span: Span) -> Expr {
         if !self.need_host(name.span, &format!("`{}`", name.text)) {
+            return self.after_error(args, span);
+        }
+        if !self.own_argument_once(&name.text, Some("wrt"), args) {
             return self.after_error(args, span);
         }
         let is_wrt = |arg: &&ast::Arg| arg.name.as_ref().is_some_and(|name| name.text == "wrt");
@@ -292,7 +322,9 @@ impl Cx<'_> {
             Some(inner) => self.derivative(inner, &own, span),
             None => self.call(of, &own, span, None),
         };
-        self.derived(Derivative::Check, name, (inner, by), (None, None), span)
+        let inner = self.called_once(inner);
+        let derived = self.derived(Derivative::Check, name, (inner, by), (None, None), span);
+        self.in_written_order(derived)
     }
 
     /// Reports `gradcheck(f)(x)`.
@@ -343,7 +375,7 @@ fn differentiated(of: &Expr) -> &Expr {
 }
 
 /// Returns the arguments of that function.
-fn arguments(of: &Expr) -> &[Expr] {
+fn primal_arguments(of: &Expr) -> &[Expr] {
     match &differentiated(of).kind {
         ExprKind::Call { args, .. } => args,
         _ => &[],

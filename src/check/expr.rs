@@ -5,10 +5,12 @@ use std::sync::Arc;
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::base::stop;
+use crate::check::arguments::{Accepted, by_name};
 use crate::check::cx::{Cx, Fork, Home, Meaning, Parting, Reported, Slot};
 use crate::check::infer::{Kind, array};
 use crate::check::literal::{self, Literal};
 use crate::check::make::{BOOL, I32, bare, make};
+use crate::check::ops::scalar_of;
 use crate::check::typed::*;
 use crate::lang::builtin::{Builtin, Entry};
 use crate::lang::scalar::Scalar;
@@ -80,9 +82,15 @@ impl Cx<'_> {
     pub fn expr_as(&mut self, e: &ast::Expr, want: &Type) -> Expr {
         let checked = self.expr(e, Some(want));
         if checked.ty != *want {
-            self.coerce(&checked, want, None);
+            self.coerce_stated(&checked, want, None);
         }
         checked
+    }
+
+    /// Like [`Cx::coerce`], for a type that the program states: it also decides the elements of `zeros(…)`.
+    pub fn coerce_stated(&mut self, e: &Expr, want: &Type, why: Option<(Span, String)>) -> bool {
+        self.vars.admit_stated(&e.ty, want);
+        self.coerce(e, want, why)
     }
 
     /// Unifies the type of an expression with `want` and reports a mismatch. `why` adds a note on where `want` comes from.
@@ -107,6 +115,12 @@ impl Cx<'_> {
             (_, Type::Scalar(s)) if self.vars.scalar_kind(&from).is_some() && s.is_num() => {
                 d = self.conversion_fix(d, e.span, s.name());
             }
+            (_, open)
+                if matches!(self.vars.scalar_kind(&from), Some(Kind::Int | Kind::Num))
+                    && matches!(self.vars.kind(open), Some(Kind::Float | Kind::Element)) =>
+            {
+                d = self.conversion_fix(d, e.span, "f32");
+            }
             (_, Type::Param(p)) if self.vars.scalar_kind(&from).is_some() && self.vars.kind(&to).is_none() => {
                 let name = self.sig.generics.get(*p as usize).map_or("T", |g| g.name.as_str());
                 d = self.conversion_fix(d, e.span, name);
@@ -130,7 +144,32 @@ impl Cx<'_> {
             }
             _ => {}
         }
-        d
+        self.element_fix(d, &e.ty, want)
+    }
+
+    /// Offers `type = …` for the calls of `zeros` and the like that made `a` or `b` floats, with the integer type of the other.
+    pub fn element_fix(&self, d: Diagnostic, a: &Type, b: &Type) -> Diagnostic {
+        let integer = |ty: &Type| match scalar_of(&self.vars.shallow(ty)) {
+            Type::Scalar(s) if s.is_int() => Some(s.name()),
+            ref open if matches!(self.vars.kind(open), Some(Kind::Int | Kind::Num)) => Some("i32"),
+            _ => None,
+        };
+        let pairs = [(a, b), (b, a)].into_iter();
+        let mut found = pairs.filter_map(|(made, other)| Some((self.vars.element_calls(made), integer(other)?)));
+        match found.find(|(calls, _)| !calls.is_empty()) {
+            Some((calls, to)) => self.type_fix(d, &calls, to),
+            None => d,
+        }
+    }
+
+    /// Offers `type = …` at these places.
+    pub fn type_fix(&self, d: Diagnostic, calls: &[Span], to: &str) -> Diagnostic {
+        let edits = calls.iter().map(|end| (*end, format!(", type = {to}"))).collect();
+        d.help(format!("`zeros`, `ones` and `eye` make floats: `type = {to}` makes integers")).fix_all(
+            format!("write `type = {to}`"),
+            edits,
+            Applicability::MaybeIncorrect,
+        )
     }
 
     pub fn conversion_fix(&self, d: Diagnostic, span: Span, to: &str) -> Diagnostic {
@@ -156,8 +195,12 @@ impl Cx<'_> {
         };
         let mut d = Diagnostic::error("E0301", format!("{what} has to be {noun}, but this is `{found}`"))
             .at(e.span, format!("this is `{found}`"));
-        if kind == Kind::Int && self.vars.scalar_kind(&e.ty) == Some(Kind::Float) {
+        if kind == Kind::Int && matches!(self.vars.scalar_kind(&e.ty), Some(Kind::Float | Kind::Element)) {
             d = self.conversion_fix(d, e.span, "i32");
+            let calls = self.vars.element_calls(&e.ty);
+            if !calls.is_empty() {
+                d = self.type_fix(d, &calls, "i32");
+            }
         }
         if let Type::Vector(..) = self.vars.shallow(&e.ty) {
             d = self.component(d, e);
@@ -579,22 +622,17 @@ impl Cx<'_> {
             }
         };
         let Some(def) = self.program.structs.get(id) else { return self.bad(span) };
+        let names = def.fields.iter().map(|field| by_name(&field.name)).collect();
+        let of = Type::Struct(id);
+        let accepted = Accepted { fields_of: Some(&of), ..Accepted::new(&def.name, 0, names) };
+        let given = fields.iter().map(|(name, value)| (Some(name), value));
+        let bound = self.bind_arguments(&accepted, given);
         let mut values: Vec<Option<Expr>> = vec![None; def.fields.len()];
-        for (name, value) in fields {
-            let position = def.fields.iter().position(|f| f.name == name.text);
-            let want = position.and_then(|i| def.fields.get(i)).map(|f| f.ty.clone());
-            let value = match &want {
-                Some(ty) => self.expr_as(value, ty),
-                None => self.expr(value, None),
-            };
-            match position.and_then(|i| values.get_mut(i)) {
-                Some(slot @ None) => *slot = Some(value),
-                Some(Some(_)) => {
-                    let d = Diagnostic::error("E0315", format!("`{}` is given twice", name.text))
-                        .at(name.span, "again here");
-                    self.report(d);
-                }
-                None => self.unknown_field(name, &Type::Struct(id), def.fields.iter().map(|f| f.name.as_str())),
+        for (_, value) in fields {
+            let is_this = |slot: &Option<(&ast::Expr, Span)>| slot.is_some_and(|(bound, _)| std::ptr::eq(bound, value));
+            match bound.named.iter().position(is_this).and_then(|i| def.fields.get(i).zip(values.get_mut(i))) {
+                Some((field, slot)) => *slot = Some(self.expr_as(value, &field.ty)),
+                None => drop(self.expr(value, None)),
             }
         }
         let missing: Vec<String> =
@@ -606,7 +644,7 @@ impl Cx<'_> {
             self.report(d);
         }
         let fields = values.into_iter().map(|v| v.unwrap_or_else(|| self.bad(span))).collect();
-        make(ExprKind::Struct { id, fields }, Type::Struct(id), span)
+        self.in_written_order(make(ExprKind::Struct { id, fields }, Type::Struct(id), span))
     }
 
     // Conditionals

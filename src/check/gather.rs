@@ -7,6 +7,7 @@ use crate::check::infer::{Kind, array};
 use crate::check::make::make;
 use crate::check::typed::*;
 use crate::lang::scalar::Scalar;
+use crate::syntax::ast::{self, ExprKind as Ast};
 
 /// An index that is an array.
 pub struct List {
@@ -20,11 +21,31 @@ impl Cx<'_> {
     /// Returns the type of an index that is an array of positions or of truth values.
     pub fn list_of(&mut self, index: &Expr) -> Option<ArrayType> {
         let Type::Array(by) = self.vars.shallow(&index.ty) else { return None };
+        self.vars.admit_integers(&by.element);
         let is_list = match self.vars.scalar_kind(&by.element) {
             Some(Kind::Int | Kind::Num) => self.vars.require(&by.element, Kind::Int),
             _ => self.vars.shallow(&by.element) == Type::Scalar(Scalar::Bool),
         };
         is_list.then(|| by.as_ref().clone())
+    }
+
+    /// Whether only the run shows if an index is a position, a range or an array.
+    pub fn is_open_index(&self, index: &Expr) -> bool {
+        match self.vars.shallow(&index.ty) {
+            Type::Unknown => true,
+            Type::Array(a) => self.vars.shallow(&a.element) == Type::Unknown,
+            _ => false,
+        }
+    }
+
+    /// Checks `base[args]` of a value that only the run knows.
+    pub fn unknown_element(&mut self, base: Expr, args: &[ast::Expr], span: Span) -> Expr {
+        if args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) {
+            let indices = args.iter().map(|a| self.slice_index(a, &Dim::Unknown, None).0).collect();
+            return make(ExprKind::Slice { base: Box::new(base), indices }, Type::Unknown, span);
+        }
+        let indices = args.iter().map(|a| self.expr(a, None)).collect();
+        make(ExprKind::Index { base: Box::new(base), indices }, Type::Unknown, span)
     }
 
     /// Types an access of which some indices are arrays; `dims` are the axes that the others leave.

@@ -17,6 +17,8 @@ pub(crate) struct Bind<'s> {
     pub sig: &'s Signature,
     /// A type variable for each type parameter (`Error` for generics of other kinds).
     pub types: Vec<Type>,
+    /// Whether each type parameter is given by name.
+    stated: Vec<bool>,
     pub consts: Vec<Option<Expr>>,
     pub fns: Vec<Option<Result<FnRef, Reported>>>,
     /// The extent of each dimension and the span it came from.
@@ -39,6 +41,7 @@ impl Cx<'_> {
         Bind {
             sig,
             types,
+            stated: vec![false; sig.generics.len()],
             consts: vec![None; sig.generics.len()],
             fns: vec![None; sig.generics.len()],
             dims: vec![None; sig.dims.len()],
@@ -120,8 +123,34 @@ impl Cx<'_> {
         eval::eval(&scope, e, 0)?.try_into().ok()
     }
 
+    /// Whether the type of a parameter is the same whatever the other arguments are.
+    fn is_stated(bind: &Bind<'_>, ty: &Type) -> bool {
+        match ty {
+            Type::Param(p) => {
+                let generic = bind.sig.generics.get(*p as usize);
+                let is_integer = |g: &Generic| matches!(g.kind, GenericKind::Type { bound: Bound::Int });
+                bind.stated.get(*p as usize) == Some(&true) || generic.is_some_and(is_integer)
+            }
+            Type::Array(a) => Self::is_stated(bind, &a.element),
+            Type::Tuple(parts) => parts.iter().all(|part| Self::is_stated(bind, part)),
+            _ => true,
+        }
+    }
+
+    /// Whether an argument is bound after the others: an output that `zeros` makes has the element type that the inputs require.
+    pub fn is_output_of_zeros(&self, bind: &Bind<'_>, param: &Param, arg: &Expr) -> bool {
+        let Type::Array(a) = self.vars.shallow(&arg.ty) else { return false };
+        param.access != Access::In
+            && !Self::is_stated(bind, &param.ty)
+            && self.vars.kind(&a.element) == Some(Kind::Element)
+    }
+
     /// Unifies an argument with a parameter's type, binding type parameters and dimensions. Reports a mismatch.
     pub fn bind_arg(&mut self, bind: &mut Bind<'_>, param: &Param, arg: &Expr) -> bool {
+        if Self::is_stated(bind, &param.ty) || self.is_output_of_zeros(bind, param, arg) {
+            let want = self.subst(&param.ty, bind);
+            self.vars.admit_stated(&arg.ty, &want);
+        }
         let Type::Array(wanted) = &param.ty else {
             let want = self.subst(&param.ty, bind);
             return self.coerce(arg, &want, Some((param.span, format!("the parameter `{}`", param.name))));
@@ -305,10 +334,9 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Binds `name = value` if it names a generic parameter; returns false if it does not.
-    pub fn bind_named(&mut self, bind: &mut Bind<'_>, name: &ast::Name, value: &ast::Expr) -> bool {
-        let Some(i) = bind.sig.generics.iter().position(|g| g.name == name.text) else { return false };
-        let Some(generic) = bind.sig.generics.get(i) else { return false };
+    /// Binds a compile-time parameter to the value that is given for it by name.
+    pub fn bind_generic(&mut self, bind: &mut Bind<'_>, i: usize, value: &ast::Expr) {
+        let Some(generic) = bind.sig.generics.get(i) else { return };
         match &generic.kind {
             GenericKind::Type { .. } => {
                 let ty = self.type_argument(value);
@@ -319,6 +347,9 @@ impl Cx<'_> {
                         .at(value.span, "its bound does not allow this")
                         .because(generic.span, "declared here");
                     self.report(d);
+                }
+                if let Some(stated) = bind.stated.get_mut(i) {
+                    *stated = true;
                 }
             }
             GenericKind::Const { ty, .. } => {
@@ -346,7 +377,6 @@ impl Cx<'_> {
                 }
             }
         }
-        true
     }
 
     /// Checks a type given as an argument: `T = f64`, `type = i32`, the first argument of `bitcast`.

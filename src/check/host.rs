@@ -1,7 +1,7 @@
 //! Calls of host-only builtins: creating, reducing and rearranging arrays, and files.
 
 use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
+use crate::check::arguments::{Accepted, at, by_name};
 use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::Cx;
 use crate::check::eval;
@@ -67,7 +67,7 @@ impl Cx<'_> {
     }
 
     /// Checks extents given as arguments; a single tuple (such as the result of `shape(x)`) provides all of them.
-    fn dims_of(&mut self, given: &[&ast::Expr], minus_one: bool) -> Option<(Vec<Expr>, Vec<Dim>)> {
+    pub fn dims_of(&mut self, given: &[&ast::Expr], minus_one: bool) -> Option<(Vec<Expr>, Vec<Dim>)> {
         let mut args = Vec::with_capacity(given.len());
         let mut dims = Vec::with_capacity(given.len());
         for e in given {
@@ -125,7 +125,8 @@ impl Cx<'_> {
             }
             // All-zero bytes are a valid value of every plain type.
             let zeroed = call.entry.name == "zeros" && self.vars.require(&ty, Kind::Any);
-            if !zeroed && !self.vars.require(&ty, kind) && ty != BOOL {
+            let stated = if kind == Kind::Element { Kind::Num } else { kind };
+            if !zeroed && !self.vars.require(&ty, stated) && ty != BOOL {
                 let text = self.ty_text(&ty);
                 let d = Diagnostic::error("E0312", format!("`{}` makes no array of `{text}`", call.entry.name)).at(
                     e.span,
@@ -137,32 +138,50 @@ impl Cx<'_> {
             return ty;
         }
         match want {
-            Some(Type::Array(a)) if self.vars.require(&a.element, kind) => a.element.clone(),
+            Some(Type::Array(a)) if self.vars.kind(&a.element).is_none() && self.vars.require(&a.element, kind) => {
+                a.element.clone()
+            }
+            _ if kind == Kind::Element => {
+                let end = call.args.last().map_or(call.span, |arg| arg.value.span);
+                self.vars.fresh_element(end.after())
+            }
             _ => self.vars.fresh(kind),
         }
     }
 
     fn filled(&mut self, call: BuiltinCall<'_>, kind: Kind, names: &[&str], want: Option<&Type>) -> Expr {
-        self.builtin_arguments(call, names);
         let element = self.element_of(call, kind, want);
-        let Some(given) = self.take_positional(call, 1, 8) else { return self.after_error(call.args, call.span) };
+        let names: Vec<_> = names.iter().map(|name| by_name(name)).collect();
+        let Some(given) = self.take(call, 1..=8, &names) else { return self.after_error(call.args, call.span) };
         let Some((args, dims)) = self.dims_of(&given, false) else { return self.bad(call.span) };
-        let named = self.named_int(call, "seed").into_iter().collect();
-        call.make_named(args, named, array(element, dims))
+        let mut named: Vec<(SmolStr, Expr)> = self.named_int(call, "seed").into_iter().collect();
+        let ty = self.array_of(element.clone(), dims, &args);
+        if ty == Type::Unknown {
+            named.push(("type".into(), make(ExprKind::Bool(false), element, call.span)));
+        }
+        call.make_named(args, named, ty)
+    }
+
+    /// Returns the type of an array with these extents; a single argument of unknown type may be a tuple of all.
+    pub fn array_of(&self, element: Type, dims: Vec<Dim>, extents: &[Expr]) -> Type {
+        match extents {
+            [one] if self.vars.shallow(&one.ty) == Type::Unknown => Type::Unknown,
+            _ => array(element, dims),
+        }
     }
 
     fn eye(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &["type"]);
         let element = self.element_of(call, Kind::Element, None);
-        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[by_name("type")]) else {
+            return self.after_error(call.args, call.span);
+        };
         let Some((args, dims)) = self.dims_of(&given, false) else { return self.bad(call.span) };
         let n = dims.first().cloned().unwrap_or(Dim::Unknown);
         call.make(args, array(element, vec![n.clone(), n]))
     }
 
     fn full(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 2, 9) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 2..=9, &[]) else { return self.after_error(call.args, call.span) };
         let Some((value, extents)) = given.split_last() else { return self.bad(call.span) };
         let Some((mut args, dims)) = self.dims_of(extents, false) else { return self.bad(call.span) };
         let hint = match want {
@@ -181,13 +200,15 @@ impl Cx<'_> {
                 self.bad(call.span)
             }
             element if self.is_element(&element, call.span).is_err() => self.bad(call.span),
-            element => call.make(args, array(element, dims)),
+            element => {
+                let ty = self.array_of(element, dims, &args[..extents.len()]);
+                call.make(args, ty)
+            }
         }
     }
 
     fn linspace(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 3, 3) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 3..=3, &[]) else { return self.after_error(call.args, call.span) };
         let [start, stop, n] = given.as_slice() else { return self.bad(call.span) };
         let element = self.vars.fresh(Kind::Float);
         let mut args = Vec::with_capacity(3);
@@ -205,8 +226,7 @@ impl Cx<'_> {
     }
 
     fn arange(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 1, 3) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=3, &[]) else { return self.after_error(call.args, call.span) };
         let element = self.vars.fresh(Kind::Num);
         let mut args = Vec::with_capacity(3);
         for literal in [false, true] {
@@ -232,8 +252,9 @@ impl Cx<'_> {
     }
 
     fn random_int(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &["seed"]);
-        let Some(given) = self.take_positional(call, 3, 10) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 3..=10, &[by_name("seed")]) else {
+            return self.after_error(call.args, call.span);
+        };
         let element = self.vars.fresh(Kind::Int);
         let (bounds, extents) = given.split_at(2);
         let mut args = Vec::with_capacity(given.len());
@@ -246,13 +267,14 @@ impl Cx<'_> {
             args.push(e);
         }
         let Some((more, dims)) = self.dims_of(extents, false) else { return self.bad(call.span) };
+        let ty = self.array_of(element, dims, &more);
         args.extend(more);
         let named = self.named_int(call, "seed").into_iter().collect();
-        call.make_named(args, named, array(element, dims))
+        call.make_named(args, named, ty)
     }
 
     fn seed_random(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
         let Some(seed) = given.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
         self.require_kind(&seed, Kind::Int, "a seed");
         call.make(vec![seed], Type::Unit)
@@ -329,7 +351,8 @@ impl Cx<'_> {
         Some((e, known))
     }
 
-    /// Checks the axes of a reduction: one, or a tuple of several. Returns their number and, if known, which they are.
+    /// Checks the axes of a reduction: one, or a tuple of several. Returns their number (0 if only the run shows it) and, if known,
+    /// which they are.
     fn axes(
         &mut self,
         call: BuiltinCall<'_>,
@@ -340,6 +363,9 @@ impl Cx<'_> {
         let e = self.expr(e, Some(&I32));
         let Type::Tuple(parts) = self.vars.shallow(&e.ty) else {
             self.require_kind(&e, Kind::Int, "`axis`");
+            if self.vars.shallow(&e.ty) == Type::Unknown {
+                return Some((e, 0, None));
+            }
             let known = eval::int(self, &e);
             let known = known.zip(rank).and_then(|(k, n)| self.check_axis(k, n, e.span).then(|| vec![k as usize]));
             return Some((e, 1, known));
@@ -368,8 +394,12 @@ impl Cx<'_> {
 
     /// Checks `sum(x)`, `sum(x, axis = 0)`, `sum(x, axis = (0, 1))` and the other reductions.
     pub fn reduce(&mut self, call: BuiltinCall<'_>, kind: Option<Kind>) -> Expr {
-        self.builtin_arguments(call, &["axis"]);
-        let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
+        // The second position of `min` and `max` is that of a number to compare with.
+        let (most, axis) = match call.entry.builtin {
+            Builtin::Math(_) => (1, by_name("axis")),
+            _ => (2, at("axis", 1)),
+        };
+        let Some(given) = self.take(call, 1..=most, &[axis]) else { return self.after_error(call.args, call.span) };
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
             return self.bad(call.span);
         };
@@ -378,11 +408,12 @@ impl Cx<'_> {
         let element = match (call.entry.builtin, &a) {
             (Builtin::Argmin | Builtin::Argmax, _) => I32,
             _ if of_bools => BOOL,
-            (Builtin::Sum | Builtin::Prod, Some(a)) => summed(&a.element),
+            (Builtin::Sum | Builtin::Prod, Some(a)) => self.total_of(&a.element),
             (_, Some(a)) => a.element.clone(),
             (_, None) => Type::Unknown,
         };
-        if let Some(a) = a.as_ref().filter(|a| of_bools && a.element != BOOL) {
+        let is_open = |ty: &Type| *ty == BOOL || *ty == Type::Unknown;
+        if let Some(a) = a.as_ref().filter(|a| of_bools && !is_open(&self.vars.shallow(&a.element))) {
             let found = self.ty_text(&a.element);
             let d = Diagnostic::error(
                 "E0312",
@@ -394,7 +425,7 @@ impl Cx<'_> {
         }
         let ty = match (&a, &axes) {
             (_, None) => element,
-            (None, Some(_)) => Type::Unknown,
+            (None, Some(_)) | (_, Some((_, 0, _))) => Type::Unknown,
             (Some(a), Some((_, count, _))) if a.dims.len() <= *count => element,
             (Some(a), Some((_, count, known))) => {
                 let left =
@@ -410,10 +441,19 @@ impl Cx<'_> {
         call.make_named(vec![x], named, ty)
     }
 
+    /// Returns the element type of sums, which depends on the width of integers: elements that `zeros` makes are floats from here on.
+    pub fn total_of(&mut self, element: &Type) -> Type {
+        if self.vars.kind(element) == Some(Kind::Element) {
+            self.vars.require(element, Kind::Float);
+        }
+        summed(&self.vars.shallow(element))
+    }
+
     /// Checks `cumsum(x)`, and `cumsum(x, axis = 0)` of an array with several axes.
     fn cumsum(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &["axis"]);
-        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[by_name("axis")]) else {
+            return self.after_error(call.args, call.span);
+        };
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, Some(Kind::Num))) else {
             return self.bad(call.span);
         };
@@ -426,7 +466,7 @@ impl Cx<'_> {
             return self.bad(call.span);
         }
         let ty = match a {
-            Some(a) => array(summed(&a.element), a.dims.clone()),
+            Some(a) => array(self.total_of(&a.element), a.dims.clone()),
             None => self.open_array(&x),
         };
         let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
@@ -435,8 +475,7 @@ impl Cx<'_> {
 
     /// Checks a builtin of one array whose result type follows from the argument's type.
     fn whole(&mut self, call: BuiltinCall<'_>, kind: Option<Kind>, result: fn(&mut Self, &ArrayType) -> Type) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
             return self.bad(call.span);
         };
@@ -462,8 +501,7 @@ impl Cx<'_> {
 
     /// Checks `sort(keys, values)`.
     fn sort_with(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
         let mut args = Vec::with_capacity(2);
         let mut types = Vec::with_capacity(2);
         for (e, kind) in given.into_iter().zip([Some(Kind::Num), None]) {
@@ -501,8 +539,9 @@ impl Cx<'_> {
     }
 
     fn is_close(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &["rtol", "atol"]);
-        let Some(given) = self.take_positional(call, 2, 4) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 2..=4, &[at("rtol", 2), at("atol", 3)]) else {
+            return self.after_error(call.args, call.span);
+        };
         let (pair, tolerances) = given.split_at(2);
         let mut parts: Vec<Expr> = Vec::with_capacity(4);
         for e in pair {
@@ -529,188 +568,10 @@ impl Cx<'_> {
         call.make_named(parts, named, ty)
     }
 
-    // Rearranging
-
-    fn flip(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &["axis"]);
-        let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
-        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
-            return self.bad(call.span);
-        };
-        let axis = self.axis(call, given.get(1).copied(), a.map(|a| a.dims.len()));
-        let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
-        let ty = x.ty.clone();
-        call.make_named(vec![x], named, ty)
-    }
-
-    fn reshape(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 2, 9) else { return self.after_error(call.args, call.span) };
-        let Some((first, extents)) = given.split_first() else { return self.bad(call.span) };
-        let Some((x, a)) = self.array_arg(call, first, None) else { return self.bad(call.span) };
-        let Some((more, mut dims)) = self.dims_of(extents, true) else { return self.bad(call.span) };
-        let total = a.as_ref().and_then(|a| product(&a.dims));
-        let open = dims.iter().filter(|d| **d == Dim::Known(-1)).count();
-        if open > 1 {
-            let d = Diagnostic::error("E0305", "only one dimension can be -1").at(call.span, "which is which is open");
-            self.report(d);
-            return self.bad(call.span);
-        }
-        if let Some(i) = dims.iter().position(|d| *d == Dim::Known(-1)) {
-            let others: Vec<Dim> = dims.iter().filter(|d| **d != Dim::Known(-1)).cloned().collect();
-            let rest = product(&others);
-            if let Some(slot) = dims.get_mut(i) {
-                *slot = match (total, rest) {
-                    (Some(t), Some(r)) if r > 0 && t % r == 0 => Dim::Known(t / r),
-                    (Some(t), Some(r)) => return self.wrong_size(t, r, call.span),
-                    _ => Dim::Unknown,
-                };
-            }
-        } else if let (Some(t), Some(n)) = (total, product(&dims))
-            && t != n
-        {
-            return self.wrong_size(t, n, call.span);
-        }
-        let ty = a.map_or(Type::Unknown, |a| array(a.element.clone(), dims));
-        let mut args = vec![x];
-        args.extend(more);
-        call.make(args, ty)
-    }
-
-    fn wrong_size(&mut self, have: i64, want: i64, span: Span) -> Expr {
-        let d = Diagnostic::error("E0305", format!("{have} elements don't fit into this shape"))
-            .at(span, format!("the dimensions given make {want}"));
-        self.report(d);
-        self.bad(span)
-    }
-
-    /// Checks the arguments of a builtin that combines arrays: equal element types and ranks.
-    fn several(
-        &mut self,
-        call: BuiltinCall<'_>,
-        given: &[&ast::Expr],
-    ) -> Option<(Vec<Expr>, Option<Vec<std::sync::Arc<ArrayType>>>)> {
-        let mut args: Vec<Expr> = Vec::with_capacity(given.len());
-        let mut types: Option<Vec<std::sync::Arc<ArrayType>>> = Some(vec![]);
-        for e in given {
-            let (e, a) = self.array_arg(call, e, None)?;
-            match (&mut types, a) {
-                (Some(types), Some(a)) => {
-                    if let (Some(first), Some(at)) = (types.first().cloned(), args.first())
-                        && (first.dims.len() != a.dims.len() || !self.vars.unify(&first.element, &a.element))
-                    {
-                        let (x, y) = (self.ty_text(&at.ty), self.ty_text(&e.ty));
-                        let d =
-                            Diagnostic::error("E0302", format!("`{}` can't combine `{x}` and `{y}`", call.entry.name))
-                                .at(e.span, format!("this is `{y}`"))
-                                .because(at.span, format!("this is `{x}`"));
-                        self.report(d);
-                        return None;
-                    }
-                    types.push(a);
-                }
-                _ => types = None,
-            }
-            args.push(e);
-        }
-        Some((args, types))
-    }
-
-    fn concat(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &["axis"]);
-        let Some(given) = self.take_positional(call, 1, usize::MAX) else {
-            return self.after_error(call.args, call.span);
-        };
-        let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
-        let rank = types.as_ref().and_then(|t| t.first()).map(|a| a.dims.len());
-        let axis = self.axis(call, None, rank);
-        let known = match &axis {
-            None => Some(0),
-            Some((_, known)) => *known,
-        };
-        let ty = match (&types, known) {
-            (Some(types), Some(axis)) => self.concat_type(types, axis, &args),
-            (Some(types), None) => {
-                types.first().map_or(Type::Error, |a| array(a.element.clone(), vec![Dim::Unknown; a.dims.len()]))
-            }
-            (None, _) => self.concat_texts(call, &args),
-        };
-        let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
-        call.make_named(args, named, ty)
-    }
-
-    /// Types a concatenation in which an argument is an array of strings, or has a type known only at run time.
-    fn concat_texts(&mut self, call: BuiltinCall<'_>, args: &[Expr]) -> Type {
-        let types: Vec<Type> = args.iter().map(|arg| self.vars.shallow(&arg.ty)).collect();
-        let texts = args.iter().zip(&types).find(|(_, ty)| **ty == Type::Strings);
-        let arrays = args.iter().zip(&types).find(|(_, ty)| matches!(ty, Type::Array(_)));
-        if let (Some((texts, _)), Some((other, ty))) = (texts, arrays) {
-            let found = self.ty_text(ty);
-            let d = Diagnostic::error("E0302", format!("`{}` can't combine `[str; _]` and `{found}`", call.entry.name))
-                .at(other.span, format!("this is `{found}`"))
-                .because(texts.span, "this is an array of texts");
-            self.report(d);
-            return Type::Error;
-        }
-        if types.iter().all(|ty| *ty == Type::Strings) { Type::Strings } else { Type::Unknown }
-    }
-
-    fn concat_type(&mut self, types: &[std::sync::Arc<ArrayType>], axis: usize, args: &[Expr]) -> Type {
-        let Some(first) = types.first() else { return Type::Error };
-        let mut dims = first.dims.clone();
-        for (a, arg) in types.iter().zip(args).skip(1) {
-            for (i, (d, e)) in dims.iter_mut().zip(&a.dims).enumerate() {
-                match (&*d, e) {
-                    (Dim::Known(x), Dim::Known(y)) if i == axis => *d = Dim::Known(x + y),
-                    _ if i == axis => *d = Dim::Unknown,
-                    (Dim::Known(x), Dim::Known(y)) if x != y => {
-                        let at = args.first().map_or(arg.span, |a| a.span);
-                        let d = Diagnostic::error(
-                            "E0305",
-                            format!("`concat` along axis {axis} needs the other axes to agree"),
-                        )
-                        .at(arg.span, format!("axis {i} is {y}"))
-                        .because(at, format!("axis {i} is {x}"));
-                        self.report(d);
-                        return Type::Error;
-                    }
-                    _ => {}
-                }
-            }
-        }
-        array(first.element.clone(), dims)
-    }
-
-    fn stack(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 1, usize::MAX) else {
-            return self.after_error(call.args, call.span);
-        };
-        let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
-        let Some(types) = types else { return call.make(args, Type::Unknown) };
-        let Some(first) = types.first() else { return self.bad(call.span) };
-        for (a, arg) in types.iter().zip(&args) {
-            if a.dims.iter().zip(&first.dims).any(|(x, y)| !crate::check::infer::same_dim(x, y)) {
-                let (x, y) = (self.dims_text(&first.dims), self.dims_text(&a.dims));
-                let at = args.first().map_or(arg.span, |a| a.span);
-                let d = Diagnostic::error("E0305", "`stack` needs arrays of one shape")
-                    .at(arg.span, format!("this has shape {y}"))
-                    .because(at, format!("this has shape {x}"));
-                self.report(d);
-                return self.bad(call.span);
-            }
-        }
-        let mut dims = vec![Dim::Known(types.len() as i64)];
-        dims.extend(first.dims.iter().cloned());
-        let ty = array(first.element.clone(), dims);
-        call.make(args, ty)
-    }
-
     // Files
 
     fn load(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
         let args = given.iter().map(|e| self.text_argument(e)).collect();
         call.make(args, Type::Unknown)
     }
@@ -733,7 +594,11 @@ impl Cx<'_> {
     }
 
     fn save(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
+        let accepted =
+            Accepted { entry: Some(call.entry), any_name: true, ..Accepted::new(call.entry.name, 2, vec![]) };
+        let Some(given) = self.take_accepted(call, 1, &accepted) else {
+            return self.after_error(call.args, call.span);
+        };
         let mut args = Vec::with_capacity(2);
         if let Some(path) = given.first() {
             args.push(self.text_argument(path));
@@ -758,8 +623,7 @@ impl Cx<'_> {
 
     /// Checks `image` and `plot`, which take arrays and a path in any argument position.
     fn show_data(&mut self, call: BuiltinCall<'_>, least: usize, most: usize) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, least, most) else {
+        let Some(given) = self.take(call, least..=most, &[]) else {
             return self.after_error(call.args, call.span);
         };
         let mut args = Vec::with_capacity(given.len());
@@ -786,7 +650,7 @@ impl Cx<'_> {
 }
 
 /// Returns the element type of sums: 8- and 16-bit integers are accumulated in 64 bits.
-pub(crate) fn summed(element: &Type) -> Type {
+fn summed(element: &Type) -> Type {
     let wide = |s: Scalar| match s {
         Scalar::I8 | Scalar::I16 => Scalar::I64,
         Scalar::U8 | Scalar::U16 => Scalar::U64,
@@ -797,11 +661,4 @@ pub(crate) fn summed(element: &Type) -> Type {
         Type::Vector(s, n) => Type::Vector(wide(*s), *n),
         other => other.clone(),
     }
-}
-
-fn product(dims: &[Dim]) -> Option<i64> {
-    dims.iter().try_fold(1i64, |n, d| match d {
-        Dim::Known(k) => n.checked_mul(*k),
-        _ => None,
-    })
 }

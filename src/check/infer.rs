@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::base::source::Span;
 use crate::check::typed::{ArrayType, Bound, Dim, Type};
 use crate::lang::scalar::Scalar;
 
@@ -18,7 +19,7 @@ pub enum Kind {
     Any,
     /// An integer literal: any numeric type, `i32` by default.
     Num,
-    /// The element of `zeros(…)`: any numeric type, `f32` by default.
+    /// The element of `zeros(…)`: a float, `f32` by default, unless a stated type requires integers ([`Vars::admit_stated`]).
     Element,
     Int,
     /// Any float type, `f32` by default.
@@ -41,7 +42,7 @@ impl Kind {
         Some(match (self, other) {
             (a, b) if a == b => a,
             (Any, k) | (k, Any) => k,
-            (Int, Float) | (Float, Int) => return None,
+            (Int, Float | Element) | (Float | Element, Int) => return None,
             (Int, _) | (_, Int) => Int,
             (Float, _) | (_, Float) => Float,
             (Num | Element, Num | Element) => Element,
@@ -51,18 +52,18 @@ impl Kind {
     pub fn takes_scalar(self, s: Scalar) -> bool {
         match self {
             Kind::Any => true,
-            Kind::Num | Kind::Element => s.is_num(),
+            Kind::Num => s.is_num(),
             Kind::Int => s.is_int(),
-            Kind::Float => s.is_float(),
+            Kind::Float | Kind::Element => s.is_float(),
         }
     }
 
     fn takes_bound(self, bound: Bound) -> bool {
         match self {
             Kind::Any => true,
-            Kind::Num | Kind::Element => bound != Bound::Any,
+            Kind::Num => bound != Bound::Any,
             Kind::Int => bound == Bound::Int,
-            Kind::Float => bound == Bound::Float,
+            Kind::Float | Kind::Element => bound == Bound::Float,
         }
     }
 
@@ -88,6 +89,8 @@ pub struct Vars {
     bounds: Vec<Bound>,
     /// The types of numbers that the statements being checked use, from the outermost one on.
     used: Vec<Type>,
+    /// The variables of kind `Element`, each with the place in its call where `type = …` can be written.
+    elements: Vec<(Type, Span)>,
 }
 
 /// How many uses were noted when a statement began.
@@ -106,13 +109,60 @@ impl Vars {
     /// Creates an empty table. `bounds` are those of the enclosing item's generics by position (`Any` for those that are not
     /// types).
     pub fn new(bounds: Vec<Bound>) -> Vars {
-        Vars { slots: Vec::new(), bounds, used: Vec::new() }
+        Vars { slots: Vec::new(), bounds, used: Vec::new(), elements: Vec::new() }
     }
 
     pub fn fresh(&mut self, kind: Kind) -> Type {
         let n = FIRST + self.slots.len() as u32;
         self.slots.push(Slot::Open(kind));
         Type::Param(n)
+    }
+
+    /// Returns a variable for the elements of `zeros(…)`, in whose call `type = …` can be written at `end`.
+    pub fn fresh_element(&mut self, end: Span) -> Type {
+        let ty = self.fresh(Kind::Element);
+        self.elements.push((ty.clone(), end));
+        ty
+    }
+
+    /// Returns where `type = …` can be written so that the scalars in `ty` get another type. Empty unless `ty` is still a variable.
+    pub fn element_calls(&self, ty: &Type) -> Vec<Span> {
+        let scalar = match self.shallow(ty) {
+            Type::Array(a) => self.shallow(&a.element),
+            scalar => scalar,
+        };
+        let same = self.elements.iter().filter(|(ty, _)| number(&scalar).is_some() && self.shallow(ty) == scalar);
+        same.map(|(_, end)| *end).collect()
+    }
+
+    /// Admits integers for elements of `zeros(…)` in `ty` where `want`, a type that the program states, has integers.
+    pub fn admit_stated(&mut self, ty: &Type, want: &Type) {
+        if self.elements.is_empty() {
+            return;
+        }
+        match (self.shallow(ty), self.shallow(want)) {
+            (Type::Array(a), Type::Array(b)) => self.admit_stated(&a.element, &b.element),
+            (Type::Tuple(a), Type::Tuple(b)) => a.iter().zip(b.iter()).for_each(|(a, b)| self.admit_stated(a, b)),
+            (var, want) if self.kind(&var) == Some(Kind::Element) => {
+                let is_stated = match &want {
+                    Type::Scalar(s) => s.is_int(),
+                    Type::Param(p) if number(&want).is_none() => matches!(self.bound(*p), Bound::Num | Bound::Int),
+                    open => self.kind(open) == Some(Kind::Int),
+                };
+                if is_stated {
+                    self.admit_integers(&var);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Admits integers for an element of `zeros(…)`, since its place requires them.
+    pub fn admit_integers(&mut self, ty: &Type) {
+        let ty = self.shallow(ty);
+        if let (Some(n), Some(Kind::Element)) = (number(&ty), self.kind(&ty)) {
+            self.slots[n] = Slot::Open(Kind::Num);
+        }
     }
 
     pub fn bound(&self, param: u32) -> Bound {
@@ -371,6 +421,33 @@ mod tests {
         assert_eq!((vars.kind(&outer), vars.kind(&unused)), (Some(Kind::Num), Some(Kind::Num)));
         vars.end_statement(begin);
         assert_eq!((vars.kind(&outer), vars.kind(&unused)), (None, Some(Kind::Num)));
+    }
+
+    #[test]
+    fn only_a_stated_type_makes_elements_integers() {
+        let mut vars = Vars::default();
+        let (i32, end) = (Type::Scalar(Scalar::I32), Span::default());
+        let elements = [(); 4].map(|()| vars.fresh_element(end));
+        let literal = vars.fresh(Kind::Num);
+        assert!(!vars.unify(&elements[0], &i32));
+        assert!(vars.unify(&literal, &elements[0]));
+        assert_eq!(vars.finish(&literal), Type::Scalar(Scalar::F32));
+        assert_eq!(vars.element_calls(&array(literal, vec![])), [end]);
+
+        vars.admit_stated(&array(elements[1].clone(), vec![]), &array(i32.clone(), vec![]));
+        assert!(vars.unify(&elements[1], &i32));
+
+        let begin = vars.statement();
+        vars.uses(&elements[2]);
+        vars.end_statement(begin);
+        vars.admit_stated(&elements[2], &i32);
+        assert!(!vars.unify(&elements[2], &i32));
+
+        // Another variable states nothing, nor does a float.
+        let open = vars.fresh(Kind::Num);
+        vars.admit_stated(&elements[3], &open);
+        vars.admit_stated(&elements[3], &Type::Scalar(Scalar::F64));
+        assert_eq!(vars.kind(&elements[3]), Some(Kind::Element));
     }
 
     #[test]

@@ -80,13 +80,21 @@ impl Cx<'_> {
             return self.after_error(args, span);
         }
         let mut values = Vec::with_capacity(given.len());
+        let mut outputs: Vec<(&Param, usize)> = vec![];
         let mut fits = true;
         for (param, value) in kernel.sig.params.iter().zip(given) {
             let passed = self.passed(&bind, param, value, span);
             if let Some(e) = &passed {
-                fits &= self.writes_whole(param, e) && self.bind_arg(&mut bind, param, e);
+                let whole = self.writes_whole(param, e);
+                match whole && self.is_output_of_zeros(&bind, param, e) {
+                    true => outputs.push((param, values.len())),
+                    false => fits &= whole && self.bind_arg(&mut bind, param, e),
+                }
             }
             values.push(passed);
+        }
+        for (param, at) in outputs {
+            fits &= values[at].as_ref().is_some_and(|e| self.bind_arg(&mut bind, param, e));
         }
         if !fits {
             return self.bad(span);
@@ -108,7 +116,7 @@ impl Cx<'_> {
             consts.filter(|(_, (generic, given))| matches!(generic.kind, GenericKind::Const { .. }) && given.is_none());
         let left_off = left_off.map(|(i, _)| i as u32).collect();
         let launch = Launch { kernel: id, generics, args: values, dims: bind.named_dims, grid, block, left_off };
-        make(ExprKind::Launch(Box::new(launch)), ty, span)
+        self.in_written_order(make(ExprKind::Launch(Box::new(launch)), ty, span))
     }
 
     /// Whether an argument that a launch writes is a whole variable; reports an element or a slice of one.

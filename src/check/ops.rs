@@ -195,7 +195,7 @@ impl Cx<'_> {
             .at(op_span, "this operator")
             .because(l.span, format!("this is `{}`", self.ty_text(&l.ty)))
             .because(r.span, format!("this is `{}`", self.ty_text(&r.ty)));
-        let float = self.vars.scalar_kind(scalar) == Some(Kind::Float);
+        let float = matches!(self.vars.scalar_kind(scalar), Some(Kind::Float | Kind::Element));
         if let (Type::Param(p), None) = (scalar, self.vars.kind(scalar)) {
             if let Some(g) = self.sig.generics.get(*p as usize) {
                 let bound = if op.is_bitwise() { "Int" } else { "Num" };
@@ -212,6 +212,10 @@ impl Cx<'_> {
                 ),
                 _ => d.help("bits belong to integers: `bitcast(u32, x)` gives those of a float"),
             };
+            let calls = self.vars.element_calls(scalar);
+            if !calls.is_empty() {
+                d = self.type_fix(d, &calls, "i32");
+            }
         } else if *scalar == BOOL {
             d = d.help("count it as a number with `i32(…)`, or combine it with `&&`, `||`, `!`");
         }
@@ -228,6 +232,8 @@ impl Cx<'_> {
             }
         }
         match (&lt, &rt) {
+            (Type::Error, _) | (_, Type::Error) => Type::Error,
+            (Type::Unknown, _) | (_, Type::Unknown) => Type::Unknown,
             (Type::Array(_), _) | (_, Type::Array(_)) => {
                 self.need_arrays(op_span, "an operator on whole arrays");
                 match self.shape_together(&[l, r], op_span, op.symbol(), &scalar_of(&lt)) {
@@ -283,6 +289,9 @@ impl Cx<'_> {
     /// Computes the shape of an elementwise operation on scalars, vectors or arrays, with element type `scalar`.
     pub fn shape_together(&mut self, parts: &[&Expr], at: Span, what: &str, scalar: &Type) -> Option<Type> {
         let types: Vec<Type> = parts.iter().map(|p| self.vars.shallow(&p.ty)).collect();
+        if types.contains(&Type::Unknown) {
+            return Some(Type::Unknown);
+        }
         let mut lanes: Option<(u8, Span)> = None;
         let mut dims: Option<(Vec<Dim>, Span)> = None;
         for (part, ty) in parts.iter().zip(&types) {
@@ -406,7 +415,7 @@ impl Cx<'_> {
             Type::Scalar(s) if s.is_int() => Some(s.bits()),
             Type::Scalar(_) => Some(0),
             Type::Param(p) if cx.vars.kind(t).is_none() && cx.sig.generics.get(*p as usize).is_some() => Some(99),
-            t => cx.vars.kind(t).map(|k| if k == Kind::Float { 132 } else { 0 }),
+            t => cx.vars.kind(t).map(|k| if matches!(k, Kind::Float | Kind::Element) { 132 } else { 0 }),
         };
         if let (Some(x), Some(y)) = (rank(self, first), rank(self, other)) {
             // Of a literal and a type parameter, the literal is the one to convert.
@@ -420,6 +429,7 @@ impl Cx<'_> {
                 None => self.conversion_fix(d, weak.span, &to),
             };
         }
+        d = self.element_fix(d, first, other);
         self.report(d);
     }
 

@@ -4,6 +4,7 @@
 //! them can be exchanged, but texts, tables and what has no fixed size cannot; sums and the like are of numbers.
 
 use crate::base::diag::Diagnostic;
+use crate::check::arguments::at;
 use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::Cx;
 use crate::check::eval;
@@ -19,7 +20,7 @@ const OPERATIONS: [&str; 4] = ["sum", "prod", "min", "max"];
 impl Cx<'_> {
     pub fn together(&mut self, call: BuiltinCall<'_>, what: Together, want: Option<&Type>) -> Expr {
         if matches!(what, Together::Rank | Together::Ranks) {
-            return match self.take(call, 0, 0) {
+            return match self.take(call, 0..=0, &[]) {
                 Some(_) => call.make(vec![], I32),
                 None => self.after_error(call.args, call.span),
             };
@@ -32,10 +33,11 @@ impl Cx<'_> {
             Together::Send => ("to", true),
             _ => ("", false),
         };
-        self.builtin_arguments(call, &[option]);
         let most = if option.is_empty() { 1 } else { 2 };
         let least = if given && call.named(option).is_none() { 2 } else { 1 };
-        let Some(parts) = self.take_positional(call, least, most) else {
+        let option_at = [at(option, 1)];
+        let named = if option.is_empty() { &[][..] } else { &option_at };
+        let Some(parts) = self.take(call, least..=most, named) else {
             return self.after_error(call.args, call.span);
         };
         let reduces = option == "op";

@@ -1,5 +1,6 @@
 //! Calls of builtins for arrays that are cut into parts for several devices.
 
+use crate::check::arguments::by_name;
 use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::Cx;
 use crate::check::eval;
@@ -10,8 +11,7 @@ use crate::check::typed::*;
 impl Cx<'_> {
     /// `gpus(n)`
     pub fn gpus(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &[]);
-        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
         let Some(count) = given.first().map(|e| self.expr_as(e, &I32)) else { return self.bad(call.span) };
         let known = eval::int(self, &count).filter(|n| *n >= 0);
         call.make(vec![count], array(I32, vec![known.map_or(Dim::Unknown, Dim::Known)]))
@@ -19,8 +19,8 @@ impl Cx<'_> {
 
     /// `shard(x, devices, axis = 0, halo = 0, granule = g)`
     pub fn shard(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.builtin_arguments(call, &["axis", "halo", "granule"]);
-        let Some(given) = self.take_positional(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let named = ["axis", "halo", "granule"].map(by_name);
+        let Some(given) = self.take(call, 2..=2, &named) else { return self.after_error(call.args, call.span) };
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
             return self.bad(call.span);
         };

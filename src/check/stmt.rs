@@ -328,7 +328,7 @@ impl Cx<'_> {
             _ => ty.clone(),
         };
         if e.ty != want {
-            self.coerce(&e, &want, None);
+            self.coerce_stated(&e, &want, None);
         }
         e
     }
@@ -763,7 +763,7 @@ impl Cx<'_> {
             (_, Type::Never | Type::Error) => {}
             (Some(tail), _) if !(ty == Type::Unit && *result != Type::Error) => {
                 let text = self.ty_text(result);
-                self.coerce(tail, result, Some((result_span, format!("the function gives `{text}`"))));
+                self.coerce_stated(tail, result, Some((result_span, format!("the function gives `{text}`"))));
             }
             (_, _) if *result != Type::Error => {
                 let text = self.ty_text(result);

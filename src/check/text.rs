@@ -83,8 +83,7 @@ impl Cx<'_> {
 
     /// Checks `str(x)`: the text that `print` shows for a value.
     pub fn str_of(&mut self, args: &[ast::Arg], span: Span) -> Expr {
-        self.no_names(args, "str");
-        let [arg] = args else { return self.one_argument("str", args, span) };
+        let Some(arg) = self.one_argument("str", args, span) else { return self.after_error(args, span) };
         self.need_host(span, "text as a value");
         let value = self.printable(&arg.value);
         match self.vars.shallow(&value.ty) {
@@ -120,6 +119,9 @@ impl Cx<'_> {
         }
         let base = Box::new(base);
         match (index, kept) {
+            (SliceIndex::Of(index), None) => {
+                make(ExprKind::Slice { base, indices: vec![SliceIndex::Of(index)] }, Type::Unknown, span)
+            }
             (SliceIndex::At(index), _) => make(ExprKind::Index { base, indices: vec![index] }, Type::Str, span),
             (index, _) => make(ExprKind::Slice { base, indices: vec![index] }, whole, span),
         }
@@ -165,7 +167,7 @@ impl Cx<'_> {
 
     pub fn text_call(&mut self, call: BuiltinCall<'_>, f: TextFn) -> Expr {
         let (least, most, result) = signature(f);
-        let Some(given) = self.take(call, least, most) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, least..=most, &[]) else { return self.after_error(call.args, call.span) };
         let Some((first, more)) = given.split_first() else { return self.bad(call.span) };
         let joins = f == TextFn::Join;
         let first = self.expr(first, Some(if joins { &Type::Strings } else { &Type::Str }));
@@ -207,7 +209,7 @@ impl Cx<'_> {
     }
 
     pub fn parse(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
         let [ty, text] = given.as_slice() else { return self.bad(call.span) };
         let ty = self.type_argument(ty);
         if !matches!(ty, Type::Scalar(_) | Type::Error) {
@@ -236,7 +238,7 @@ impl Cx<'_> {
 
     /// Checks `keys(table)`.
     pub fn keys(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
         let Some(table) = given.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
         match self.vars.shallow(&table.ty) {
             Type::Unknown => {}
@@ -253,13 +255,13 @@ impl Cx<'_> {
     }
 
     pub fn read_text(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 1..=1, &[]) else { return self.after_error(call.args, call.span) };
         let args = given.iter().map(|e| self.text_argument(e)).collect();
         call.make(args, Type::Str)
     }
 
     pub fn write_text(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 2..=2, &[]) else { return self.after_error(call.args, call.span) };
         let [path, text] = given.as_slice() else { return self.bad(call.span) };
         let path = self.text_argument(path);
         let text = self.expr(text, Some(&Type::Str));
@@ -277,7 +279,7 @@ impl Cx<'_> {
     }
 
     pub fn exit(&mut self, call: BuiltinCall<'_>) -> Expr {
-        let Some(given) = self.take(call, 0, 1) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 0..=1, &[]) else { return self.after_error(call.args, call.span) };
         let args: Vec<Expr> = given.iter().map(|code| self.expr_as(code, &I32)).collect();
         let known = args.first().and_then(|code| crate::check::eval::int(self, code));
         if let (Some(code), Some(at)) = (known.filter(|code| !(0..=255).contains(code)), args.first().map(|a| a.span)) {

@@ -78,7 +78,7 @@ impl Cx<'_> {
             return self.after_error(call.args, call.span);
         }
         self.divergence(call.at, "`mma`");
-        let Some(given) = self.take(call, 3, 3) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take(call, 3..=3, &[]) else { return self.after_error(call.args, call.span) };
         let parts: Vec<Expr> = given.iter().map(|e| self.expr(e, None)).collect();
         let types: Vec<Type> = parts.iter().map(|part| self.vars.shallow(&part.ty)).collect();
         if types.contains(&Type::Error) {

@@ -335,10 +335,10 @@ const OTHERS: &[Entry] = &[
     // Host: creating arrays
     item(Builtin::Linspace, "linspace", Create, Host, "(start: f32, stop: f32, n: i32) -> [f32; n]", "`n` values from `start` to `stop`, both included. `f64` if the ends are."),
     item(Builtin::Arange, "arange", Create, Host, "<T: Num>(stop: T) -> [T; _]", "0, 1, … below `stop`; `arange(start, stop)` and `arange(start, stop, step)`."),
-    item(Builtin::Zeros, "zeros", Create, Host, "(dims…, type = f32) -> array", "An array of zeros: `zeros(3, 4)`, `zeros(n, type = i32)`."),
-    item(Builtin::Ones, "ones", Create, Host, "(dims…, type = f32) -> array", "An array of ones."),
+    item(Builtin::Zeros, "zeros", Create, Host, "(dims…, type = f32) -> array", "An array of zeros: `zeros(3, 4)`, `zeros(n, type = i32)`. Without a `type` the elements are floats, unless a stated type requires integers: `let x: [i32; 3] = zeros(3)`, or an argument for a parameter that is declared as such."),
+    item(Builtin::Ones, "ones", Create, Host, "(dims…, type = f32) -> array", "An array of ones: `ones(3, 4)`, `ones(n, type = i32)`. Its elements are floats by the rule of `zeros`."),
     item(Builtin::Full, "full", Create, Host, "<T: Any>(dims…, value: T) -> array", "An array of one value, which comes last: `full(3, 4, 0.5)`."),
-    item(Builtin::Eye, "eye", Create, Host, "(n: i32, type = f32) -> [f32; n, n]", "The identity matrix."),
+    item(Builtin::Eye, "eye", Create, Host, "(n: i32, type = f32) -> [f32; n, n]", "The identity matrix. Its elements are floats by the rule of `zeros`."),
     item(Builtin::Random, "random", Create, Host, "(dims…, seed = next, type = f32) -> array", "Uniform numbers in [0, 1) by Philox 4x32-10. Each call goes on in the script's one stream, whose seed is 0 or `--seed`; a `seed` of its own gives the same numbers every time. They are the same on every machine."),
     item(Builtin::RandomNormal, "random_normal", Create, Host, "(dims…, seed = next, type = f32) -> array", "Normal numbers of mean 0 and deviation 1 (Philox and Box-Muller), from the script's stream as `random` is."),
     item(Builtin::RandomInt, "random_int", Create, Host, "<T: Int>(low: T, high: T, dims…, seed = next) -> array", "Uniform integers from `low` to below `high`, from the script's stream as `random` is."),

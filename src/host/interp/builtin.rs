@@ -65,6 +65,7 @@ impl Machine<'_> {
                 self.create(frame, builtin, args, more, expr)
             }
             Parse => self.parse(frame, args, more, expr),
+            Bitcast => self.open_bitcast(frame, args, named(more, "type"), span),
             ReadText => self.read_text(frame, args, span),
             WriteText => self.write_text(frame, args, span),
             SeedRandom => self.seed_random(frame, args, span),

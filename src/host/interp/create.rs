@@ -27,8 +27,9 @@ impl Machine<'_> {
     ) -> Eval {
         use Builtin::*;
         let values = self.values(frame, args)?;
-        let element = match &expr.ty {
-            Type::Array(array) => self.concrete(frame, &array.element),
+        let element = match (&expr.ty, named(more, "type")) {
+            (Type::Array(array), _) => self.concrete(frame, &array.element),
+            (_, Some(element)) => self.concrete(frame, &element.ty),
             _ => Type::Unknown,
         };
         let scalar = match element {

@@ -121,12 +121,6 @@ impl Machine<'_> {
                     return ops::bitcast_array(to, array).map_err(|p| self.problem(p, expr.span));
                 }
                 let to = self.scalar_of(frame, &expr.ty, expr.span)?;
-                if matches!(value, Value::Array(_)) {
-                    let title = "`bitcast` of an array of which the check knows nothing";
-                    let diagnostic = Diagnostic::error("E0505", title).at(expr.span, "one number was expected here");
-                    let help = "give the array a variable with a type first: `let x: [f32; _] = …`";
-                    return Err(self.error(diagnostic.help(help)));
-                }
                 grad::ops::bitcast(to, &value).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::Vector { parts } => self.vector(frame, parts, &expr.ty, expr.span),
@@ -311,6 +305,20 @@ impl Machine<'_> {
             }
             _ => Ok(value),
         }
+    }
+
+    /// Evaluates `bitcast(u32, x)` where only the run shows whether `x` is an array. The type is a named argument.
+    pub(super) fn open_bitcast(&mut self, frame: &mut Frame, args: &[Expr], to: Option<&Expr>, span: Span) -> Eval {
+        let (Some(value), Some(to)) = (args.first(), to) else { return Err(self.broken(span, "`bitcast` of nothing")) };
+        let value = self.eval(frame, value)?;
+        let result = match &value {
+            Value::Array(array) => {
+                let to = self.concrete(frame, &to.ty);
+                ops::bitcast_array(self.interp.layouts.element(self.program, &to), array)
+            }
+            one => grad::ops::bitcast(self.scalar_of(frame, &to.ty, span)?, one),
+        };
+        result.map_err(|p| self.problem(p, span))
     }
 
     fn vector(&mut self, frame: &mut Frame, parts: &[Expr], ty: &Type, span: Span) -> Eval {
