@@ -90,11 +90,11 @@ impl Definitions {
 
 /// Returns the place of the value that a session shows: the last statement of the entry, if that is an expression.
 fn shown_value(tree: &ast::File) -> Option<Span> {
-    let statements = tree.items.iter().filter_map(|item| match &item.kind {
+    let mut statements = tree.items.iter().filter_map(|item| match &item.kind {
         ItemKind::Stmt(stmt) => Some(stmt),
         _ => None,
     });
-    let ast::StmtKind::Expr { expr, .. } = &statements.last()?.kind else { return None };
+    let ast::StmtKind::Expr { expr, .. } = &statements.next_back()?.kind else { return None };
     let mut shown = expr;
     while let ast::ExprKind::Paren(inner) = &shown.kind {
         shown = inner;
