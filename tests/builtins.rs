@@ -1,5 +1,9 @@
 //! The table of builtins: every entry is documented.
 
+#[path = "builtins/arange.rs"]
+mod arange;
+mod common;
+
 use std::collections::BTreeSet;
 
 use clk_lang::compile::{NoFiles, Session};

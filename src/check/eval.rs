@@ -6,6 +6,14 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::exact;
 
+/// Returns the number of integers from `start` to before `stop`; `None` for a step of 0.
+pub(super) fn count(start: i64, stop: i64, step: i64) -> Option<i64> {
+    let (start, stop, step) = (i128::from(start), i128::from(stop), i128::from(step));
+    let distance = if step > 0 { stop - start } else { start - stop };
+    let count = (distance.max(0) + step.abs() - 1).checked_div(step.abs())?;
+    i64::try_from(count).ok()
+}
+
 /// Values of the names that an evaluation may refer to, besides the program's constants.
 pub(crate) struct Scope<'s> {
     pub program: &'s Program,

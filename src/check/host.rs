@@ -242,10 +242,9 @@ impl Cx<'_> {
         args.sort_by_key(|e| e.span.start);
         let values: Option<Vec<i64>> = args.iter().map(|e| eval::int(self, e)).collect();
         let n = values.and_then(|v| match v.as_slice() {
-            [stop] => Some((*stop).max(0)),
-            [start, stop] => Some((stop - start).max(0)),
-            [start, stop, step] if *step > 0 => Some(((stop - start).max(0) + step - 1) / step),
-            [start, stop, step] if *step < 0 => Some(((start - stop).max(0) - step - 1) / -step),
+            [stop] => eval::count(0, *stop, 1),
+            [start, stop] => eval::count(*start, *stop, 1),
+            [start, stop, step] => eval::count(*start, *stop, *step),
             _ => None,
         });
         call.make(args, array(element, vec![n.map_or(Dim::Unknown, Dim::Known)]))

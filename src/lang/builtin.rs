@@ -334,7 +334,7 @@ const OTHERS: &[Entry] = &[
     item(Builtin::Streaming, "streaming", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores) with the hint that the value will not be used again soon."),
     // Host: creating arrays
     item(Builtin::Linspace, "linspace", Create, Host, "(start: f32, stop: f32, n: i32) -> [f32; n]", "`n` values from `start` to `stop`, both included. `f64` if the ends are."),
-    item(Builtin::Arange, "arange", Create, Host, "<T: Num>(stop: T) -> [T; _]", "0, 1, … below `stop`; `arange(start, stop)` and `arange(start, stop, step)`."),
+    item(Builtin::Arange, "arange", Create, Host, "<T: Num>(stop: T) -> [T; _]", "0, 1, … below `stop`; `arange(start, stop)` and `arange(start, stop, step)`. Element `i` is `start + i * step`, of floats rounded once to their type; all are strictly below `stop`, or above it for a negative step. So `arange(0.0, 0.3, 0.1)` has three elements."),
     item(Builtin::Zeros, "zeros", Create, Host, "(dims…, type = f32) -> array", "An array of zeros: `zeros(3, 4)`, `zeros(n, type = i32)`. Without a `type` the elements are floats, unless a stated type requires integers: `let x: [i32; 3] = zeros(3)`, or an argument for a parameter that is declared as such."),
     item(Builtin::Ones, "ones", Create, Host, "(dims…, type = f32) -> array", "An array of ones: `ones(3, 4)`, `ones(n, type = i32)`. Its elements are floats by the rule of `zeros`."),
     item(Builtin::Full, "full", Create, Host, "<T: Any>(dims…, value: T) -> array", "An array of one value, which comes last: `full(3, 4, 0.5)`."),

@@ -45,18 +45,23 @@ pub fn eye(n: i64, ty: Scalar) -> Outcome<Value> {
     Ok(Value::Array(array))
 }
 
-/// Returns `n` values from `start` to `stop`, both inclusive; computed in `f64`.
+/// Returns `n` values from `start` to `stop`, both inclusive; computed in `f64`. Ends whose distance is not an `f64` are halved first.
 pub fn linspace(start: &Value, stop: &Value, n: i64) -> Outcome<Value> {
     let scalar = common_scalar(&[start, stop]).unwrap_or(Scalar::F32);
     let wide = |value: &Value| Some(adapt(value, scalar, "`linspace`").ok()?.as_scalar()?.as_f64());
     let undefined = || undefined("`linspace`", &[start, stop]);
     let (first, last) = (wide(start).ok_or_else(undefined)?, wide(stop).ok_or_else(undefined)?);
-    let step = (last - first) / (n - 1).max(1) as f64;
-    let at = |i: usize| if i > 0 && i as i64 == n - 1 { last } else { i as f64 * step + first };
+    let factor = if (last - first).is_finite() || !first.is_finite() || !last.is_finite() { 1.0 } else { 2.0 };
+    let step = (last / factor - first / factor) / (n - 1).max(1) as f64;
+    let at = |i: usize| match i {
+        0 => first,
+        i if i as i64 == n - 1 => last,
+        i => (i as f64 * step + first / factor) * factor,
+    };
     with_float!(scalar, T => fill::<T>(&shape(&[n])?, |i| at(i).to::<T>()), _ => Err(undefined())).map(Value::Array)
 }
 
-/// Evaluates `arange` of `stop`, of `start, stop`, or of `start, stop, step`: counts from `start` (0) while below `stop`
+/// Evaluates `arange` of `stop`, of `start, stop`, or of `start, stop, step`: counts from `start` (0) while strictly below `stop`
 /// (above, for a negative step).
 pub fn arange(args: &[Value]) -> Outcome<Value> {
     let (zero, one) = (Value::Int(0), Value::Int(1));
@@ -105,17 +110,68 @@ fn count_integers(scalar: Scalar, start: i128, stop: i128, step: i128) -> Outcom
     Ok(Value::Array(made))
 }
 
+/// Makes an array of the elements strictly before `stop`. Element `i` is `start + i * step`, rounded once to the type.
+///
+/// For example, `arange(0.0, 0.3, 0.1)` has three elements. The exact sum `0 + 3 * 0.1` of the `f32` numbers is less than 0.3, but rounded to
+/// `f32` it equals `stop`. Elements never decrease (for a negative step, never increase), so bisection finds their number.
 fn count_floats(scalar: Scalar, start: f64, stop: f64, step: f64) -> Outcome<Value> {
-    let n = ((stop - start) / step).ceil();
     if step == 0.0 {
         return Err(zero_step());
     }
-    if !n.is_finite() || n > crate::host::array::MAX_EXTENT as f64 {
-        return Err(too_long(n));
+    if ![start, stop, step].iter().all(|bound| bound.is_finite()) {
+        let title = format!("`arange` counts from {start} to below {stop} by {step}");
+        return Err(Problem::new("E0541", title).label("all three have to be finite"));
     }
-    let shape = shape(&[n.max(0.0) as i64])?;
-    let at = |i: usize| start + i as f64 * step;
-    with_float!(scalar, T => fill::<T>(&shape, |i| at(i).to::<T>()), _ => Err(zero_step())).map(Value::Array)
+    let steps = Steps { start, step };
+    with_float!(scalar, T => steps.before::<T>(stop), _ => Err(zero_step())).map(Value::Array)
+}
+
+/// Equidistant floats.
+#[derive(Clone, Copy)]
+struct Steps {
+    start: f64,
+    step: f64,
+}
+
+impl Steps {
+    /// Returns element `i`, rounded once. For types narrower than `f64`, `i * step` is exact in `f64` if `i` is less than 2^29; the sum is
+    /// rounded to odd, so that rounding it again gives the number nearest to the exact sum.
+    #[inline(always)]
+    fn at<T: Item>(self, i: usize) -> T {
+        if T::SCALAR == Scalar::F64 {
+            return (i as f64).mul_add(self.step, self.start).to::<T>();
+        }
+        let product = i as f64 * self.step;
+        let sum = product + self.start;
+        // The rounding error of the sum (Knuth's TwoSum).
+        let part = sum - product;
+        let error = (product - (sum - part)) + (self.start - part);
+        let bits = sum.to_bits();
+        let odd = match (error > 0.0) == (sum > 0.0) {
+            _ if error == 0.0 || bits & 1 == 1 => bits,
+            true => bits + 1,
+            false => bits - 1,
+        };
+        f64::from_bits(odd).to::<T>()
+    }
+
+    /// Returns all elements before `stop`.
+    fn before<T: Item>(self, stop: f64) -> Outcome<Array> {
+        let is_before = |i: usize| {
+            let element = self.at::<T>(i).to::<f64>();
+            if self.step > 0.0 { element < stop } else { element > stop }
+        };
+        let most = crate::host::array::MAX_EXTENT;
+        if is_before(most) {
+            return Err(too_long(((stop - self.start) / self.step).ceil()));
+        }
+        let (mut least, mut end) = (0, most);
+        while least < end {
+            let middle = usize::midpoint(least, end);
+            if is_before(middle) { least = middle + 1 } else { end = middle }
+        }
+        fill::<T>(&[least], |i| self.at::<T>(i))
+    }
 }
 
 /// Creates an array with `value` of each row-major position.
