@@ -1,11 +1,12 @@
 //! .npy files: one NumPy array. Supports all versions, both byte orders, both axis orders, and structured types.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{room, stop};
 use crate::host::array::{Array, Element, RecordLayout};
 use crate::host::files::file::{File, bytes_text, checked_shape, from_fortran};
-use crate::host::files::python::{Literal, dictionary};
+use crate::host::files::python::{Literal, dictionary, quoted};
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 
@@ -33,7 +34,7 @@ struct FileElement {
 /// Decodes a file.
 pub(crate) fn decode(file: &File) -> Outcome<Array> {
     let (header, data) = split(file)?;
-    let entries = dictionary(header).ok_or_else(|| file.damaged("its header is not a Python dictionary"))?;
+    let entries = dictionary(&header).ok_or_else(|| file.damaged("its header is not a Python dictionary"))?;
     let entry = |name: &str| {
         let found = entries.iter().find(|(key, _)| key == name).map(|(_, value)| value);
         found.ok_or_else(|| file.damaged(format!("its header does not give `{name}`")))
@@ -58,8 +59,8 @@ pub(crate) fn decode(file: &File) -> Outcome<Array> {
     if *fortran { from_fortran(array) } else { Ok(array) }
 }
 
-/// Splits a file into the text of its header and the data.
-fn split<'a>(file: &File<'a>) -> Outcome<(&'a str, &'a [u8])> {
+/// Splits a file into the text of its header and the data. Headers are Latin-1 before version 3, and UTF-8 from then on.
+fn split<'a>(file: &File<'a>) -> Outcome<(Cow<'a, str>, &'a [u8])> {
     let cut_off = || file.damaged(format!("it ends inside its header, after {}", bytes_text(file.bytes.len() as u128)));
     let rest = file.bytes.strip_prefix(MAGIC).ok_or_else(|| file.damaged("it does not begin as a .npy file does"))?;
     let (&[major, _], rest) = rest.split_first_chunk::<2>().ok_or_else(cut_off)?;
@@ -73,7 +74,10 @@ fn split<'a>(file: &File<'a>) -> Outcome<(&'a str, &'a [u8])> {
         return Err(file.damaged(format!("it claims a header of {len} bytes")));
     }
     let (header, data) = rest.split_at_checked(len).ok_or_else(cut_off)?;
-    let header = std::str::from_utf8(header).map_err(|_| file.damaged("its header is not text"))?;
+    let header = match major {
+        3 => Cow::Borrowed(std::str::from_utf8(header).map_err(|_| file.damaged("its header is not text"))?),
+        _ => header.iter().map(|&byte| char::from(byte)).collect(),
+    };
     Ok((header, data))
 }
 
@@ -312,7 +316,8 @@ fn descr(element: &Element) -> Option<String> {
         Element::Scalar(scalar) => Some(format!("'{}'", code(*scalar)?)),
         Element::Vector(scalar, lanes) => Some(format!("'{}', ({lanes},)", code(*scalar)?)),
         Element::Record(record) => {
-            let field = |f: &crate::host::array::FieldLayout| Some(format!("('{}', {})", f.name, descr(&f.element)?));
+            let field =
+                |f: &crate::host::array::FieldLayout| Some(format!("({}, {})", quoted(&f.name), descr(&f.element)?));
             let fields: Option<Vec<String>> = record.fields.iter().map(field).collect();
             Some(format!("[{}]", fields?.join(", ")))
         }

@@ -76,18 +76,23 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, quote: char) -> Option<Literal> {
         let mut text = String::new();
-        let mut chars = self.rest.char_indices().skip(1);
-        while let Some((at, c)) = chars.next() {
-            match c {
-                '\\' => text.push(chars.next()?.1),
-                _ if c == quote => {
-                    self.rest = self.rest.get(at + c.len_utf8()..)?;
+        let mut rest = self.rest.get(quote.len_utf8()..)?;
+        loop {
+            let end = rest.find([quote, '\\'])?;
+            let (plain, special) = rest.split_at(end);
+            text.push_str(plain);
+            match special.strip_prefix('\\') {
+                Some(code) => {
+                    let (character, length) = escaped(code)?;
+                    text.extend(character);
+                    rest = code.get(length..)?;
+                }
+                None => {
+                    self.rest = special.get(quote.len_utf8()..)?;
                     return Some(Literal::Text(text));
                 }
-                _ => text.push(c),
             }
         }
-        None
     }
 
     /// Parses an integer; an integer of Python 2 may end in `L`.
@@ -106,6 +111,56 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Returns the characters of an escape and its length without the backslash; `None` if Python refuses it, and for `\N{…}`.
+fn escaped(code: &str) -> Option<(Vec<char>, usize)> {
+    let number = |digits: &str, radix: u32| u32::from_str_radix(digits, radix).ok().and_then(char::from_u32);
+    let hexadecimal = |length: usize| {
+        let digits = code.get(1..1 + length).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        Some((vec![number(digits, 16)?], 1 + length))
+    };
+    let first = code.chars().next()?;
+    let one = match first {
+        '\\' | '\'' | '"' => first,
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'a' => '\u{7}',
+        'b' => '\u{8}',
+        'v' => '\u{b}',
+        'f' => '\u{c}',
+        // A line that goes on.
+        '\n' => return Some((vec![], 1)),
+        'x' => return hexadecimal(2),
+        'u' => return hexadecimal(4),
+        'U' => return hexadecimal(8),
+        'N' => return None,
+        '0'..='7' => {
+            let length = code.bytes().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();
+            return Some((vec![number(code.get(..length)?, 8)?], length));
+        }
+        // Python keeps the backslash of an escape that it does not know.
+        other => return Some((vec!['\\', other], other.len_utf8())),
+    };
+    Some((vec![one], 1))
+}
+
+/// Returns a text as a literal.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut literal = String::from("'");
+    for c in text.chars() {
+        match c {
+            '\\' | '\'' => literal.extend(['\\', c]),
+            '\n' => literal.push_str("\\n"),
+            '\r' => literal.push_str("\\r"),
+            '\t' => literal.push_str("\\t"),
+            c if c.is_ascii_control() => literal.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => literal.push(c),
+        }
+    }
+    literal.push('\'');
+    literal
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +177,32 @@ mod tests {
         assert_eq!(entries[0], ("descr".into(), Literal::List(fields)));
         assert_eq!(entries[1].1, Literal::Bool(false));
         assert_eq!(entries[2].1, Literal::List(vec![Literal::Int(3), Literal::Int(4)]));
+    }
+
+    #[test]
+    fn texts_are_read_as_python_does() {
+        let read = |literal: &str| match dictionary(&format!("{{'k': {literal}}}"))?.pop()?.1 {
+            Literal::Text(text) => Some(text),
+            _ => None,
+        };
+        for (literal, text) in [
+            (r"'a\\b'", r"a\b"),
+            (r#"'\'\"'"#, "'\""),
+            (r#""it's""#, "it's"),
+            (r"'\n\t\r\a\b\v\f'", "\n\t\r\u{7}\u{8}\u{b}\u{c}"),
+            (r"'\xe9\u6f22\U0001F600'", "é漢😀"),
+            (r"'\7\1010'", "\u{7}A0"),
+            (r"'\d\é'", r"\d\é"),
+            ("'a\\\nb'", "ab"),
+        ] {
+            assert_eq!(read(literal).as_deref(), Some(text), "{literal}");
+        }
+        for literal in [r"'\x4'", r"'\xg0'", r"'\ud800'", r"'\N{DIGIT ONE}'", r"'\", r"'a\'"] {
+            assert_eq!(read(literal), None, "{literal}");
+        }
+        for text in ["", "plain", "it's", "\"", r"a\b\", "\n\r\t\u{0}\u{1b}\u{7f}", "é漢😀\u{85}\u{2028}"] {
+            assert_eq!(read(&quoted(text)).as_deref(), Some(text), "{text:?}");
+        }
     }
 
     #[test]
