@@ -116,6 +116,7 @@ pub fn result<'py>(py: Python<'py>, value: Value, form: Form) -> PyResult<Bound<
             fields.into_any()
         }
         Value::Table(table) => {
+            table.check_readable().map_err(errors::of_problem)?;
             let columns = PyDict::new(py);
             for (name, column) in table.iter() {
                 columns.set_item(name.as_str(), result(py, column.clone(), form)?)?;

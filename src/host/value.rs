@@ -9,7 +9,32 @@ use smol_str::SmolStr;
 use crate::base::escape;
 use crate::check::typed::KernelId;
 use crate::host::array::{Array, RecordLayout};
+use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::{self, Scalar};
+
+/// Named arrays or columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Contains only [`Value::Array`] and [`Value::Strings`].
+    pub columns: IndexMap<SmolStr, Value>,
+    /// The members of the file whose type Clk does not have, with the error for a program that reads one.
+    pub unreadable: IndexMap<SmolStr, Problem>,
+}
+
+impl Table {
+    /// Returns an error if a member of the file is unreadable, for operations on the whole table.
+    pub fn check_readable(&self) -> Outcome<()> {
+        self.unreadable.values().next().map_or(Ok(()), |problem| Err(problem.clone()))
+    }
+}
+
+impl std::ops::Deref for Table {
+    type Target = IndexMap<SmolStr, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.columns
+    }
+}
 
 /// A value on the host.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,9 +52,8 @@ pub enum Value {
     Record(Record),
     Tuple(Vec<Value>),
     Range(Range),
-    /// The named arrays of an .npz or .safetensors file, or the columns of a .csv file. Contains only [`Value::Array`] and
-    /// [`Value::Strings`].
-    Table(Arc<IndexMap<SmolStr, Value>>),
+    /// The named arrays of an .npz or .safetensors file, or the columns of a .csv file.
+    Table(Arc<Table>),
     /// An array of texts.
     Strings(Arc<[SmolStr]>),
     Timing(Timing),

@@ -16,7 +16,7 @@ const PLANES: usize = 3;
 pub(in crate::app) fn of(value: &Value) -> Outcome<Option<String>> {
     match value {
         Value::Array(array) => of_array(array).map(Some),
-        Value::Table(columns) => {
+        Value::Table(columns) if columns.unreadable.is_empty() => {
             let mut rows = 0;
             let mut cells = Vec::new();
             for column in columns.values() {

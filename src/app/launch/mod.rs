@@ -134,7 +134,8 @@ fn read_arrays(path: &Path, limit: u64) -> Result<Arrays> {
     }
     match host::files::decode(&name, &bytes)? {
         Value::Table(columns) => {
-            let columns = std::sync::Arc::unwrap_or_clone(columns).into_iter();
+            columns.check_readable()?;
+            let columns = std::sync::Arc::unwrap_or_clone(columns).columns.into_iter();
             let arrays = columns.map(|(name, column)| match column {
                 Value::Array(array) => Ok((name, array)),
                 _ => {

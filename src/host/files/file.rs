@@ -10,7 +10,10 @@ use crate::host::files::kind::Format;
 use crate::host::files::sniff;
 use crate::host::ops;
 use crate::host::problem::{Outcome, Problem};
-use crate::host::value::Value;
+use crate::host::value::{Table, Value};
+
+/// The code of a valid file, or a member of one, whose content has no type in Clk.
+const UNSUPPORTED: &str = "E0713";
 
 /// The content of a file with its name.
 #[derive(Clone, Copy)]
@@ -27,7 +30,7 @@ impl<'a> File<'a> {
 
     /// Returns the error for a valid file whose content has no type in Clk.
     pub(crate) fn unsupported(&self, reason: impl std::fmt::Display) -> Problem {
-        Problem::new("E0713", format!("`{}` {reason}", self.name))
+        Problem::new(UNSUPPORTED, format!("`{}` {reason}", self.name))
     }
 
     /// Refuses a file whose first bytes are those of another format.
@@ -58,11 +61,8 @@ pub(crate) fn bytes_text(count: u128) -> String {
 pub(crate) fn checked_shape(file: &File, dims: &[u64], size: usize) -> Outcome<(Vec<usize>, u128)> {
     let limit = crate::host::array::MAX_EXTENT as u64;
     if let Some((axis, n)) = dims.iter().enumerate().find(|(_, n)| **n > limit) {
-        return Err(Problem::new(
-            "E0713",
-            format!("`{}` holds an array with {n} elements along axis {axis}", file.name),
-        )
-        .note(format!("an axis has at most {limit} elements")));
+        let title = format!("holds an array with {n} elements along axis {axis}");
+        return Err(file.unsupported(title).note(format!("an axis has at most {limit} elements")));
     }
     let total = dims.iter().try_fold(size as u128, |total, &n| total.checked_mul(u128::from(n)));
     let total = total.ok_or_else(|| file.damaged("the size of its array is beyond all bounds"))?;
@@ -79,7 +79,41 @@ pub(crate) fn from_fortran(array: Array) -> Outcome<Array> {
 
 /// Returns a table of these arrays of numbers or texts.
 pub(crate) fn table(columns: IndexMap<SmolStr, Value>) -> Value {
-    Value::Table(Arc::new(columns))
+    Value::Table(Arc::new(Table { columns, unreadable: IndexMap::new() }))
+}
+
+/// The members of an archive as they are decoded.
+#[derive(Default)]
+pub(crate) struct Members {
+    arrays: IndexMap<SmolStr, Value>,
+    unreadable: IndexMap<SmolStr, Problem>,
+}
+
+impl Members {
+    /// Adds a member. One of a type that Clk does not have is an error only when a program reads it.
+    pub fn add(&mut self, file: &File, name: &str, member: Outcome<Array>) -> Outcome<()> {
+        let known = self.arrays.contains_key(name) || self.unreadable.contains_key(name);
+        match member {
+            _ if known => return Err(file.damaged(format!("it holds two arrays called `{name}`"))),
+            Ok(array) => drop(self.arrays.insert(SmolStr::new(name), Value::Array(array))),
+            Err(problem) if problem.code == UNSUPPORTED => drop(self.unreadable.insert(SmolStr::new(name), problem)),
+            Err(problem) => return Err(problem),
+        }
+        Ok(())
+    }
+
+    /// Returns the table; an error if no member is readable, although there are some.
+    pub fn table(self) -> Outcome<Value> {
+        let table = Table { columns: self.arrays, unreadable: self.unreadable };
+        if table.is_empty() {
+            table.check_readable()?;
+        }
+        Ok(Value::Table(Arc::new(table)))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.arrays.is_empty() && self.unreadable.is_empty()
+    }
 }
 
 /// Returns the text in a file, without a byte order mark.

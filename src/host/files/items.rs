@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 use smol_str::SmolStr;
 
+use crate::base::escape;
 use crate::host::array::{Array, Element};
 use crate::host::files::kind::Format;
 use crate::host::problem::{NO_GRAD, Outcome, Problem};
@@ -23,6 +24,11 @@ impl Items {
             items.has_names |= name.is_some() || matches!(value, Value::Table(_));
             match (name, value) {
                 (None, Value::Table(table)) => {
+                    if let Some((name, problem)) = table.unreadable.first() {
+                        let title = format!("the member `{}` of this table cannot be saved", escape::name(name));
+                        let help = "save the other members by name: `save(\"out.npz\", x = t.x)`";
+                        return Err(Problem::new("E0715", title).note(problem.title.clone()).help(help));
+                    }
                     for (name, column) in table.iter() {
                         items.add(name.clone(), column.clone())?;
                     }

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use smol_str::SmolStr;
 
 use crate::host::array::Array;
-use crate::host::files::file::{File, table};
+use crate::host::files::file::{File, Members};
 use crate::host::files::{npy, zip};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
@@ -12,22 +12,22 @@ use crate::host::value::Value;
 /// The limit of zip, less the extension.
 const LONGEST_NAME: usize = 65_000;
 
-/// Decodes an archive; entries that are not .npy files are skipped, as in NumPy.
+/// Decodes an archive; entries that are not .npy files are skipped, as in NumPy. Arrays of types that Clk does not have, such as the texts
+/// that `scipy.sparse.save_npz` writes, are errors only when they are read.
 pub(crate) fn decode(file: &File) -> Outcome<Value> {
-    let mut arrays = IndexMap::new();
+    let mut members = Members::default();
     let entries = zip::entries(file)?;
     for entry in &entries {
         let Some(name) = entry.name.strip_suffix(".npy") else { continue };
-        let content = entry.read(file)?;
         let inner = format!("{}` (`{}` in it)", file.name, entry.name);
-        let array = npy::decode(&File { name: inner.trim_end_matches('`'), bytes: &content })?;
-        if arrays.insert(SmolStr::new(name), array).is_some() {
-            return Err(file.damaged(format!("it holds two arrays called `{name}`")));
-        }
+        let array = entry
+            .read(file)
+            .and_then(|content| npy::decode(&File { name: inner.trim_end_matches('`'), bytes: &content }));
+        members.add(file, name, array)?;
     }
-    match (arrays.is_empty(), entries.first()) {
+    match (members.is_empty(), entries.first()) {
         (true, Some(entry)) => Err(file.unsupported(format!("holds no arrays; its first entry is `{}`", entry.name))),
-        _ => Ok(table(arrays.into_iter().map(|(name, array)| (name, Value::Array(array))).collect())),
+        _ => members.table(),
     }
 }
 

@@ -1,13 +1,13 @@
 //! .safetensors files: named arrays with a JSON header; the only format here with bf16.
 
-use ::safetensors::tensor::{Metadata, TensorInfo};
+use ::safetensors::tensor::{Metadata, TensorInfo, TensorView};
 use ::safetensors::{Dtype, SafeTensorError, SafeTensors};
 use indexmap::IndexMap;
 use smol_str::SmolStr;
 
 use crate::base::{room, stop};
 use crate::host::array::Array;
-use crate::host::files::file::{File, bytes_text, checked_shape, table};
+use crate::host::files::file::{File, Members, bytes_text, checked_shape};
 use crate::host::files::items::scalars_only;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
@@ -16,26 +16,31 @@ use crate::lang::scalar::Scalar;
 /// Maximum length of a header in bytes that readers accept.
 const MOST_HEADER: usize = 100_000_000;
 
-/// Decodes the tensors of a file, in the order of their data.
+/// Decodes the tensors of a file, in the order of their data. Tensors of types that Clk does not have, such as F8, are errors only when they
+/// are read.
 pub(crate) fn decode(file: &File) -> Outcome<Value> {
     let tensors = SafeTensors::deserialize(file.bytes).map_err(|error| damaged(file, error))?;
     let mut views = tensors.tensors();
     // Empty tensors share their offset, so they are ordered by name.
     views.sort_by(|(a, x), (b, y)| (x.data().as_ptr(), a).cmp(&(y.data().as_ptr(), b)));
-    let mut arrays = IndexMap::new();
+    let mut members = Members::default();
     for (name, view) in views {
-        let scalar = scalar(view.dtype()).ok_or_else(|| {
-            file.unsupported(format!("holds a tensor `{name}` of type {:?}, which Clk has no type for", view.dtype()))
-        })?;
-        let dims: Vec<u64> = view.shape().iter().map(|&n| n as u64).collect();
-        let (shape, _) = checked_shape(file, &dims, scalar.size())?;
-        let mut array = Array::from_bytes(scalar, &shape, view.data())?;
-        if scalar == Scalar::Bool {
-            stop::polled(array.bytes_mut()?).for_each(|byte| *byte = u8::from(*byte != 0));
-        }
-        arrays.insert(SmolStr::new(name), array);
+        members.add(file, &name, tensor(file, &name, &view))?;
     }
-    Ok(table(arrays.into_iter().map(|(name, array)| (name, Value::Array(array))).collect()))
+    members.table()
+}
+
+fn tensor(file: &File, name: &str, view: &TensorView<'_>) -> Outcome<Array> {
+    let scalar = scalar(view.dtype()).ok_or_else(|| {
+        file.unsupported(format!("holds a tensor `{name}` of type {:?}, which Clk has no type for", view.dtype()))
+    })?;
+    let dims: Vec<u64> = view.shape().iter().map(|&n| n as u64).collect();
+    let (shape, _) = checked_shape(file, &dims, scalar.size())?;
+    let mut array = Array::from_bytes(scalar, &shape, view.data())?;
+    if scalar == Scalar::Bool {
+        stop::polled(array.bytes_mut()?).for_each(|byte| *byte = u8::from(*byte != 0));
+    }
+    Ok(array)
 }
 
 /// Returns the error for an invalid file, with the numbers in question.

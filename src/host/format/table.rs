@@ -5,7 +5,7 @@ use smol_str::SmolStr;
 
 use crate::base::escape;
 use crate::host::problem::Outcome;
-use crate::host::value::Value;
+use crate::host::value::{Table, Value};
 
 /// Tables with more rows than this are summarized.
 const MOST_ROWS: usize = 20;
@@ -16,24 +16,26 @@ const WIDEST: usize = 30;
 const GAP: &str = "...";
 const BETWEEN: &str = "  ";
 
-type Columns = indexmap::IndexMap<SmolStr, Value>;
-
 /// Prints one element of a column.
 type Item = fn(&Value) -> Outcome<String>;
 
 /// Returns the output of `print` for a table, in lines of `width` columns.
-pub(crate) fn print(table: &Columns, width: usize, item: Item) -> Outcome<String> {
-    match rows(table) {
-        Some(rows) => grid(table, rows, width, item),
+pub(crate) fn print(table: &Table, width: usize, item: Item) -> Outcome<String> {
+    let mut text = match rows(table) {
+        Some(rows) => grid(table, rows, width, item)?,
         None => {
             let line = |(name, column): (&SmolStr, &Value)| format!("{}: {}", escape::name(name), column.type_name());
-            Ok(table.iter().map(line).collect::<Vec<_>>().join("\n"))
+            table.iter().map(line).collect::<Vec<_>>().join("\n")
         }
+    };
+    for name in table.unreadable.keys() {
+        text += &format!("\n{}: unreadable", short(name));
     }
+    Ok(text)
 }
 
 /// Returns the common number of rows, if all values are columns of one length.
-fn rows(table: &Columns) -> Option<usize> {
+fn rows(table: &Table) -> Option<usize> {
     let mut lengths = table.values().map(|column| match column {
         Value::Strings(texts) => Some(texts.len()),
         Value::Array(array) if array.rank() == 1 && array.element().scalar().is_some() => Some(array.count()),
@@ -43,14 +45,14 @@ fn rows(table: &Columns) -> Option<usize> {
     lengths.all(|length| length == Some(first)).then_some(first)
 }
 
-fn grid(table: &Columns, rows: usize, width: usize, item: Item) -> Outcome<String> {
+fn grid(table: &Table, rows: usize, width: usize, item: Item) -> Outcome<String> {
     let shown: Vec<usize> = match rows > MOST_ROWS {
         false => (0..rows).collect(),
         true => (0..EDGE).chain(rows - EDGE..rows).collect(),
     };
     let mut lines = vec![String::new(); shown.len() + 2 + usize::from(shown.len() < rows)];
     let mut left_out = Vec::new();
-    for (name, column) in table {
+    for (name, column) in table.iter() {
         let cells = cells(name, column, &shown, rows, item)?;
         let wide = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
         let used = lines[0].chars().count();

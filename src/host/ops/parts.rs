@@ -201,7 +201,10 @@ pub fn named_field(value: &Value, name: &str) -> Outcome<Value> {
         Value::Table(table) => match table.get(name) {
             Some(Value::Array(array)) if array.rank() == 0 => Ok(array.item(0)?.unwrap_or(Value::Array(array.clone()))),
             Some(column) => Ok(column.clone()),
-            None => Err(no_name(value, name, table.keys().map(SmolStr::as_str))),
+            None => Err(match table.unreadable.get(name) {
+                Some(problem) => problem.clone(),
+                None => no_name(value, name, table.keys().map(SmolStr::as_str)),
+            }),
         },
         Value::Timing(timing) => match name {
             "median" => Ok(Value::of(timing.median)),

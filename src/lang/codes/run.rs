@@ -361,6 +361,8 @@ print(load("grey.png"))
         text: r#"
 The file is valid, but its elements are Python objects, complex numbers, text, dates or floats of an unsupported size; or it is
 encrypted or uses an unsupported compression. The message says how to save it instead.
+
+In an archive (`.npz`, `.safetensors`), it is an error only when the program reads the member: the others can be used.
 "#,
     },
     Page {
