@@ -241,7 +241,7 @@ fn words(table: &Value, name: &str) -> Vec<String> {
 #[test]
 fn columns_of_text_and_numbers() {
     let load = |text: &str| decode("t.csv", text.as_bytes()).unwrap();
-    let people = load("\u{feff}name, age ,note\r\n Ann ,31,\"a, \"\"b\"\"\r\nc\"\r\n# left out\r\n\r\n\"Zoe\",,  \r\n");
+    let people = load("\u{feff}name, age ,note\r\n Ann ,31,\"a, \"\"b\"\"\r\nc\"\r\n\r\n\"Zoe\",,  \r\n");
     assert_eq!(ops::keys(&people).unwrap(), Value::Strings(["name", "age", "note"].map(Into::into).into()));
     assert_eq!(
         (words(&people, "name"), words(&people, "note")),
@@ -403,4 +403,136 @@ fn tables_are_shown_as_tables() {
     let wide = shown(&format!("{}\n{}\n", names.join(","), ["1"; 40].join(",")));
     assert!(wide.lines().all(|line| line.chars().count() <= 75), "{wide}");
     assert_eq!(wide.lines().last(), Some("and 32 more columns: column8 to column39"));
+}
+
+/// Lines that begin with `#` are comments before the first line, and among numbers; else they are data, or the file is refused.
+#[test]
+fn comments_of_tables_are_told_from_data() {
+    let load = |text: &str| decode("t.csv", text.as_bytes());
+    let matrix = |text: &str| {
+        let Value::Array(array) = load(text).unwrap_or_else(|problem| panic!("{text:?}: {problem:?}")) else {
+            panic!("no array: {text:?}")
+        };
+        (array.shape().to_vec(), array.items::<f64>().expect("numbers").to_vec())
+    };
+    let shown = |text: &str| {
+        let table = load(text).unwrap_or_else(|problem| panic!("{text:?}: {problem:?}"));
+        clk_lang::host::format::print(&table).expect("a table")
+    };
+    // Comments.
+    for text in [
+        "# note\n1,2\n3,4\n",
+        "#note\n1,2\n3,4\n",
+        "#note, and more, and more\n1,2\n3,4\n",
+        "# x,y\n1,2\n3,4\n",
+        "#!x,y\n##x,y\n#\n\n  # x\n1,2\n3,4\n",
+        "1,2\n# 3,3\n3,4\n#end\n",
+        "# \"an open quote\n1;2\n3;4\n",
+        "# x y\n1 2\n3 4\n",
+        "#x y\n1 2\n3 4\n",
+    ] {
+        assert_eq!(matrix(text), (vec![2, 2], vec![1.0, 2.0, 3.0, 4.0]), "{text:?}");
+    }
+    assert_eq!(matrix("# only a comment, and nothing else\n"), (vec![0, 0], vec![]));
+    let lines = |text: &str| shown(text).lines().skip(2).map(|line| line.trim().to_string()).collect::<Vec<_>>();
+    assert_eq!(lines("# a note\nname,n\nAnn,2\n"), ["Ann   2.0"]);
+    // Data.
+    assert_eq!(lines("color,n\n#ff0000,2\n#00ff00,3\n"), ["#ff0000  2.0", "#00ff00  3.0"]);
+    assert_eq!(lines("color\n# red\n#00ff00\n"), ["# red", "#00ff00"]);
+    assert_eq!(lines("\"#color\",n\n#1,2\n"), ["#1      2.0"]);
+    assert_eq!(lines("n,color\n2,#ff0000\n"), ["2.0  #ff0000"]);
+    // Either.
+    for text in [
+        "#ff0000,2\n#00ff00,3\n",
+        "#ff0000,2\nred,3\n",
+        "#ff0000,2\n1,3\n",
+        "#ff0000\n",
+        "#ff0000\nred\n",
+        "# of items,fruit\n3,apple\n",
+        "#x;y\n1;2\n",
+        "\n\n#x\ty\n1\t2\n",
+        "1,2\n#ff0000,2\n",
+        "1\n#2\n",
+    ] {
+        let problem = load(text).expect_err(text);
+        assert_eq!(problem.code, "E0714", "{text:?}");
+        assert!(
+            problem.title.ends_with("begins with `#`, and may be a comment or data"),
+            "{text:?}: {}",
+            problem.title
+        );
+    }
+    assert!(load("\n#ff0000,2\n").expect_err("either").title.starts_with("line 2 "));
+    let problem = load("a,b\n1,2\n# a note\n3,4\n").expect_err("too few fields");
+    assert_eq!(problem.title, "line 3 of `t.csv` has 1 fields, and the first line has 2");
+    assert_eq!(problem.help, ["comments stand before the line of names"]);
+}
+
+/// Blanks can separate numbers without names. A file that may have one column or several is refused.
+#[test]
+fn numbers_between_blanks_are_columns() {
+    let load = |text: &str| decode("t.csv", text.as_bytes());
+    let matrix = |text: &str| {
+        let Value::Array(array) = load(text).unwrap_or_else(|problem| panic!("{text:?}: {problem:?}")) else {
+            panic!("no array: {text:?}")
+        };
+        (array.shape().to_vec(), array.items::<f64>().expect("numbers").to_vec())
+    };
+    for text in ["1 2\n3 4\n", " 1.0e+00  2\n   3 4  \n", "1 \t 2\n3\t4\n\n", "1 2\r\n3 4", "# a b\n1 2\n# c\n3 4"] {
+        assert_eq!(matrix(text), (vec![2, 2], vec![1.0, 2.0, 3.0, 4.0]), "{text:?}");
+    }
+    assert_eq!(matrix("1\n2\n"), (vec![2], vec![1.0, 2.0]));
+    let (shape, found) = matrix("nan -inf 1e3\n");
+    assert!(shape == [1, 3] && found[0].is_nan() && found[1..] == [f64::NEG_INFINITY, 1e3]);
+    let wrong = |text: &str| {
+        let problem = load(text).expect_err(text);
+        assert_eq!(problem.code, "E0714", "{text:?}");
+        problem.title
+    };
+    assert_eq!(wrong("1 2\n3 4 5\n"), "line 2 of `t.csv` has 3 fields, and the first line has 2");
+    assert_eq!(wrong("1 2\n3 x\n"), "`t.csv`, line 2, column 2: \"x\" is not a number");
+    let names = "line 1 of `t.csv` may be one column whose name has blanks, or several columns between blanks";
+    assert_eq!(wrong("first last\nAnn Smith\n"), names);
+    assert_eq!(wrong("name age\nAnn 31\n"), names);
+    let below = "line 2 of `t.csv` has several numbers between blanks, and the first line names one column";
+    assert_eq!(wrong("x y\n1 2\n"), below);
+    assert_eq!(wrong("x\n1 2\n"), below);
+    assert_eq!(wrong("1 2,3\n4,5\n"), "line 1 of `t.csv` has several numbers between blanks in a field");
+    assert_eq!(wrong("# a\n1 2\t3\n"), "line 2 of `t.csv` has several numbers between blanks in a field");
+    assert_eq!(wrong("1,5;2,5\n3,5;4\n"), "line 1 of `t.csv` has numbers with decimal commas");
+    // Quotes, or another number of words, say that it is one column.
+    for text in ["\"first last\"\nAnn Smith\n", "name\nAnn Smith\n", "full name of all\nAnn Smith\n", "x\n\"1 2\"\n"] {
+        let Value::Table(table) = load(text).unwrap_or_else(|problem| panic!("{text:?}: {problem:?}")) else {
+            panic!("no table: {text:?}")
+        };
+        assert!(table.len() == 1 && matches!(&table[0], Value::Strings(texts) if texts.len() == 1), "{text:?}");
+    }
+}
+
+/// A member of a type that Clk does not have is an error only when it is read, and names it.
+#[test]
+fn unreadable_members_of_archives_are_skipped() {
+    use clk_lang::host::ops;
+    let header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[8,12]}}"#;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.extend_from_slice(&[0, 0, 128, 63, 0, 0, 0, 64, 1, 2, 3, 4]);
+    let table = decode("m.safetensors", &bytes).expect("the other tensor");
+    let a = ops::named_field(&table, "a").expect("a tensor of `f32`");
+    assert_eq!(clk_lang::host::format::print(&a).expect("numbers"), "[1. 2.]");
+    let problem = ops::named_field(&table, "b").expect_err("a tensor of F8");
+    assert_eq!((problem.code, problem.title.contains("`b` of type F8_E4M3")), ("E0713", true), "{}", problem.title);
+    assert_eq!(clk_lang::host::format::print(&ops::keys(&table).expect("names")).expect("texts"), "[\"a\"]");
+    assert!(clk_lang::host::format::print(&table).expect("a table").ends_with("\nb: unreadable"));
+    let problem = encode("copy.npz", &[(None, &table)]).expect_err("a member is missing");
+    assert_eq!(problem.title, "the member `b` of this table cannot be saved");
+    // A file without a readable member is refused as a whole, and so is a damaged one.
+    let alone =
+        header.replace(r#""a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"#, "").replace("[8,12]", "[0,4]");
+    let mut bytes = (alone.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(alone.as_bytes());
+    bytes.extend_from_slice(&[1, 2, 3, 4]);
+    assert_eq!(decode("m.safetensors", &bytes).expect_err("nothing is readable").code, "E0713");
+    bytes.pop();
+    assert_eq!(decode("m.safetensors", &bytes).expect_err("it is cut off").code, "E0711");
 }

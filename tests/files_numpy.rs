@@ -135,3 +135,76 @@ print(n)
     }
     assert!(different.is_empty(), "{} of {count}; the first is {}", different.len(), different[0]);
 }
+
+/// NumPy's text files, and tables as pandas writes them.
+#[test]
+fn text_files_are_exchanged() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+import numpy as np
+x = np.arange(12).reshape(4, 3) * 1.25 - 3
+x[1, 1] = np.nan; x[2, 0] = -np.inf
+np.savetxt('plain.csv', x)
+np.savetxt('named.csv', x, header='a b c\nsecond line', footer='the end')
+np.savetxt('aligned.csv', x, fmt='%12.6f')
+np.savetxt('tabs.csv', x, delimiter='\t')
+np.savetxt('commas.csv', x, delimiter=',', header='a,b,c')
+np.savetxt('semicolons.csv', x, delimiter=';', newline='\r\n')
+np.savetxt('column.csv', x[:, 2])
+np.savetxt('sharp.csv', x, header='a b c', comments='#')
+np.save('x.npy', x)
+"#;
+    run(&python, folder.path(), script);
+    let load = |name: &str| decode(name, &std::fs::read(folder.path().join(name)).unwrap()).unwrap();
+    let bits = |value: &Value| {
+        let Value::Array(array) = value else { panic!("no array") };
+        (array.shape().to_vec(), array.items::<f64>().unwrap().iter().map(|x| x.to_bits() << 1).collect::<Vec<_>>())
+    };
+    let x = load("x.npy");
+    for name in ["plain.csv", "named.csv", "aligned.csv", "tabs.csv", "commas.csv", "semicolons.csv", "sharp.csv"] {
+        assert_eq!(bits(&load(name)), bits(&x), "{name}");
+    }
+    assert_eq!(bits(&load("column.csv")).0, [4]);
+    let back = encode("back.csv", &[(None, &x)]).unwrap();
+    std::fs::write(folder.path().join("back.csv"), back).unwrap();
+    let script = "import numpy as np\nassert np.array_equal(np.loadtxt('back.csv', delimiter=','), np.load('x.npy'), equal_nan=True)";
+    run(&python, folder.path(), script);
+}
+
+/// Names of fields have quotes, backslashes and letters of other languages in both directions; archives have members that Clk cannot read.
+#[test]
+fn names_and_unreadable_members_are_exchanged() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["it's", "a \"b\"", "back\\\\slash", "\\\\d", "caf\u{e9}", "\u{6f22}", "tab\\t", "plain"];
+    let fields: Vec<String> = names.iter().map(|name| format!("('{}', '<f4')", name.replace('\'', "\\'"))).collect();
+    let script = format!(
+        r#"
+import numpy as np, io
+for i, field in enumerate([{}]):
+    np.save(f'field{{i}}.npy', np.array([(1.5,), (2.5,)], dtype=[field]))
+np.savez('mixed.npz', data=np.arange(3.0), format=np.array(b'csr'), shape=np.array([3, 4]), z=np.ones(2, complex))
+"#,
+        fields.join(", ")
+    );
+    run(&python, folder.path(), &script);
+    let mut check = String::from("import numpy as np\n");
+    for i in 0..names.len() {
+        let name = format!("field{i}.npy");
+        let read = decode(&name, &std::fs::read(folder.path().join(&name)).unwrap()).unwrap();
+        std::fs::write(folder.path().join(format!("back{i}.npy")), encode("x.npy", &[(None, &read)]).unwrap()).unwrap();
+        check += &format!(
+            "a, b = np.load('field{i}.npy'), np.load('back{i}.npy'); assert a.dtype == b.dtype and (a == b).all(), (a.dtype, b.dtype)\n"
+        );
+    }
+    run(&python, folder.path(), &check);
+    let mixed = decode("mixed.npz", &std::fs::read(folder.path().join("mixed.npz")).unwrap()).unwrap();
+    assert_eq!(format::print(&ops::named_field(&mixed, "shape").unwrap()).unwrap(), "[3 4]");
+    for (name, says) in [("format", "holds text"), ("z", "holds complex numbers")] {
+        let problem = ops::named_field(&mixed, name).unwrap_err();
+        assert!(problem.title.contains(&format!("`{name}.npy` in it")), "{}", problem.title);
+        assert!(problem.title.contains(says), "{}", problem.title);
+    }
+    assert_eq!(ops::len(&mixed).unwrap(), Value::of(2i32));
+}

@@ -5,7 +5,9 @@
 //! are `f64`, and an empty field among them is a NaN. Quoted fields are text, even if they spell numbers. A column is text if
 //! one of its fields is quoted, is not a number, or is an integer that `f64` cannot represent exactly; its fields are then kept
 //! as written. A column without rows is text if its name is quoted. The separator is a comma, or a semicolon or tab if the
-//! first line has no comma.
+//! first line has no comma. Blanks can separate numbers without names, as NumPy's `savetxt` writes them.
+//!
+//! Files that can be read in two ways are refused, with what to write for either: see [`ambiguous_comment`] and [`ambiguous_names`].
 
 mod records;
 mod write;
@@ -21,21 +23,79 @@ use crate::host::ops::text::{room_for, texts};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 
-use records::{Field, Records, number};
+use records::{Field, Records, number, words_of_numbers};
 pub(crate) use write::encode;
 
 pub(crate) fn decode(file: &File) -> Outcome<Value> {
     let text = super::file::text(file.name, file.bytes)?;
     let mut records = Records::new(file.name, text);
     let (before, mut fields) = (records.clone(), Vec::new());
-    if records.next(&mut fields)?.is_none() {
+    let first = records.next(&mut fields)?;
+    let is_number = |field: &Field| !field.quoted && (field.text.is_empty() || number(&field.text).is_some());
+    let are_numbers = fields.iter().all(is_number);
+    for comment in before.comments() {
+        let may_be_data = comment.fields == fields.len() || first.is_none();
+        let reads_as_data = if comment.is_spaced { comment.fields > 1 && !are_numbers } else { !before.has_blanks() };
+        if may_be_data && reads_as_data {
+            return Err(ambiguous_comment(file, comment.line));
+        }
+    }
+    if first.is_none() {
         return Array::from_shaped::<f64>(&[], &[0, 0]).map(Value::Array);
     }
-    let is_number = |field: &Field| !field.quoted && (field.text.is_empty() || number(&field.text).is_some());
-    if fields.iter().all(is_number) {
+    if are_numbers {
         return matrix(file, before, fields.len());
     }
+    if let Some(problem) = ambiguous_names(file, first.unwrap_or(1), &fields, &records) {
+        return Err(problem);
+    }
     columns(file, names(file, &fields)?, records)
+}
+
+/// Returns the error for a line that begins with `#` where comments may stand, and has as many fields as the first record: a comment,
+/// data or names, such as `#ff0000,2`. White space after the `#` makes it a comment if the first record has numbers. Before names it does not:
+/// `# of items,fruit` may name columns. Files whose columns blanks separate have only numbers, so the line is a comment.
+fn ambiguous_comment(file: &File, line: u64) -> Problem {
+    let title = format!("line {line} of `{}` begins with `#`, and may be a comment or data", file.name);
+    Problem::new("E0714", title)
+        .note("it has as many fields as the first line of data or names")
+        .help("put quotes around a field that begins with `#`: `\"#ff0000\",2`; begin a comment with `# `, and leave separators out")
+}
+
+/// Returns the error for a first line without numbers that may be of several columns after all, with the records after it.
+fn ambiguous_names(file: &File, line: u64, names: &[Field<'_>], records: &Records<'_>) -> Option<Problem> {
+    let wrong = |line: u64, what: &str| Problem::new("E0714", format!("line {line} of `{}` {what}", file.name));
+    let words = |field: &Field| if field.quoted { 0 } else { field.text.split_ascii_whitespace().count() };
+    let has_numbers = |field: &Field| !field.quoted && words_of_numbers(&field.text) > 1;
+    if names.iter().any(has_numbers) {
+        let problem = wrong(line, "has several numbers between blanks in a field");
+        return Some(problem.help("separate all columns in the same way, by commas or by blanks"));
+    }
+    // `1,5;2,5` has numbers with decimal commas.
+    let whole: Vec<&str> = names.iter().map(|field| field.text.as_ref()).collect();
+    let whole = whole.join(",");
+    let with_points = |part: &str| number(&part.trim().replace(',', ".")).is_some();
+    let unquoted = names.iter().all(|field| !field.quoted);
+    if unquoted && names.len() > 1 && whole.contains(';') && whole.split(';').all(with_points) {
+        return Some(
+            wrong(line, "has numbers with decimal commas").help("write numbers with a point, and a comma between them"),
+        );
+    }
+    let [name] = names else { return None };
+    let (mut after, mut fields) = (records.clone(), Vec::new());
+    let number = after.next(&mut fields).ok()??;
+    let [first] = fields.as_slice() else { return None };
+    if has_numbers(first) {
+        let problem = wrong(number, "has several numbers between blanks, and the first line names one column");
+        return Some(problem.help(
+            "separate columns by commas, or begin the line of names with `# `: numbers between blanks have no names",
+        ));
+    }
+    if words(name) > 1 && words(name) == words(first) {
+        let problem = wrong(line, "may be one column whose name has blanks, or several columns between blanks");
+        return Some(problem.help("separate columns by commas, or put quotes around the name of the column"));
+    }
+    None
 }
 
 /// Reads the next record and checks that it has `width` fields.
@@ -45,7 +105,9 @@ fn next<'t>(file: &File, records: &mut Records<'t>, fields: &mut Vec<Field<'t>>,
         Some(line) if fields.len() != width => {
             let have = fields.len();
             let title = format!("line {line} of `{}` has {have} fields, and the first line has {width}", file.name);
-            Err(Problem::new("E0714", title))
+            let problem = Problem::new("E0714", title);
+            let is_comment = fields.first().is_some_and(|field| !field.quoted && field.text.starts_with('#'));
+            Err(if is_comment { problem.help("comments stand before the line of names") } else { problem })
         }
         line => Ok(line),
     }
@@ -61,7 +123,13 @@ fn is_rounded(field: &str, number: f64) -> bool {
 fn matrix(file: &File, mut records: Records<'_>, width: usize) -> Outcome<Value> {
     let (mut fields, mut numbers) = (Vec::new(), Vec::new());
     let ticks = Ticks::default();
-    while let Some(line) = next(file, &mut records, &mut fields, width)? {
+    loop {
+        while let Some(comment) = records.comment() {
+            if comment.fields == width && !comment.is_spaced && !records.has_blanks() {
+                return Err(ambiguous_comment(file, comment.line));
+            }
+        }
+        let Some(line) = next(file, &mut records, &mut fields, width)? else { break };
         ticks.pass(width);
         room::reserve(&mut numbers, width);
         for (column, field) in fields.iter().enumerate() {

@@ -371,7 +371,10 @@ In an archive (`.npz`, `.safetensors`), it is an error only when the program rea
         text: r#"
 A .csv file has the same number of fields in every line. If the first line names the columns, each column has numbers or texts; if the
 first line has numbers only, the whole file must have numbers. Fields are separated by commas, semicolons or tabs, and numbers use a
-decimal point. A quoted field ends at a quote that is not doubled.
+decimal point. A quoted field ends at a quote that is not doubled. Lines before the first one that begin with `#` are comments.
+
+A file that can be read in two ways is an error, too: whether `#ff0000,2` is a comment or data, or whether `first last` names one
+column or two, is decided by quotes, separators and the blank in `# comment`.
 
 ```clk fails
 write_text("t.csv", "a,b\n1,2\n3\n")

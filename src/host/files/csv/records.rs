@@ -2,7 +2,7 @@
 //! reports errors in quoting with their line.
 //!
 //! Fields borrow from the text; only a field with a doubled quote is copied. A record ends at `\n`, `\r` or `\r\n` outside of
-//! quotes. Blank lines and lines that begin with `#` are skipped, as is white space around a field.
+//! quotes. Blank lines are skipped, as is white space around a field, and lines before the first record that begin with `#`.
 
 use std::borrow::Cow;
 
@@ -21,15 +21,58 @@ pub(crate) struct Records<'t> {
     at: usize,
     /// Line number of the cursor, from 1.
     line: u64,
+    /// [`BLANKS`] for any number of spaces and tabs.
     separator: u8,
 }
 
+/// The separator of columns of numbers that NumPy's `savetxt` writes.
+const BLANKS: u8 = b' ';
+
+/// A line that begins with `#`.
+pub(super) struct Comment {
+    pub line: u64,
+    /// The number of fields, if the line were data.
+    pub fields: usize,
+    /// Whether white space, another `#`, `!` or nothing follows the `#`, as in text that is meant for people.
+    pub is_spaced: bool,
+}
+
 impl<'t> Records<'t> {
-    /// Creates a reader of a text without a byte order mark. `name` is the file's.
+    /// Creates a reader of a text without a byte order mark, which begins at the first record. `name` is the file's.
     pub fn new(name: &'t str, text: &'t str) -> Self {
         let mut records = Records { name, text, at: 0, line: 1, separator: b',' };
+        while records.comment().is_some() {}
         records.separator = separator(records.clone());
         records
+    }
+
+    /// Whether blanks separate the fields.
+    pub fn has_blanks(&self) -> bool {
+        self.separator == BLANKS
+    }
+
+    /// Reads the comment that comes next, if the next line begins with `#`.
+    pub fn comment(&mut self) -> Option<Comment> {
+        let mut ahead = self.clone();
+        ahead.begin();
+        // A tab may separate an empty field.
+        ahead.skip_to(|byte| byte != b' ');
+        let after = ahead.text[ahead.at..].strip_prefix('#')?;
+        let is_spaced = after.chars().next().is_none_or(|c| c.is_whitespace() || matches!(c, '#' | '!'));
+        let (start, line) = (ahead.at, ahead.line);
+        ahead.skip_to(|byte| matches!(byte, b'\n' | b'\r'));
+        let mut fields = vec![];
+        let alone = Records { text: &self.text[start..ahead.at], at: 0, ..self.clone() }.next(&mut fields);
+        ahead.end_of_line();
+        *self = ahead;
+        // A quote that is not closed begins one more field.
+        Some(Comment { line, fields: fields.len() + usize::from(alone.is_err()), is_spaced })
+    }
+
+    /// Returns the comments before the first record.
+    pub fn comments(&self) -> impl Iterator<Item = Comment> {
+        let mut records = Records { at: 0, line: 1, ..self.clone() };
+        std::iter::from_fn(move || records.comment())
     }
 
     /// Reads the next record into `fields`; returns its line, or `None` at the end.
@@ -41,9 +84,16 @@ impl<'t> Records<'t> {
         let line = self.line;
         loop {
             self.blanks();
-            fields.push(if self.byte() == Some(b'"') { self.quoted()? } else { self.plain() });
+            let is_quoted = self.byte() == Some(b'"') && !self.has_blanks();
+            fields.push(if is_quoted { self.quoted()? } else { self.plain() });
+            if self.has_blanks() {
+                self.blanks();
+            }
             match self.byte() {
+                None | Some(b'\n' | b'\r') => break,
                 Some(byte) if byte == self.separator => self.at += 1,
+                // The next number.
+                _ if self.has_blanks() => {}
                 _ => break,
             }
         }
@@ -70,10 +120,6 @@ impl<'t> Records<'t> {
             match self.byte() {
                 None => return false,
                 Some(b'\n' | b'\r') => self.end_of_line(),
-                Some(b'#') if self.at == start => {
-                    self.skip_to(|byte| matches!(byte, b'\n' | b'\r'));
-                    self.end_of_line();
-                }
                 Some(_) => {
                     self.at = start;
                     return true;
@@ -103,8 +149,8 @@ impl<'t> Records<'t> {
     }
 
     fn plain(&mut self) -> Field<'t> {
-        let (start, separator) = (self.at, self.separator);
-        self.skip_to(|byte| byte == separator || matches!(byte, b'\n' | b'\r'));
+        let (start, separator, blanks) = (self.at, self.separator, self.has_blanks());
+        self.skip_to(|byte| byte == separator || blanks && byte == b'\t' || matches!(byte, b'\n' | b'\r'));
         Field { text: Cow::Borrowed(self.text[start..self.at].trim()), quoted: false }
     }
 
@@ -166,11 +212,14 @@ fn ends(piece: &str) -> u64 {
     bytes.iter().enumerate().filter(|&(i, byte)| lone((i, byte))).count() as u64
 }
 
-/// Returns a comma, or a semicolon or a tab if the first record has no comma outside of quotes.
+/// Returns a comma, or a semicolon or a tab if the first record has no comma outside of quotes, or [`BLANKS`] if it has none of these and
+/// consists of several numbers between blanks.
 fn separator(mut records: Records<'_>) -> u8 {
     if !records.begin() {
         return b',';
     }
+    let line = records.text[records.at..].lines().next().unwrap_or("").split('\r').next().unwrap_or("");
+    let has_columns = words_of_numbers(line) > 1;
     let mut found = b',';
     // Whether this is the start of a field: only there is a quote special.
     let mut begins = true;
@@ -186,7 +235,13 @@ fn separator(mut records: Records<'_>) -> u8 {
         begins = matches!(byte, b';' | b'\t') || begins && byte == b' ';
         records.at += 1;
     }
-    found
+    if has_columns && found == b',' { BLANKS } else { found }
+}
+
+/// Returns the number of words of a text if all are numbers, else 0.
+pub(super) fn words_of_numbers(text: &str) -> usize {
+    let numbers = text.split_ascii_whitespace().take_while(|word| number(word).is_some()).count();
+    if numbers == text.split_ascii_whitespace().count() { numbers } else { 0 }
 }
 
 /// Parses a number as in source code, without `_` and hexadecimals.
