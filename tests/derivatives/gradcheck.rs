@@ -276,3 +276,29 @@ fn constants_of_kernels_are_not_compared_with_differences() {
     assert_eq!(&text[place], "no_grad(x)");
     passes("fn held(x: f64) -> f64 { x * no_grad(x) }\ngradcheck(held, 2.0)");
 }
+
+/// Where terms cancel, rounding errors may be larger than the derivative. They are small compared with the terms.
+#[test]
+fn rounding_after_cancellation_is_no_error() {
+    let own = "fn shares(x: [T; N]) -> [T; N] {\n    let e = exp(x)\n    e / sum(e)\n}\n\
+               fn ones(x: [T; N]) -> T { sum(shares(x)) }\n\
+               fn centered(x: [T; N]) -> T { sum(x - mean(x)) }\n\
+               fn scaled(x: [T; N]) -> T { mean(((x - mean(x)) / sqrt(mean((x - mean(x)) ** 2.0))) ** 2.0) }\n\
+               fn circle(x: [T; N]) -> T { sum(sin(x) * sin(x) + cos(x) * cos(x)) }\n\
+               fn binomial(x: [T; N]) -> T { sum((x + 3.0) * (x + 3.0) - x * x - 6.0 * x) }\n\
+               fn several(x: [T; N]) -> [T; N] { x * 2.0 - x - x + shares(x) }\n";
+    for scalar in ["f16", "bf16", "f32", "f64"] {
+        for function in ["ones", "centered", "scaled", "circle", "binomial", "several"] {
+            for at in ["[1.0, 2.0, 3.0]", "[0.3, -0.7, 0.1, 0.9, -0.2]", "random(100, seed = 4)"] {
+                let text = format!("{}gradcheck({function}, {scalar}({at}))", own.replace('T', scalar));
+                let (error, warnings) = checked(&text);
+                assert!(error.is_none(), "{error:?}\n{text}");
+                assert!(warnings.is_empty(), "{warnings:?}\n{text}");
+            }
+        }
+        // Terms that cancel do not hide a wrong derivative.
+        let wrong = "fn f(x: [T; N]) -> T { ones(x) + T(0.05) * x[0] * parse(T, \"{x[1]}\") }\ngradcheck(f, T([1.0, 2.0, 3.0]))";
+        let error = refused(&format!("{own}{wrong}").replace('T', scalar));
+        assert_eq!(error.title, "the derivative of `f` by `x` is wrong", "{scalar}");
+    }
+}

@@ -43,6 +43,8 @@ pub(super) struct Measured {
     pub direction: Vec<f64>,
     pub cotangent: Vec<f64>,
     pub slope: Slope,
+    /// The size of the numbers that the function adds up and cancels: see [`Along::size`].
+    pub size: f64,
     /// How many numbers of the parameter are left out, being at kinks.
     pub left_out: usize,
     pub modes: Modes,
@@ -107,7 +109,7 @@ pub(super) fn measured(subject: &mut Subject<'_>, plan: &Plan, way: Way) -> Eval
     for (round, gradient) in gradients.iter().enumerate() {
         for param in 0..plan.params.len() {
             let cotangent = &plan.cotangents[round];
-            let mut along = Along { subject, way, base: &base, gradient, cotangent, tries: TRIES };
+            let mut along = Along { subject, way, base: &base, gradient, cotangent, size: None, tries: TRIES };
             let relative = plan.direction(&plan.relative[round], param);
             let even = plan.direction(&plan.even[round], param);
             // The first direction weighs all numbers alike, unless it leaves the domain of the function.
@@ -129,9 +131,10 @@ pub(super) fn measured(subject: &mut Subject<'_>, plan: &Plan, way: Way) -> Eval
                     }
                 }
             }
+            let size = along.size(&direction)?;
             let (modes, refused) = modes(subject, gradient, cotangent, &direction)?;
             let cotangent = cotangent.clone();
-            all.push(Measured { param, round, direction, cotangent, slope, left_out, modes, refused });
+            all.push(Measured { param, round, direction, cotangent, slope, size, left_out, modes, refused });
         }
     }
     Ok(all)
@@ -174,7 +177,7 @@ pub(super) fn worst(subject: &mut Subject<'_>, measured: &Measured, way: Way) ->
     let gradients = subject.reverse(std::slice::from_ref(&measured.cotangent))?;
     let Some(gradient) = gradients.first() else { return Ok(None) };
     let cotangent = &measured.cotangent;
-    let mut along = Along { subject, way, base: &base, gradient, cotangent, tries: TRIES };
+    let mut along = Along { subject, way, base: &base, gradient, cotangent, size: None, tries: TRIES };
     let mut support = support(&measured.direction);
     while support.len() > 1 {
         let (left, right) = support.split_at(support.len() / 2);
@@ -227,14 +230,42 @@ struct Along<'s, 'm> {
     base: &'s [f64],
     gradient: &'s [f64],
     cotangent: &'s [f64],
+    size: Option<f64>,
     /// Directions that may still be tried.
     tries: u32,
 }
 
 impl Along<'_, '_> {
+    /// Returns the size of the function: of its results, or of the larger numbers that cancel in them, as in `sum(x - mean(x))`. Steps
+    /// of a few units in the last place tell the latter, since the results then change by the rounding errors of these numbers.
+    fn size(&mut self, direction: &[f64]) -> Eval<f64> {
+        /// A larger ratio of this size to the sizes of arguments and results is a jump.
+        const MOST: f64 = 1e6;
+        if let Some(size) = self.size {
+            return Ok(size);
+        }
+        let results = grad::size(self.cotangent, self.base);
+        let mut rounding = 0f64;
+        for units in [2.0, -3.0, 5.0] {
+            match self.subject.moved(direction, units * self.way.epsilon) {
+                Ok(there) if there.len() == self.base.len() => {
+                    let change: Vec<f64> = there.iter().zip(self.base).map(|(new, old)| new - old).collect();
+                    rounding = rounding.max(grad::size(self.cotangent, &change));
+                }
+                Ok(_) | Err(Signal::Error(_)) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        let largest = direction.iter().fold(results, |largest, part| largest.max(part.abs()));
+        let cancelled = rounding / self.way.epsilon;
+        let size = if cancelled <= MOST * largest { results.max(cancelled) } else { results };
+        self.size = Some(size);
+        Ok(size)
+    }
+
     fn slope(&mut self, direction: &[f64]) -> Eval<Slope> {
         let scale = grad::size(self.gradient, direction);
-        let size = grad::size(self.cotangent, self.base);
+        let size = self.size(direction)?;
         if !size.is_finite() {
             return Ok(Slope::Outside);
         }
