@@ -1,8 +1,12 @@
-//! The table of builtins: every entry is documented.
+//! The table of builtins: every entry is documented; and the functions of the standard library that mean the same.
 
 #[path = "builtins/arange.rs"]
 mod arange;
 mod common;
+#[path = "builtins/library.rs"]
+mod library;
+#[path = "common/world.rs"]
+mod world;
 
 use std::collections::BTreeSet;
 

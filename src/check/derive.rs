@@ -284,19 +284,31 @@ impl Cx<'_> {
 
     /// Whether a type consists of floats.
     pub fn is_differentiable(&self, ty: &Type) -> bool {
+        self.consists_of(ty, |cx, scalar| matches!(cx.vars.scalar_kind(scalar), Some(Kind::Float | Kind::Element)))
+    }
+
+    /// Whether a type consists of floats, or of a type parameter `T: Num` that an instance may replace by a float.
+    pub fn may_be_differentiable(&self, ty: &Type) -> bool {
+        self.consists_of(ty, |cx, scalar| match cx.vars.scalar_kind(scalar) {
+            Some(Kind::Num) => cx.vars.is_declared(scalar),
+            kind => matches!(kind, Some(Kind::Float | Kind::Element)),
+        })
+    }
+
+    fn consists_of(&self, ty: &Type, is_part: fn(&Self, &Type) -> bool) -> bool {
         match self.vars.shallow(ty) {
             Type::Unknown => true,
             Type::Vector(scalar, _) => scalar.is_float(),
             Type::Array(array) => {
                 let element = self.vars.shallow(&array.element);
-                !matches!(element, Type::Struct(_) | Type::Tuple(_)) && self.is_differentiable(&element)
+                !matches!(element, Type::Struct(_) | Type::Tuple(_)) && self.consists_of(&element, is_part)
             }
-            Type::Tuple(parts) => !parts.is_empty() && parts.iter().all(|part| self.is_differentiable(part)),
+            Type::Tuple(parts) => !parts.is_empty() && parts.iter().all(|part| self.consists_of(part, is_part)),
             Type::Struct(id) => {
                 let fields = self.program.structs.get(id).map(|s| &s.fields);
-                fields.is_some_and(|fields| fields.iter().all(|field| self.is_differentiable(&field.ty)))
+                fields.is_some_and(|fields| fields.iter().all(|field| self.consists_of(&field.ty, is_part)))
             }
-            other => matches!(self.vars.scalar_kind(&other), Some(Kind::Float | Kind::Element)),
+            other => is_part(self, &other),
         }
     }
 

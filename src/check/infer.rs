@@ -169,6 +169,11 @@ impl Vars {
         self.bounds.get(param as usize).copied().unwrap_or(Bound::Any)
     }
 
+    /// Whether a type is a type parameter of the enclosing item, rather than a variable of inference.
+    pub fn is_declared(&self, ty: &Type) -> bool {
+        matches!(ty, Type::Param(_)) && number(ty).is_none()
+    }
+
     /// Resolves a solved variable at the top of a type, and one that is the element of an array.
     pub fn shallow(&self, ty: &Type) -> Type {
         let mut ty = ty;

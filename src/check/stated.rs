@@ -60,7 +60,7 @@ impl Cx<'_> {
         let last = ast::Name { text: "the cotangent".into(), span: rule.span };
         let cotangent = self.hidden(&last, &of.ty);
         let types: Vec<Type> = values.iter().map(|value| self.vars.shallow(&value.ty)).collect();
-        let active: Vec<bool> = types.iter().map(|ty| self.is_differentiable(ty)).collect();
+        let active: Vec<bool> = types.iter().map(|ty| self.may_be_differentiable(ty)).collect();
         let floats = types.iter().zip(&active).filter(|(_, active)| **active).map(|(ty, _)| ty.clone());
         let wanted = match &floats.collect::<Vec<Type>>()[..] {
             [one] => one.clone(),
@@ -87,7 +87,7 @@ impl Cx<'_> {
             return;
         }
         let title = match () {
-            () if !self.is_differentiable(&result) => {
+            () if !self.may_be_differentiable(&result) => {
                 format!("a `{}` has no derivative", self.ty_text(&result))
             }
             () if matches!(wanted, Type::Tuple(parts) if parts.is_empty()) => {

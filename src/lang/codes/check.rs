@@ -415,7 +415,7 @@ assert(grad(rows)([1.0, 2.0], 3) == [6.0, 12.0])
     ),
     page!(
         "E0333", "a derivative that cannot be stated",
-        r"`with_grad(f, rule)(x)` calls a function of the host or a kernel, and says by which rule its derivative is found. It takes the two names, and is called with the arguments in order. The rule is a function of the same arguments and of the cotangent of the result, and gives the cotangents of those arguments that are floats, or consist of floats, in order: one, or a tuple of several. It is tested by `gradcheck`.",
+        r"`with_grad(f, rule)(x)` calls a function of the host or a kernel, and says by which rule its derivative is found. It takes the two names, and is called with the arguments in order. The rule is a function of the same arguments and of the cotangent of the result, and gives the cotangents of those arguments that are floats, or consist of floats, in order: one, or a tuple of several. Numbers of a type parameter `T: Num` count as floats. It is tested by `gradcheck`.",
 r"fn cube(x: f64) -> f64 { x * x * x }
 fn rule(x: f64, d: f64) -> f64 { 3.0 * x * x * d }
 print(with_grad(cube)(2.0))
