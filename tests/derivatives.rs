@@ -192,6 +192,44 @@ const KNOWN: &[(&str, &str, &[f64])] = &[
         &[5.0, 8.0, 16.0],
     ),
     ("var v = f64x2(x[0], x[1])\n v.x = v.y * x[2]\n dot(v, v)", "[1.0f64, 2.0, 4.0]", &[0.0, 68.0, 32.0]),
+    // Components of arrays of vectors, and of vectors by an index that is found while it runs.
+    ("var v = full(N, f64x3(0.0))\n v.x = x * x\n sum(v.x)", "[1.0f64, 2.0, 4.0]", &[2.0, 4.0, 8.0]),
+    (
+        "var v = full(N, f64x2(1.0))\n v.xy = v.yx\n v.y *= x\n v[2].x += x[0] * x[1]\n sum(v.x) + sum(v.y * v.y)",
+        "[1.0f64, 2.0, 4.0]",
+        &[4.0, 5.0, 8.0],
+    ),
+    (
+        "var v = full(N, f64x2(1.0))\n v.y = x\n v.y[1] = 7.0\n v.y[..2] *= 2.0\n sum(v.y)",
+        "[1.0f64, 2.0, 4.0]",
+        &[2.0, 0.0, 1.0],
+    ),
+    ("var v = full(N, f64x2(1.0))\n halve(v.x, x)\n sum(v.x * v.y)", "[1.0f64, 2.0, 4.0]", &[0.5, 0.5, 0.5]),
+    ("let g = grad(of_columns)(x)\n sum(g * g)", "[1.0f64, 2.0, 4.0]", &[8.0, 16.0, 32.0]),
+    (
+        "let v = f64x3(x[0], x[1], x[2])\n var s = 0.0f64\n for i in 0..2 { s += v[i] * v[i + 1] }\n s",
+        "[1.0f64, 2.0, 4.0]",
+        &[2.0, 5.0, 2.0],
+    ),
+    (
+        "var v = f64x3(x[0], x[1], x[2])\n for i in 0..2 { v[i] = v[i + 1] * v[0] }\n v.x + v.y",
+        "[1.0f64, 2.0, 4.0]",
+        &[10.0, 5.0, 2.0],
+    ),
+    (
+        "let t = (x, f64x2(x[0], x[1]))\n var u = t\n u.1.x *= u.0[2]\n u.0[1..] = [u.1.x, 1.0]\n sum(u.0) + u.1.y",
+        "[1.0f64, 2.0, 4.0]",
+        &[5.0, 1.0, 1.0],
+    ),
+    (
+        "let y: [f64; 3] = reshape(x, 3)\n var z: [f64; 3] = y\n z[0] *= z[1]\n sum(z)",
+        "[1.0f64, 2.0, 4.0]",
+        &[2.0, 2.0, 1.0],
+    ),
+    // Library functions.
+    ("sum(scan.inclusive(x) * x) + sum(scan.exclusive(x))", "[1.0f64, 2.0, 4.0]", &[10.0, 10.0, 11.0]),
+    ("sum(reduce.segment_sums([0, 2, 2, 3], x) ** 2.0)", "[1.0f64, 2.0, 4.0]", &[6.0, 6.0, 8.0]),
+    ("reduce.total(x) * linalg.inner(x, x) + reduce.maximum(x)", "[1.0f64, 2.0, 4.0]", &[35.0, 49.0, 78.0]),
     ("cross(f64x3(x[0], x[1], x[2]), f64x3(1.0, 0.0, 2.0)).y", "[1.0f64, 2.0, 4.0]", &[-2.0, 0.0, 1.0]),
     ("var s = 0.0f64\n for e in x { s += e * e }\n s", "[1.0f64, 2.0, 4.0]", &[2.0, 4.0, 8.0]),
     ("let (a, b) = (x[0], (x[1], x))\n a * b.0 + sum(b.1)", "[1.0f64, 2.0, 4.0]", &[3.0, 2.0, 1.0]),
@@ -233,6 +271,16 @@ const KNOWN: &[(&str, &str, &[f64])] = &[
 
 /// Kernels of the functions above.
 const KERNELS: &str = "
+import std.linalg
+import std.reduce
+import std.scan
+fn halve(inout a: [f64; N], b: [f64; N]) { a[..] *= 0.5 * b }
+fn of_columns(x: [f64; N]) -> f64 {
+    var v = full(N, f64x2(1.0))
+    v.x = x
+    v.y = v.x * x
+    sum(v.y)
+}
 kernel squares(x: [f64; N], out y: [f64; N]) threads(i: N) { y[i] = x[i] * x[i] }
 kernel powers(x: [f64; M, N], s: f64, out y: [f64; M]) threads(i: M) {
     var p = s
@@ -392,6 +440,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("sum(linspace(0.0, x[0], 5))", "linspace(0.0, x[0], 5)"),
     ("save(\"never.npy\", x)\n x[0]", "save(\"never.npy\", x)"),
     ("sum(rounded(x))", "i32(x[i])"),
+    ("var t = full(N, (0.0f64, 1.0f64))\n t.0 = x\n sum(t.0)", "t.0"),
+    ("var t = full(N, (0.0f64, 1.0f64))\n t[1].0 += x[0]\n sum(t.0)", "t[1].0"),
+    ("var t = full(N, (0.0f64, 1.0f64))\n t[1] = (x[0], x[1])\n sum(t.0)", "t[1]"),
+    ("let t = full(3, (x[0], 1.0f64))\n sum(t.0)", "full(3, (x[0], 1.0f64))"),
+    ("let t = [(x[0], 1.0f64), (x[1], 2.0f64)]\n sum(t.0)", "let t = [(x[0], 1.0f64), (x[1], 2.0f64)]"),
     ("sum(grad(anywhere)(x))", "y[at[i]]"),
     ("var n = full(100000, 1)\n n[0] = 20000\n sum(settled(full(100000, x[0]), n))", "for k in 0..n[i] { s = sin(s) }"),
     // Found on the way back.

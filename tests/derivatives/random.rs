@@ -1,4 +1,5 @@
-//! Random functions of an array: expressions of numbers and arrays, loops, conditions, assignments to parts, calls.
+//! Random functions of an array: expressions of numbers and arrays, loops, conditions, assignments to parts and to components of vectors,
+//! calls.
 
 use std::fmt::Write;
 
@@ -22,8 +23,8 @@ pub fn function(seed: u64) -> String {
         function.statement(1);
     }
     let names: Vec<String> = function.variables.iter().map(|(name, shape)| total(name, shape)).collect();
-    let helper =
-        "fn helper(a: f64, b: [f64; N]) -> f64 { var s = a\n for i in 0..N { s = s * 0.5 + sin(b[i]) }\n s }\n";
+    let helper = "fn helper(a: f64, b: [f64; N]) -> f64 { var s = a\n for i in 0..N { s = s * 0.5 + sin(b[i]) }\n s }\n\
+         fn put(inout v: [f64x3; N], a: [f64; N]) { v.y = a * 0.5 + v.x\n v[0].z += a[1] }\n";
     format!("{helper}fn f(x: [f64; 3, 4]) -> f64 {{\n{}    {}\n}}\n", function.text, names.join(" + "))
 }
 
@@ -45,7 +46,7 @@ impl Function {
 
     fn statement(&mut self, depth: usize) {
         let known = self.variables.len();
-        match self.random.below(if depth > 2 { 7 } else { 10 }) {
+        match self.random.below(if depth > 2 { 7 } else { 11 }) {
             0..=3 => {
                 let shape = self.shape();
                 let value = self.value(&shape, 3);
@@ -82,6 +83,7 @@ impl Function {
                 self.statement(depth + 1);
                 self.line(depth, "}");
             }
+            9 => self.components(depth),
             _ => {
                 self.names += 1;
                 let name = format!("v{}", self.names);
@@ -94,6 +96,38 @@ impl Function {
         }
         if depth > 1 {
             self.variables.truncate(known);
+        }
+    }
+
+    /// An array of vectors whose components are written, and an array made of them.
+    fn components(&mut self, depth: usize) {
+        self.names += 1;
+        let vectors = format!("c{}", self.names);
+        let first = self.value(&[], 1);
+        self.line(depth, &format!("var {vectors} = full(4, f64x3(0.25, {first}, -0.5))"));
+        for _ in 0..2 + self.random.below(4) {
+            let lane = ["x", "y", "z"][self.random.below(3)];
+            let (at, op) = (self.random.below(4), ["=", "+=", "*="][self.random.below(3)]);
+            let text = match self.random.below(8) {
+                0 => format!("{vectors}.{lane} {op} {}", self.value(&[4], 2)),
+                1 => format!("{vectors}.{lane} = {}", self.value(&[], 2)),
+                2 => format!("{vectors}[{at}].{lane} {op} {}", self.value(&[], 2)),
+                3 => format!("{vectors}.{lane}[{at}] {op} {}", self.value(&[], 2)),
+                4 => format!("{vectors}.{} = {vectors}.{}", ["xy", "zx", "yz"][at % 3], ["yx", "xx", "zy"][at / 2]),
+                5 => format!("{vectors}.{lane}[1..3] {op} {}", self.value(&[2], 2)),
+                6 => format!("put({vectors}, {})", self.value(&[4], 2)),
+                _ => {
+                    let parts: Vec<String> = (0..3).map(|_| self.value(&[], 1)).collect();
+                    format!("{vectors}[{at}] = f64x3({})", parts.join(", "))
+                }
+            };
+            self.line(depth, &text);
+        }
+        self.names += 1;
+        let name = format!("v{}", self.names);
+        self.line(depth, &format!("var {name} = {vectors}.x * {vectors}.y + tanh({vectors}.z)"));
+        if depth == 1 {
+            self.variables.push((name, vec![4]));
         }
     }
 

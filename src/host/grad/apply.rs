@@ -15,7 +15,13 @@ use crate::lang::scalar::Scalar;
 
 /// Computes a deed; the result is traced as its operands are.
 pub(crate) fn apply(deed: &Deed, args: Vec<Value>) -> Outcome<Value> {
-    let Some(level) = level_of(&args) else { return deed.plain(&args) };
+    let Some(level) = level_of(&args) else {
+        // An array of the tuple `(a, b)`, for instance.
+        if args.iter().any(is_traced) {
+            return Err(of_structs());
+        }
+        return deed.plain(&args);
+    };
     if deed.is_discrete() {
         return deed.plain(&args.iter().map(primal).collect::<Vec<_>>());
     }
@@ -39,6 +45,12 @@ pub(crate) fn apply(deed: &Deed, args: Vec<Value>) -> Outcome<Value> {
             Ok(traced(result, level, Link::Tangent(tangent)))
         }
     }
+}
+
+/// Returns the error for a derivative through an array of structs or tuples.
+pub(crate) fn of_structs() -> Problem {
+    let help = "keep each field in an array of its own, or the fields of one type in an array of vectors";
+    lost("derivatives are not taken through arrays of structs and tuples").help(help)
 }
 
 /// Refuses what has no derivative, or none that is computed.

@@ -38,12 +38,14 @@ pub(crate) enum Deed {
     Full(Vec<i64>),
     Swizzle(Vec<u8>),
     Compose(Scalar, u8),
-    /// An element or a part of an array, or the lane of a vector.
+    /// An element or a part of an array.
     Index(Vec<SliceSpec>),
     Gather(Vec<Pick>),
     /// The first operand with the second in place of a part.
     Write(Vec<SliceSpec>),
     Scatter(Vec<Pick>),
+    /// The first operand, a vector or an array of vectors, with the second in place of components.
+    SetLanes(Vec<u8>),
     /// Zeros of this shape, to which the operand's elements are added at positions: the transpose of a gather.
     Collect(Vec<Pick>, Vec<usize>),
     /// A launch of a kernel, whose results are the nodes behind its own.
@@ -105,6 +107,7 @@ impl Deed {
             | Deed::Gather(_)
             | Deed::Write(_)
             | Deed::Scatter(_)
+            | Deed::SetLanes(_)
             | Deed::Collect(..)
             | Deed::Place(..) => (false, false),
             Deed::Binary(BinaryOp::Mul | BinaryOp::MatMul) | Deed::Select => (true, false),
@@ -146,6 +149,11 @@ impl Deed {
             (Deed::Gather(picks), [x]) => ops::gather(x, picks),
             (Deed::Write(specs), [x, value]) => written(x, |array| ops::assign(array, specs, value)),
             (Deed::Scatter(picks), [x, value]) => written(x, |array| ops::scatter(array, picks, value)),
+            (Deed::SetLanes(lanes), [x, value]) => {
+                let mut x = x.clone();
+                ops::set_lanes(&mut x, lanes, value)?;
+                Ok(x)
+            }
             (Deed::Collect(picks, shape), [x]) => ops::collect(x, picks, shape),
             (Deed::Place(specs, shape), [x]) => place(x, specs, shape),
             _ => Err(Problem::new("E0999", "internal error: an operation with a wrong number of operands")),

@@ -43,7 +43,7 @@ mod tape;
 mod used;
 mod wrap;
 
-pub(crate) use apply::{apply, spread};
+pub(crate) use apply::{apply, of_structs, spread};
 pub(crate) use audit::{auditor, judged_rule};
 pub(crate) use deed::{Deed, Ruled};
 pub(crate) use kernel::{Kernel, Launch, Manner};

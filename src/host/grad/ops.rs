@@ -55,17 +55,22 @@ pub(crate) fn swizzle(x: &Value, lanes: &[u8]) -> Outcome<Value> {
 }
 
 pub(crate) fn named_field(x: &Value, name: &str) -> Outcome<Value> {
-    match x {
-        Value::Traced(_) => {
-            Err(Problem::new("E0720", format!("the derivative of the column `{name}` is not computed")))
-        }
+    match (x, ops::lanes_of(name)) {
+        (Value::Traced(_), Some(lanes)) => swizzle(x, &lanes),
+        (Value::Traced(_), None) => ops::named_field(&primal(x), name).and(Err(lost("a column is taken"))),
         _ => ops::named_field(x, name),
     }
 }
 
 pub(crate) fn index(x: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
-    match x {
-        Value::Traced(_) => apply(&Deed::Index(specs.to_vec()), vec![x.clone()]),
+    match (x, Form::of(x), specs) {
+        (Value::Traced(_), Some(Form { shape: None, lanes, .. }), [SliceSpec::At(at)]) => {
+            match u8::try_from(*at).ok().filter(|lane| usize::from(*lane) < lanes) {
+                Some(lane) => swizzle(x, &[lane]),
+                None => ops::index(&primal(x), specs),
+            }
+        }
+        (Value::Traced(_), ..) => apply(&Deed::Index(specs.to_vec()), vec![x.clone()]),
         _ => ops::index(x, specs),
     }
 }
@@ -208,21 +213,7 @@ fn written(target: &mut Value, deed: Deed, value: &Value) -> Outcome<bool> {
     Ok(true)
 }
 
-/// Executes `v.xy = w`, if the vector or the value is traced; returns whether it did.
+/// Executes `v.xy = w` for a vector or an array of vectors, if it or the value is traced; returns whether it did.
 pub(crate) fn set_lanes(target: &mut Value, lanes: &[u8], value: &Value) -> Outcome<bool> {
-    if !is_traced(target) && !is_traced(value) {
-        return Ok(false);
-    }
-    let Some(Form { shape: None, scalar, lanes: count }) = Form::of(target) else {
-        return Err(lost("the components of an array are written"));
-    };
-    let mut parts = (0..count as u8).map(|lane| swizzle(target, &[lane])).collect::<Outcome<Vec<Value>>>()?;
-    for (from, &to) in lanes.iter().enumerate() {
-        let part = if lanes.len() == 1 { value.clone() } else { swizzle(value, &[from as u8])? };
-        if let Some(place) = parts.get_mut(usize::from(to)) {
-            *place = part;
-        }
-    }
-    *target = compose(scalar, count as u8, &parts)?;
-    Ok(true)
+    written(target, Deed::SetLanes(lanes.to_vec()), value)
 }

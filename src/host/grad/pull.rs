@@ -6,7 +6,7 @@ use super::form::Form;
 use super::tape::{Step, lost};
 use crate::base::room;
 use crate::host::array::{Array, SliceSpec};
-use crate::host::ops::{self, Column, Pick, Reduce};
+use crate::host::ops::{self, Pick, Reduce};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
 use crate::lang::derivative::Partial;
@@ -142,6 +142,7 @@ fn rearranged(deed: &Deed, step: &Step, adjoint: Value) -> Outcome<Vec<(usize, P
         }
         Deed::Write(specs) => written(step, adjoint, &Deed::Index(specs.clone()), &Deed::Write(specs.clone())),
         Deed::Scatter(picks) => scattered(step, adjoint, picks),
+        Deed::SetLanes(lanes) => written(step, adjoint, &Deed::Swizzle(lanes.clone()), deed),
         _ => Err(lost("this has no derivative")),
     }
 }
@@ -156,7 +157,8 @@ fn written(step: &Step, adjoint: Value, read: &Deed, write: &Deed) -> Outcome<Ve
         parts.push((1, Part::Whole(form.collapsed(part, &whole)?)));
     }
     if old.node.is_some() {
-        let zero = step.form.number(0.0);
+        let lanes = if let Deed::SetLanes(lanes) = write { lanes.len() } else { step.form.lanes };
+        let zero = Form { lanes, ..step.form.clone() }.number(0.0);
         parts.push((0, Part::Whole(apply(write, vec![adjoint, zero])?)));
     }
     Ok(parts)
@@ -204,13 +206,11 @@ fn unswizzled(form: &Form, lanes: &[u8], adjoint: &Value) -> Outcome<Value> {
     if form.shape.is_none() {
         return apply(&Deed::Compose(form.scalar, form.lanes as u8), parts);
     }
-    let Value::Array(mut whole) = form.zeros()? else { return Err(lost("an array of vectors")) };
-    for (lane, part) in parts.iter().enumerate() {
-        let Value::Array(part) = part else { return Err(lost("the second derivative of a component of an array")) };
-        let column = Column::of_lanes(&whole, &[lane as u8]).ok_or_else(|| lost("a component that is missing"))?;
-        column.put(&mut whole, part)?;
+    let mut whole = form.zeros()?;
+    for (lane, part) in parts.into_iter().enumerate() {
+        whole = apply(&Deed::SetLanes(vec![lane as u8]), vec![whole, part])?;
     }
-    Ok(Value::Array(whole))
+    Ok(whole)
 }
 
 fn composed(step: &Step, adjoint: &Value) -> Outcome<Vec<(usize, Part)>> {

@@ -123,14 +123,7 @@ fn add(adjoints: &mut [Option<Value>], node: u32, form: &Form, part: Part) -> Ou
 }
 
 fn place(form: &Form, specs: Vec<SliceSpec>, value: Value) -> Outcome<Value> {
-    match form.shape {
-        Some(_) => apply(&Deed::Place(specs, form.shape().to_vec()), vec![value]),
-        // The lane of a vector.
-        None => {
-            let zeros = form.zeros()?;
-            apply(&Deed::Write(specs), vec![zeros, value])
-        }
-    }
+    apply(&Deed::Place(specs, form.shape().to_vec()), vec![value])
 }
 
 fn written(target: Value, specs: &[SliceSpec], value: &Value) -> Outcome<Value> {

@@ -3,11 +3,11 @@
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
-use crate::host::array::{Array, SliceSpec, slice};
+use crate::host::array::{Array, Element, SliceSpec, slice};
 use crate::host::grad;
 use crate::host::ops::{self, Column, Pick, Selector, overflow};
 use crate::host::problem::{Outcome, Problem};
-use crate::host::value::{Record, Value, Vector};
+use crate::host::value::{Record, Value};
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::Scalar;
 
@@ -194,7 +194,7 @@ impl Machine<'_> {
         let declared = frame.body().and_then(|body| body.locals.get(local)).map(|local| local.name.clone());
         let name = declared.unwrap_or_default();
         let found = self.eval(frame, value)?;
-        match &found {
+        match &grad::primal(&found) {
             Value::Array(array) if array.shape().iter().map(|&n| n as i64).eq(shape.iter().copied()) => Ok(found),
             other => {
                 let wanted = shape.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
@@ -208,123 +208,138 @@ impl Machine<'_> {
 
 /// Writes a value through an access path inside `target`.
 fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
-    // The array that is written becomes a new one, which derivatives are taken along with.
-    let done = match (steps, &*target) {
-        ([Step::Index(specs)], Value::Array(_) | Value::Traced(_) | Value::Vector(_)) => {
-            grad::ops::assign(target, specs, &value)?
-        }
-        ([Step::Gather(picks)], Value::Array(_) | Value::Traced(_)) => grad::ops::scatter(target, picks, &value)?,
-        ([Step::Lanes(lanes)], Value::Vector(_) | Value::Traced(_)) => grad::ops::set_lanes(target, lanes, &value)?,
-        _ => false,
-    };
-    if done {
+    let Some((step, rest)) = steps.split_first() else {
+        *target = value;
         return Ok(());
-    }
-    match (steps, target) {
-        ([], target) => {
-            *target = value;
-            Ok(())
-        }
-        ([Step::Index(specs)], Value::Array(array)) => ops::assign(array, specs, &value),
-        ([Step::Gather(picks), rest @ ..], Value::Array(array)) => {
-            let mut value = value;
-            if !rest.is_empty() {
-                let mut part = grad::ops::gather(&Value::Array(array.clone()), picks)?;
-                write(&mut part, rest, value)?;
-                value = part;
-            }
-            ops::scatter(array, picks, &value)
-        }
-        ([Step::Index(specs)], Value::Strings(texts)) => ops::text::assign(texts, specs, value),
-        ([Step::Field(i), rest @ ..], Value::Record(Record { fields, .. }) | Value::Tuple(fields)) => {
-            match fields.get_mut(*i) {
-                Some(field) => write(field, rest, value),
-                None => Err(Problem::new("E0504", format!("there is no field {i}"))),
-            }
-        }
-        ([Step::Named(name), rest @ ..], Value::Record(Record { fields, layout })) => {
+    };
+    match (step, &mut *target) {
+        (Step::Field(i), Value::Record(Record { fields, .. }) | Value::Tuple(fields)) => match fields.get_mut(*i) {
+            Some(field) => write(field, rest, value),
+            None => Err(Problem::new("E0504", format!("there is no field {i}"))),
+        },
+        (Step::Named(name), Value::Record(Record { fields, layout })) => {
             match layout.position(name).and_then(|i| fields.get_mut(i)) {
                 Some(field) => write(field, rest, value),
                 None => Err(Problem::new("E0543", format!("there is no field `{name}` in a `{}`", layout.name))),
             }
         }
-        ([Step::Named(name), rest @ ..], Value::Vector(vector)) => {
-            let lane = |c: char| "xyzw".find(c).map(|lane| lane as u8);
-            match name.chars().map(lane).collect::<Option<Vec<u8>>>() {
-                Some(lanes) if (1..=4).contains(&lanes.len()) => write_inside_lanes(vector, &lanes, rest, value),
-                _ => Err(Problem::new("E0543", format!("a vector has no component `{name}`"))),
-            }
-        }
-        ([Step::Index(specs)], Value::Vector(vector)) => match specs.as_slice() {
-            [SliceSpec::At(at)] => match u8::try_from(*at).ok().filter(|lane| usize::from(*lane) < vector.lanes()) {
-                Some(lane) => write_lanes(vector, &[lane], &value),
-                None => Err(slice::out_of_range(*at, 0, vector.lanes(), 1)),
-            },
-            _ => Err(Problem::new("E0505", "a component of a vector has one index")),
-        },
-        ([Step::Lanes(lanes), rest @ ..], Value::Vector(vector)) => write_inside_lanes(vector, lanes, rest, value),
-        // A column is a copy: it is extracted, changed and written back.
-        ([step @ (Step::Field(_) | Step::Named(_) | Step::Lanes(_)), rest @ ..], Value::Array(array)) => {
-            let found = match step {
-                Step::Field(field) => Column::of_field(array, *field),
-                Step::Named(name) => Column::named(array, name),
-                Step::Lanes(lanes) => Column::of_lanes(array, lanes),
-                Step::Index(_) | Step::Gather(_) => None,
-            };
-            let none = || Problem::new("E0504", format!("an array of type {} has no such column", array.type_name()));
-            let column = found.ok_or_else(none)?;
-            let mut part = Value::Array(column.of(array)?);
-            match (rest, &mut part) {
-                ([], Value::Array(part)) => ops::assign(part, &[], &value)?,
-                (rest, part) => write(part, rest, value)?,
-            }
-            match &part {
-                Value::Array(part) => column.put(array, part),
-                _ => Err(Problem::new("E0504", "a column is no array any more")),
-            }
-        }
-        // A longer path: the part is extracted, changed and written back.
-        ([Step::Index(specs), rest @ ..], Value::Array(array)) => {
-            let mut part = grad::ops::index(&Value::Array(array.clone()), specs)?;
-            write(&mut part, rest, value)?;
-            ops::assign(array, specs, &part)
-        }
+        (Step::Index(specs), Value::Strings(texts)) if rest.is_empty() => ops::text::assign(texts, specs, value),
         (_, Value::Table(_)) => Err(Problem::new("E0504", "a table does not change").help(
             "keep its columns in variables: `var ages = t.age`; `save(\"t.csv\", age = ages)` makes a table of them",
         )),
-        (_, target) => {
-            Err(Problem::new("E0504", format!("no part of a value of type {} can be written", target.type_name())))
+        (_, Value::Array(_) | Value::Vector(_) | Value::Traced(_)) => write_inside(target, step, rest, value),
+        (_, target) => Err(no_part(target)),
+    }
+}
+
+/// Writes to a part of an array or a vector. With a longer path, the part is extracted, changed and written back.
+fn write_inside(target: &mut Value, step: &Step, rest: &[Step], mut value: Value) -> Outcome<()> {
+    let part = Part::of(target, step)?;
+    if let Value::Array(array) = target
+        && !grad::is_traced(&value)
+        && let Some(column) = part.column(array)
+    {
+        let mut part = Value::Array(column.of(array)?);
+        match (rest, &mut part) {
+            ([], Value::Array(part)) => ops::assign(part, &[], &value)?,
+            (rest, part) => write(part, rest, value)?,
+        }
+        return match &part {
+            Value::Array(part) => column.put(array, part),
+            _ => Err(Problem::new("E0504", "a column is no array any more")),
+        };
+    }
+    if !rest.is_empty() {
+        let mut inner = part.read(target)?;
+        write(&mut inner, rest, value)?;
+        value = inner;
+    }
+    part.write(target, &value)
+}
+
+/// A part of an array or a vector.
+enum Part<'s> {
+    Index(&'s [SliceSpec]),
+    Gather(&'s [Pick]),
+    Lanes(Vec<u8>),
+    /// A field of an array of structs or tuples.
+    Field(usize),
+}
+
+impl<'s> Part<'s> {
+    fn of(target: &Value, step: &'s Step) -> Outcome<Part<'s>> {
+        let plain = if let Value::Traced(traced) = target { traced.primal() } else { target };
+        Ok(match (step, plain) {
+            (Step::Index(specs), Value::Vector(vector)) => Part::Lanes(lane(specs, vector.lanes())?),
+            (Step::Index(specs), _) => Part::Index(specs),
+            (Step::Gather(picks), _) => Part::Gather(picks),
+            (Step::Lanes(lanes), _) => Part::Lanes(lanes.clone()),
+            (Step::Field(field), _) => Part::Field(*field),
+            (Step::Named(name), Value::Array(array)) if array.scalar().is_none() => match array.element() {
+                Element::Record(layout) => {
+                    layout.position(name).map(Part::Field).ok_or_else(|| no_name(target, name))?
+                }
+                _ => return Err(no_name(target, name)),
+            },
+            (Step::Named(name), _) => Part::Lanes(ops::lanes_of(name).ok_or_else(|| no_name(target, name))?),
+        })
+    }
+
+    /// Returns the part as a column of an array, which is a copy.
+    fn column(&self, array: &Array) -> Option<Column> {
+        match self {
+            Part::Lanes(lanes) => Column::of_lanes(array, lanes),
+            Part::Field(field) => Column::of_field(array, *field),
+            Part::Index(_) | Part::Gather(_) => None,
+        }
+    }
+
+    fn read(&self, target: &Value) -> Outcome<Value> {
+        match self {
+            Part::Index(specs) => grad::ops::index(target, specs),
+            Part::Gather(picks) => grad::ops::gather(target, picks),
+            Part::Lanes(lanes) => grad::ops::swizzle(target, lanes),
+            Part::Field(field) => ops::field(target, *field),
+        }
+    }
+
+    /// Writes a value. If it or the target is traced, the target becomes a new value, which derivatives are taken along with.
+    fn write(&self, target: &mut Value, value: &Value) -> Outcome<()> {
+        let is_of_structs = matches!(target, Value::Array(array) if array.scalar().is_none());
+        if is_of_structs && grad::is_traced(value) {
+            return Err(grad::of_structs());
+        }
+        let done = match self {
+            Part::Index(specs) => grad::ops::assign(target, specs, value)?,
+            Part::Gather(picks) => grad::ops::scatter(target, picks, value)?,
+            Part::Lanes(lanes) => grad::ops::set_lanes(target, lanes, value)?,
+            Part::Field(_) => false,
+        };
+        match (self, target) {
+            _ if done => Ok(()),
+            (Part::Index(specs), Value::Array(array)) => ops::assign(array, specs, value),
+            (Part::Gather(picks), Value::Array(array)) => ops::scatter(array, picks, value),
+            (Part::Lanes(lanes), target) => ops::set_lanes(target, lanes, value),
+            (_, target) => Err(no_part(target)),
         }
     }
 }
 
-/// Writes `v.xy = w` or `v.xy[i] = s`; for the latter, the components are extracted, changed and written back.
-fn write_inside_lanes(vector: &mut Vector, lanes: &[u8], rest: &[Step], value: Value) -> Outcome<()> {
-    if rest.is_empty() {
-        return write_lanes(vector, lanes, &value);
-    }
-    let mut part = grad::ops::swizzle(&Value::Vector(*vector), lanes)?;
-    write(&mut part, rest, value)?;
-    write_lanes(vector, lanes, &part)
+fn no_name(target: &Value, name: &str) -> Problem {
+    Problem::new("E0543", format!("there is no `{name}` in a value of type {}", target.type_name()))
 }
 
-/// Writes `v.xy = w`.
-fn write_lanes(vector: &mut Vector, lanes: &[u8], value: &Value) -> Outcome<()> {
-    let mut bits = vector.all_bits();
-    for (k, &lane) in lanes.iter().enumerate() {
-        let new = match value {
-            Value::Vector(from) if from.lanes() == lanes.len() => from.lane(k),
-            scalar => scalar.adapt(vector.ty()).filter(|_| lanes.len() == 1),
-        };
-        let new = new.filter(|new| new.ty == vector.ty());
-        let (Some(slot), Some(new)) = (bits.get_mut(usize::from(lane)), new) else {
-            return Err(Problem::new(
-                "E0504",
-                format!("a value of type {} does not fit these components", value.type_name()),
-            ));
-        };
-        *slot = new.bits;
+/// Returns the component of a vector at an index.
+fn lane(specs: &[SliceSpec], lanes: usize) -> Outcome<Vec<u8>> {
+    match specs {
+        [SliceSpec::At(at)] => match u8::try_from(*at).ok().filter(|lane| usize::from(*lane) < lanes) {
+            Some(lane) => Ok(vec![lane]),
+            None => Err(slice::out_of_range(*at, 0, lanes, 1)),
+        },
+        _ => Err(Problem::new("E0505", "a component of a vector has one index")),
     }
-    *vector = Vector::new(vector.ty(), bits.into_iter().take(vector.lanes()));
-    Ok(())
+}
+
+fn no_part(target: &Value) -> Problem {
+    Problem::new("E0504", format!("no part of a value of type {} can be written", target.type_name()))
 }

@@ -60,6 +60,45 @@ pub fn swizzle(value: &Value, lanes: &[u8]) -> Outcome<Value> {
     }
 }
 
+/// Returns the components of vectors that a name such as `xy` has.
+pub(crate) fn lanes_of(name: &str) -> Option<Vec<u8>> {
+    let lanes: Vec<u8> = name.chars().map(|c| "xyzw".find(c).map(|lane| lane as u8)).collect::<Option<_>>()?;
+    (1..=4).contains(&lanes.len()).then_some(lanes)
+}
+
+/// Executes `v.xy = w` for a vector or an array of vectors.
+pub(crate) fn set_lanes(target: &mut Value, lanes: &[u8], value: &Value) -> Outcome<()> {
+    match target {
+        Value::Vector(vector) => set_lanes_of_vector(vector, lanes, value),
+        Value::Array(array) => {
+            let none = || Problem::new("E0504", format!("an array of type {} has no such column", array.type_name()));
+            let column = Column::of_lanes(array, lanes).ok_or_else(none)?;
+            let mut part = column.of(array)?;
+            assign(&mut part, &[], value)?;
+            column.put(array, &part)
+        }
+        _ => Err(undefined("an assignment to components", &[target])),
+    }
+}
+
+fn set_lanes_of_vector(vector: &mut Vector, lanes: &[u8], value: &Value) -> Outcome<()> {
+    let mut bits = vector.all_bits();
+    for (k, &lane) in lanes.iter().enumerate() {
+        let new = match value {
+            Value::Vector(from) if from.lanes() == lanes.len() => from.lane(k),
+            scalar => scalar.adapt(vector.ty()).filter(|_| lanes.len() == 1),
+        };
+        let new = new.filter(|new| new.ty == vector.ty());
+        let (Some(slot), Some(new)) = (bits.get_mut(usize::from(lane)), new) else {
+            let title = format!("a value of type {} does not fit these components", value.type_name());
+            return Err(Problem::new("E0504", title));
+        };
+        *slot = new.bits;
+    }
+    *vector = Vector::new(vector.ty(), bits.into_iter().take(vector.lanes()));
+    Ok(())
+}
+
 /// A projection of an array's elements to a part: its type and location.
 pub struct Column {
     element: Element,
@@ -89,17 +128,6 @@ impl Column {
         let to = field.element.layout();
         let pieces = from.iter().zip(&to.leaves).map(|(a, b)| (a.offset, b.offset, a.ty.size())).collect();
         Some(Column { element: field.element.clone(), pieces })
-    }
-
-    /// Projects to a field or components by name.
-    pub fn named(array: &Array, name: &str) -> Option<Column> {
-        match array.element() {
-            Element::Record(layout) => Column::of_field(array, layout.position(name)?),
-            _ => {
-                let lanes: Option<Vec<u8>> = name.chars().map(|c| "xyzw".find(c).map(|lane| lane as u8)).collect();
-                Column::of_lanes(array, &lanes?)
-            }
-        }
     }
 
     /// Returns where the column begins in an element, and the scalars that both consist of, if it is without gaps.
@@ -221,10 +249,9 @@ pub fn named_field(value: &Value, name: &str) -> Outcome<Value> {
 }
 
 fn vector_field(value: &Value, name: &str) -> Outcome<Value> {
-    let lane = |c: char| "xyzw".find(c).map(|lane| lane as u8);
-    match name.chars().map(lane).collect::<Option<Vec<u8>>>() {
-        Some(lanes) if (1..=4).contains(&lanes.len()) => swizzle(value, &lanes),
-        _ => Err(no_name(value, name, std::iter::empty())),
+    match lanes_of(name) {
+        Some(lanes) => swizzle(value, &lanes),
+        None => Err(no_name(value, name, std::iter::empty())),
     }
 }
 
