@@ -16,8 +16,10 @@ import os
 import types
 from typing import Any
 
-from ._callable import Callable
+from . import _clk
+from ._callable import Callable, of_origin as _of_origin
 from ._clk import Array, Program as _Program, __version__, devices, leave as _leave
+from ._derive import grad, value_and_grad
 from ._errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -34,6 +36,12 @@ from ._errors import (
 
 # Rank 0 has to outlive the others, which need it.
 atexit.register(_leave)
+
+# A child of a fork has the locks of threads that it does not have.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_clk.before_fork, after_in_parent=_clk.after_fork_in_parent, after_in_child=_clk.after_fork_in_child
+    )
 
 #: What array parameters take: arrays of NumPy, torch, JAX, CuPy, and of whatever else has DLPack or buffers.
 ArrayLike = Any
@@ -56,8 +64,10 @@ __all__ = [
     "Warning",
     "__version__",
     "devices",
+    "grad",
     "load",
     "source",
+    "value_and_grad",
 ]
 
 
@@ -68,15 +78,29 @@ class Module(types.ModuleType):
     as `clk.Module.run(module)`.
     """
 
-    def __init__(self, name: str, program: _Program, doc: str | None = None) -> None:
+    def __init__(self, name: str, program: _Program | None = None, doc: str | None = None) -> None:
         super().__init__(name, doc)
+        if program is not None:
+            self._assign(program)
+
+    def _assign(self, program: _Program) -> None:
+        """Takes a program in place of the one before."""
+        for name in [name for name, value in self.__dict__.items() if isinstance(value, Callable)]:
+            del self.__dict__[name]
         self.__dict__["_program"] = program
         for callee in Callable.all(program):
             self.__dict__[callee.__name__] = callee
 
-    def run(self, *args: str, device: str | None = None, check: bool = False) -> None:
+    def run(
+        self,
+        *args: str,
+        device: str | None = None,
+        check: bool | str = False,
+        trap_nan: bool = False,
+        deterministic: bool = False,
+    ) -> None:
         """Runs the statements of the script, with `args` as its arguments. Importing and loading do not."""
-        self._program.run(list(args), device, check)
+        self._program.run(list(args), device, check, trap_nan, deterministic)
 
     def dtype(self, name: str) -> Any:
         """NumPy's type for arrays of a struct of the program."""
@@ -90,15 +114,35 @@ class Module(types.ModuleType):
         return self._program.stubs(self.__name__)
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__"):
+        if not name.startswith("__") and "_program" in self.__dict__:
             found = self._program.variable(name)
             if found is not None:
                 return found
         known = [word for word in self.__dict__ if not word.startswith("_")]
         raise AttributeError(f"`{self.__name__}` has no kernel, function or variable `{name}`; it has {', '.join(known)}")
 
+    def __dir__(self) -> list[str]:
+        methods = [name for name in ("dtype", "run", "stubs") if name not in self.__dict__]
+        return sorted([*self.__dict__, *methods, *self._program.variables()])
+
     def __repr__(self) -> str:
         return f"<module {self.__name__!r} of Clk>"
+
+    def __copy__(self) -> Module:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Module:
+        # A program does not change, except for the variables of its script.
+        return self
+
+    def __reduce__(self) -> Any:
+        """Pickles the source of the program."""
+        return _module, (self.__name__, self._program.origin())
+
+
+def _module(name: str, origin: Any) -> Module:
+    """The module that was pickled."""
+    return Module(name, _of_origin(origin))
 
 
 def load(path: str | os.PathLike[str]) -> Module:

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from . import _clk
+
+#: The source of a program: its file or `None`, its text, its name in messages, the folder of its imports.
+Origin = tuple[Any, str, str, Any]
+
+
+@functools.lru_cache(maxsize=32)
+def of_origin(origin: Origin) -> _clk.Program:
+    """The program that a pickle names. All kernels of one program that come from a pickle share it."""
+    path, text, name, folder = origin
+    return _clk.Program.load(path) if path is not None else _clk.Program.source(text, name, folder)
+
+
+def _unpickled(origin: Origin, name: str, settings: tuple[Any, ...]) -> Callable:
+    program = of_origin(origin)
+    found = [callee for callee in Callable.all(program) if callee.__name__ == name]
+    if not found:
+        raise AttributeError(f"`{origin[2]}` has no kernel or function `{name}` any more, which was pickled")
+    return Callable(program, found[0]._at, *settings)
 
 
 class Callable(_clk.Callable):
@@ -13,20 +34,44 @@ class Callable(_clk.Callable):
 
     __slots__ = ("_at", "_program", "_settings")
 
-    def __init__(self, program: _clk.Program, at: int, device: str | None = None, check: bool = False) -> None:
-        self._program, self._at, self._settings = program, at, (device, check)
+    def __init__(
+        self,
+        program: _clk.Program,
+        at: int,
+        device: str | None = None,
+        check: bool | str = False,
+        trap_nan: bool = False,
+        deterministic: bool = False,
+    ) -> None:
+        self._program, self._at, self._settings = program, at, (device, check, trap_nan, deterministic)
 
     @staticmethod
     def all(program: _clk.Program) -> list[Callable]:
         """The callables of a program, in the order of the source."""
         return [Callable(program, at) for at in range(len(program))]
 
-    def using(self, *, device: str | None = None, check: bool | None = None) -> Callable:
+    def using(
+        self,
+        *,
+        device: str | None = None,
+        check: bool | str | None = None,
+        trap_nan: bool | None = None,
+        deterministic: bool | None = None,
+    ) -> Callable:
         """The same with other settings: `kernel.using(device="sim", check=True)(x)`."""
-        own_device, own_check = self._settings
-        return Callable(
-            self._program, self._at, own_device if device is None else device, own_check if check is None else check
-        )
+        given = (device, check, trap_nan, deterministic)
+        settings: list[Any] = [own if new is None else new for own, new in zip(self._settings, given)]
+        return Callable(self._program, self._at, *settings)
+
+    def __copy__(self) -> Callable:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Callable:
+        return self
+
+    def __reduce__(self) -> Any:
+        """Pickles the source of the program, and the name of the kernel."""
+        return _unpickled, (self._program.origin(), self.__name__, self._settings)
 
 
 # Instances have documentation of their own, classes theirs.
@@ -39,3 +84,4 @@ class _Documentation:
 
 
 Callable.__doc__ = _Documentation(Callable.__doc__)  # type: ignore[assignment]
+Callable.__module__ = "clk"

@@ -5,6 +5,11 @@ Each exception is a subclass of `Error`, and of the exception that Python has fo
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import sys
+import traceback
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -87,8 +92,10 @@ class Error(Exception):
         return type(self), (self.diagnostics,)
 
     def _render_traceback_(self) -> list[str]:
-        # IPython shows this in place of a traceback, whose frames say nothing of the program.
-        return self.colored.rstrip().split("\n")
+        # IPython shows this in place of a traceback: the frames of the caller, and the message with its colors.
+        frames = [frame for frame in traceback.extract_tb(self.__traceback__) if not _is_hidden(frame.filename)]
+        lines = "".join(traceback.format_list(frames)).rstrip().split("\n") if frames else []
+        return lines + self.colored.rstrip().split("\n")
 
 
 class CompileError(Error, ValueError):
@@ -116,10 +123,43 @@ class OutOfMemory(Error, MemoryError):
 
 
 class FileError(Error, OSError):
-    """A file that cannot be read or written."""
+    """A file that cannot be read or written. `errno` and `filename` are set where the cause is known; a file that does not exist is a
+    `FileNotFoundError`, too, and one that may not be used a `PermissionError`."""
+
+    def __init__(self, diagnostics: Any) -> None:
+        super().__init__(diagnostics)
+        named = re.search(r"`([^`]*)`", self.title)
+        self.filename = named[1] if named else None
+        self.errno = next((code for text, code in _CAUSES.items() if self.title.endswith(text)), None)
 
     def __str__(self) -> str:
-        return Exception.__str__(self)
+        return "\n".join(found.rendered for found in self.diagnostics).rstrip()
+
+
+class _NoSuchFile(FileError, FileNotFoundError):
+    def __reduce__(self) -> Any:
+        return _of_file, (self.diagnostics,)
+
+
+class _NotPermitted(FileError, PermissionError):
+    def __reduce__(self) -> Any:
+        return _of_file, (self.diagnostics,)
+
+
+#: The causes of file errors, by the ends of their titles.
+_CAUSES = {
+    "there is no such file": errno.ENOENT,
+    "it is a folder": errno.EISDIR,
+    "permission denied": errno.EACCES,
+}
+
+
+def _of_file(diagnostics: Any) -> FileError:
+    """The exception for a file, which has the class that Python has for the cause."""
+    made = FileError(diagnostics)
+    kinds: dict[int | None, type[FileError]] = {errno.ENOENT: _NoSuchFile, errno.EACCES: _NotPermitted}
+    kind = kinds.get(made.errno)
+    return made if kind is None else kind(diagnostics)
 
 
 class Warning(UserWarning):
@@ -179,15 +219,44 @@ def diagnostic(facts: dict[str, Any]) -> Diagnostic:
 
 def error(reports: list[dict[str, Any]]) -> Error:
     """Makes the exception for errors, the first of which decides its class."""
-    found = [diagnostic(facts) for facts in reports]
+    return of_diagnostics([diagnostic(facts) for facts in reports])
+
+
+def of_diagnostics(found: list[Diagnostic]) -> Error:
+    """Makes the exception for messages, the first error of which decides its class."""
     errors = [one for one in found if one.severity == "error"] or found
     made = _class_of(errors[0].code if errors else "")
     # A call is compiled as a statement of its own: what is wrong there is wrong with its arguments.
     of_call = errors and errors[0].spans and errors[0].spans[0].file == "<launch>"
+    if made is FileError:
+        return _of_file(errors)
     return (ArgumentError if made is CompileError and of_call else made)(errors)
 
 
+#: The folder of this package.
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _is_hidden(file: str) -> bool:
+    """Whether the frames of a file say nothing to the caller: those of this package, of the import system and of IPython."""
+    path = file.replace("\\", "/")
+    return file.startswith((_PACKAGE, "<frozen importlib")) or "/IPython/core/" in path or "/importlib/" in path
+
+
 def warn(reports: list[dict[str, Any]]) -> None:
-    """Issues warnings at the line of the caller."""
+    """Issues warnings at the line of the caller outside of this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _is_hidden(frame.f_code.co_filename):
+        frame = frame.f_back
+        # Python itself does not count the frames of an import.
+        level += not frame.f_code.co_filename.startswith("<frozen importlib")
     for facts in reports:
-        warnings.warn(Warning(diagnostic(facts)), stacklevel=2)
+        warnings.warn(Warning(diagnostic(facts)), stacklevel=level)
+
+
+# Their public place, which tracebacks and pickles name.
+for _public in (Span, Diagnostic, Error, CompileError, ArgumentError, ArgumentTypeError, Fault, DeviceError, OutOfMemory, FileError, Warning):
+    _public.__module__ = "clk"
+for _hidden in (_NoSuchFile, _NotPermitted):
+    _hidden.__name__, _hidden.__qualname__ = "FileError", "FileError"
+    _hidden.__module__ = "clk"

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import keyword
 from typing import Any
 
 #: What calls take beside the parameters, unless a parameter has the name.
-_OPTIONS = {"out": None, "device": None, "check": False, "grid": None, "block": None}
+_OPTIONS = {
+    "out": None,
+    "device": None,
+    "check": False,
+    "trap_nan": False,
+    "deterministic": False,
+    "grid": None,
+    "block": None,
+}
+#: Those of launches alone.
+_OF_LAUNCHES = {"out", "grid", "block"}
 
 
 def of(callee: Any) -> inspect.Signature:
@@ -19,27 +30,44 @@ def of(callee: Any) -> inspect.Signature:
         if name.isidentifier() and not keyword.iskeyword(name):
             where.append(inspect.Parameter(name, kind, default=default, annotation=note))
 
-    for name, access, text, _, optional in callee.parameters:
+    for name, access, text, _, written in callee.parameters:
         if access == "out":
             add(named, name, f"out {text}", None, inspect.Parameter.KEYWORD_ONLY)
         else:
             note = text if access == "in" else f"inout {text}"
             # A parameter without a default may follow one with a default only by name.
-            later = inputs and inputs[-1].default is not inspect.Parameter.empty and not optional
+            later = inputs and inputs[-1].default is not inspect.Parameter.empty and written is None
             kind = inspect.Parameter.KEYWORD_ONLY if later else inspect.Parameter.POSITIONAL_OR_KEYWORD
-            default = ... if optional else inspect.Parameter.empty
+            default = inspect.Parameter.empty if written is None else _default(written)
             add(named if later else inputs, name, note, default, kind)
     taken = {parameter.name for parameter in inputs + named}
     for name in callee.dimensions:
         add(named, name, "dimension", None, inspect.Parameter.KEYWORD_ONLY)
     for name, kind in callee.generics:
         add(named, name, kind, None, inspect.Parameter.KEYWORD_ONLY)
-    of_calls = _OPTIONS if callee.is_kernel else {name: _OPTIONS[name] for name in ("device", "check")}
-    for name, usual in of_calls.items():
-        if name not in taken:
+    for name, usual in _OPTIONS.items():
+        if name not in taken and (callee.is_kernel or name not in _OF_LAUNCHES):
             add(named, name, inspect.Parameter.empty, usual, inspect.Parameter.KEYWORD_ONLY)
     result = callee.result if not callee.is_kernel else _results(callee)
     return inspect.Signature(inputs + named, return_annotation=result)
+
+
+class _Written:
+    """A default that Python has no value for: it is shown as it is written in Clk."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _default(text: str) -> Any:
+    """The value of a default, where it is a number, a string or a truth value."""
+    try:
+        return {"true": True, "false": False}[text] if text in ("true", "false") else ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return _Written(text)
 
 
 def _results(callee: Any) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import sys
 from typing import Any, Sequence
@@ -22,21 +23,22 @@ class Finder(importlib.abc.MetaPathFinder):
         for folder in sys.path if path is None else path:
             file = os.path.join(folder or ".", f"{name}.clk")
             if os.path.isfile(file):
-                return importlib.machinery.ModuleSpec(fullname, Loader(file), origin=file)
+                return importlib.util.spec_from_file_location(fullname, file, loader=Loader(file))
         return None
 
 
 class Loader(importlib.abc.Loader):
-    """Compiles a program when it is imported. Its statements do not run."""
+    """Compiles a program when it is imported, and again when it is reloaded. Its statements do not run."""
 
     def __init__(self, file: str) -> None:
         self.file = file
 
     def create_module(self, spec: Any) -> Module:
-        return Module(spec.name, _Program.load(self.file))
+        return Module(spec.name)
 
     def exec_module(self, module: Any) -> None:
-        pass
+        # If compiling fails, the module keeps its old program.
+        module._assign(_Program.load(self.file))
 
 
 if not any(isinstance(finder, Finder) for finder in sys.meta_path):

@@ -16,7 +16,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyMemoryView, PyTuple, PyType};
 
 use crate::dlpack::{self, Given, row_major};
 use crate::errors;
@@ -157,6 +157,20 @@ impl ClkArray {
 
     fn __len__(&self) -> PyResult<usize> {
         self.extents().first().copied().ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("an array without axes"))
+    }
+
+    /// Elements, and parts that share the memory, as NumPy has them; without NumPy as `memoryview` has them.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        viewed(slf)?.get_item(key)
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(viewed(slf)?.try_iter()?.into_any())
+    }
+
+    /// The elements as numbers of Python, in a list for each axis.
+    fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        viewed(slf)?.call_method0(intern!(slf.py(), "tolist"))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -343,6 +357,14 @@ pub fn dtype_of<'py>(py: Python<'py>, element: &Element) -> PyResult<Bound<'py, 
     facts.set_item("offsets", offsets)?;
     facts.set_item("itemsize", element.size())?;
     py.import("numpy")?.call_method1("dtype", (facts,))
+}
+
+/// Returns an array as one of NumPy, or else as a view of Python.
+fn viewed<'py>(array: &Bound<'py, ClkArray>) -> PyResult<Bound<'py, PyAny>> {
+    match foreign::ndarray(array.py()) {
+        Some(_) => to_numpy(array),
+        None => Ok(PyMemoryView::from(array)?.into_any()),
+    }
 }
 
 /// Returns an array of NumPy in the memory of one of Clk, or a copy of one that a GPU has.

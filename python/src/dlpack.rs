@@ -10,6 +10,8 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::foreign::MAX_AXES;
+
 /// The devices whose memory the processor reads: its own, and what CUDA has pinned.
 pub const CPU: i32 = 1;
 pub const CUDA_HOST: i32 = 3;
@@ -153,18 +155,26 @@ pub fn take_managed(pointer: NonNull<ManagedVersioned>) -> PyResult<Tensor> {
 }
 
 fn read(raw: &RawTensor, readonly: bool, taken: Taken) -> PyResult<Tensor> {
-    let rank = usize::try_from(raw.ndim).unwrap_or(0);
+    let wrong = |what: String| PyBufferError::new_err(format!("the tensor of this DLPack capsule {what}"));
+    let rank = usize::try_from(raw.ndim).ok().filter(|&rank| rank <= MAX_AXES);
+    let rank = rank.ok_or_else(|| wrong(format!("has {} axes; the most are {MAX_AXES}", raw.ndim)))?;
     let slice = |pointer: *const i64| match pointer.is_null() || rank == 0 {
         true => &[][..],
         // SAFETY: a tensor of this rank has as many extents, and as many strides if it has any.
         false => unsafe { std::slice::from_raw_parts(pointer, rank) },
     };
-    let shape: Vec<usize> = slice(raw.shape).iter().map(|&extent| usize::try_from(extent).unwrap_or(0)).collect();
+    let extents = slice(raw.shape);
+    if extents.len() != rank {
+        return Err(wrong("does not give its shape".into()));
+    }
+    let shape = extents.iter().map(|&extent| usize::try_from(extent)).collect::<Result<Vec<_>, _>>();
+    let shape = shape.map_err(|_| wrong(format!("has the shape {extents:?}")))?;
     let scalar = scalar_of(raw.dtype);
     let size = scalar.as_ref().map_or(1, |scalar| scalar.size()) as isize;
     let strides = match raw.strides.is_null() {
         true => row_major(&shape, size),
-        false => slice(raw.strides).iter().map(|&stride| stride as isize * size).collect(),
+        // A stride beyond memory is refused with the shape.
+        false => slice(raw.strides).iter().map(|&stride| (stride as isize).saturating_mul(size)).collect(),
     };
     let data = raw.data.cast::<u8>().wrapping_add(raw.byte_offset as usize);
     let (device, versioned) = ((raw.device_type, raw.device_id), matches!(taken, Taken::Versioned(_)));

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clk_lang::app::embed::{Argument, Lending};
 use clk_lang::device::lent::Lent;
-use clk_lang::host::array::{Array, Element};
+use clk_lang::host::array::{Array, Element, MAX_EXTENT};
 use clk_lang::lang::scalar::Scalar;
 use pyo3::ffi;
 use pyo3::intern;
@@ -26,6 +26,9 @@ use crate::gpu::{self, Wanted};
 
 /// Addresses that arrays may have, on the simulator and on GPUs.
 const ALIGN: usize = 16;
+
+/// The maximum number of axes, as of NumPy and of the buffer protocol.
+pub const MAX_AXES: usize = 64;
 
 /// A library whose arrays are given, and in which results are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +53,9 @@ impl Form {
     pub const NUMPY: Form = Form { library: Library::NumPy, far: false };
 }
 
-/// What keeps the memory of an array: a [`View`], what a capsule of DLPack was [taken](dlpack::Taken) for, or the [object](Held) itself.
-type Keeper = Box<dyn Any + Send + Sync>;
+/// Keeps the memory of an array: a [`View`], the [tensor](dlpack::Taken) of a DLPack capsule, or the [object](Held) itself. Shared, since a
+/// function may drop an array that it was lent before the call copies the result back into the memory.
+type Keeper = Arc<dyn Any + Send + Sync>;
 
 /// An object that keeps its memory.
 struct Held(Option<Py<PyAny>>);
@@ -105,7 +109,7 @@ pub struct Foreign {
     pub readonly: bool,
     /// Whether the call writes it.
     pub written: bool,
-    keeper: Option<Keeper>,
+    keeper: Keeper,
 }
 
 /// NumPy's array type, once it has been needed.
@@ -168,10 +172,11 @@ pub fn read(
     ))
 }
 
-fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Box<View>> {
-    let mut view = Box::new(View(ffi::Py_buffer::new()));
-    // SAFETY: the view lives on the heap until it is released.
-    match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut view.0, ffi::PyBUF_RECORDS_RO) } {
+fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Arc<View>> {
+    let mut view = Arc::new(View(ffi::Py_buffer::new()));
+    let Some(View(fields)) = Arc::get_mut(&mut view) else { unreachable!("nothing else has the view yet") };
+    // SAFETY: the view stays where it is filled, on the heap, until it is released.
+    match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), fields, ffi::PyBUF_RECORDS_RO) } {
         0 => Ok(view),
         _ => Err(PyErr::fetch(object.py())),
     }
@@ -187,7 +192,7 @@ fn of_numpy(object: &Bound<'_, PyAny>, record: Option<(&Bound<'_, PyAny>, &Eleme
     if let Some((wanted, element)) = record {
         let dtype = object.getattr(intern!(py, "dtype"))?;
         if dtype.eq(wanted)? {
-            return Ok(with_view(Library::NumPy, element.clone(), buffer(object)?));
+            return with_view(py, Library::NumPy, element.clone(), buffer(object)?);
         }
         let title = format!("the elements of this array are `{dtype}`, not `{element}`");
         let help =
@@ -200,7 +205,7 @@ fn of_numpy(object: &Bound<'_, PyAny>, record: Option<(&Bound<'_, PyAny>, &Eleme
             let dtype = object.getattr(intern!(py, "dtype"))?.to_string();
             if dtype == "bfloat16" {
                 let words = object.call_method1(intern!(py, "view"), (intern!(py, "uint16"),))?;
-                return Ok(with_view(Library::NumPy, Element::Scalar(Scalar::Bf16), buffer(&words)?));
+                return with_view(py, Library::NumPy, Element::Scalar(Scalar::Bf16), buffer(&words)?);
             }
             Err(no_type(py, &dtype))
         }
@@ -218,38 +223,65 @@ pub fn no_type(py: Python<'_>, name: &str) -> PyErr {
     errors::refused(py, "E0809", title, &[help], &[types])
 }
 
-fn of_buffer(object: &Bound<'_, PyAny>, view: Box<View>, library: Library) -> PyResult<Foreign> {
+fn of_buffer(object: &Bound<'_, PyAny>, view: Arc<View>, library: Library) -> PyResult<Foreign> {
     let format = match view.0.format.is_null() {
+        // Without a format, elements are bytes.
         true => c"B",
         // SAFETY: a text that ends with zero and lives as long as the view.
         false => unsafe { CStr::from_ptr(view.0.format) },
     };
-    match scalar_of(format.to_bytes(), view.0.itemsize as usize) {
-        Some(scalar) => Ok(with_view(library, Element::Scalar(scalar), view)),
+    let size = usize::try_from(view.0.itemsize).unwrap_or(0);
+    match scalar_of(format.to_bytes(), size) {
+        Some(scalar) => with_view(object.py(), library, Element::Scalar(scalar), view),
         None => {
-            let format = || format.to_string_lossy().into_owned();
+            let format = || format!("{} of {size} bytes", format.to_string_lossy());
             let dtype = object.getattr("dtype").map_or_else(|_| format(), |dtype| dtype.to_string());
             Err(no_type(object.py(), &dtype))
         }
     }
 }
 
-fn with_view(library: Library, element: Element, view: Box<View>) -> Foreign {
+/// Reads shape and strides of a view. Exporters may leave out fields: strides that are NULL mean row-major order without gaps, as ctypes
+/// has it, and a shape that is NULL means one axis.
+fn with_view(py: Python<'_>, library: Library, element: Element, view: Arc<View>) -> PyResult<Foreign> {
     let View(buffer) = &*view;
-    let rank = buffer.ndim as usize;
-    // SAFETY: the view was asked for with its shape and strides, which are as long as it has axes.
-    let (shape, strides) = unsafe {
-        match rank {
-            0 => (vec![], vec![]),
-            _ => (
-                std::slice::from_raw_parts(buffer.shape, rank).iter().map(|&extent| extent as usize).collect(),
-                std::slice::from_raw_parts(buffer.strides, rank).to_vec(),
-            ),
-        }
+    let wrong = |what: &str| errors::refused(py, "E0809", format!("this buffer {what}"), &[], &[]);
+    let rank = match usize::try_from(buffer.ndim) {
+        Ok(rank) if rank <= MAX_AXES => rank,
+        _ => return Err(wrong(&format!("has {} axes; the most are {MAX_AXES}", buffer.ndim))),
     };
+    let size = element.size();
+    if usize::try_from(buffer.itemsize) != Ok(size) {
+        return Err(wrong(&format!("has elements of {} bytes, and `{element}` has {size}", buffer.itemsize)));
+    }
+    let bytes = usize::try_from(buffer.len).map_err(|_| wrong("has a negative length"))?;
+    // SAFETY: a field that is not NULL has an entry for each axis, and lives as long as the view.
+    let entries = |field: *const isize| (!field.is_null()).then(|| unsafe { std::slice::from_raw_parts(field, rank) });
+    let extents = match entries(buffer.shape) {
+        Some(shape) => shape.iter().map(|&extent| usize::try_from(extent)).collect::<Result<Vec<_>, _>>(),
+        None if rank == 0 => Ok(vec![]),
+        None if rank == 1 => Ok(vec![bytes / size.max(1)]),
+        None => return Err(wrong("does not give its shape")),
+    };
+    let shape = extents.map_err(|_| wrong("has a negative extent"))?;
+    let all = shape.iter().try_fold(size, |all, extent| all.checked_mul(*extent));
+    if all != Some(bytes) {
+        return Err(wrong(&format!("has {bytes} bytes, which its shape {shape:?} does not take")));
+    }
+    if entries(buffer.suboffsets).is_some_and(|offsets| offsets.iter().any(|&offset| offset >= 0)) {
+        return Err(wrong("consists of pointers to parts"));
+    }
+    let strides = match entries(buffer.strides) {
+        Some(strides) => strides.to_vec(),
+        None => dlpack::row_major(&shape, size as isize),
+    };
+    if buffer.buf.is_null() && bytes > 0 {
+        return Err(wrong("has elements, and no memory"));
+    }
     let (data, readonly) = (buffer.buf.cast(), buffer.readonly != 0);
-    let keeper: Option<Keeper> = Some(view);
-    Foreign { library, element, place: Place::Host, data, shape, strides, readonly, written: false, keeper }
+    let place = Place::Host;
+    let found = Foreign { library, element, place, data, shape, strides, readonly, written: false, keeper: view };
+    found.checked(py)
 }
 
 /// Returns the type of a format of the buffer protocol.
@@ -271,12 +303,15 @@ fn scalar_of(format: &[u8], size: usize) -> Option<Scalar> {
     use Scalar::*;
     match (code, size) {
         (b'?', 1) => Some(Bool),
-        (b'b' | b'h' | b'i' | b'l' | b'q' | b'n', _) => {
-            [I8, I16, I32, I64].into_iter().find(|scalar| scalar.size() == size)
-        }
-        (b'B' | b'H' | b'I' | b'L' | b'Q' | b'N', _) => {
-            [U8, U16, U32, U64].into_iter().find(|scalar| scalar.size() == size)
-        }
+        (b'b', 1) => Some(I8),
+        (b'h', 2) => Some(I16),
+        // The size of a `long` depends on the system, and ctypes writes `<l` for one of 8 bytes.
+        (b'i' | b'l', 4) => Some(I32),
+        (b'l' | b'q' | b'n', 8) => Some(I64),
+        (b'B', 1) => Some(U8),
+        (b'H', 2) => Some(U16),
+        (b'I' | b'L', 4) => Some(U32),
+        (b'L' | b'Q' | b'N', 8) => Some(U64),
         (b'e', 2) => Some(F16),
         (b'f', 4) => Some(F32),
         (b'd', 8) => Some(F64),
@@ -372,7 +407,7 @@ fn of_tensor(
             &notes,
         ));
     }
-    Ok(Foreign {
+    let found = Foreign {
         library,
         element: Element::Scalar(scalar),
         place,
@@ -382,8 +417,9 @@ fn of_tensor(
         // Arrays of JAX never change, also where its capsules do not say so; nor is anything said by those of older libraries.
         readonly: tensor.readonly || library == Library::Jax || is_silent,
         written: false,
-        keeper: Some(Box::new(tensor.taken)),
-    })
+        keeper: Arc::new(tensor.taken),
+    };
+    found.checked(py)
 }
 
 /// Whether an address is that of no memory. Torch adds the offset of a tensor in its storage to it.
@@ -399,9 +435,18 @@ fn is_nowhere(object: &Bound<'_, PyAny>, address: usize, size: usize, library: L
 fn of_dlpack(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Foreign> {
     let py = object.py();
     let library = kind_of(&object.get_type()).library;
-    if library == Library::Torch {
+    let detached;
+    let object = if library == Library::Torch {
         of_torch(object, true)?;
-    }
+        // Torch gives no capsule of one that requires a gradient.
+        detached = match requires_gradient(object)? {
+            true => object.call_method0(intern!(py, "detach"))?,
+            false => object.clone(),
+        };
+        &detached
+    } else {
+        object
+    };
     let device: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
     let place = place_of(py, device)?;
     let (place, tensor) = match place {
@@ -467,7 +512,7 @@ fn of_torch(object: &Bound<'_, PyAny>, may_be_complex: bool) -> PyResult<()> {
     let is = |name: &Bound<'_, PyString>| {
         object.call_method0(name).and_then(|answer| answer.extract::<bool>()).unwrap_or(false)
     };
-    if object.getattr(intern!(py, "requires_grad"))?.extract()? {
+    if requires_gradient(object)? && is_recording(py)? {
         let help =
             ["`x.detach()` passes what it holds", "`clk.torch.function(…)` is a call that autograd sees through"];
         let title = "this tensor requires its gradient, which would be lost here".to_string();
@@ -483,6 +528,15 @@ fn of_torch(object: &Bound<'_, PyAny>, may_be_complex: bool) -> PyResult<()> {
         return Err(errors::refused(py, "E0809", title, &[help], &[]));
     }
     Ok(())
+}
+
+fn requires_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    tensor.getattr(intern!(tensor.py(), "requires_grad"))?.extract()
+}
+
+/// Whether torch records operations for gradients: not under `no_grad` and `inference_mode`.
+fn is_recording(py: Python<'_>) -> PyResult<bool> {
+    py.import(intern!(py, "torch"))?.call_method0(intern!(py, "is_grad_enabled"))?.extract()
 }
 
 /// Whether a tensor carries a derivative of torch's forward mode.
@@ -509,23 +563,27 @@ impl Foreign {
         (shape, strides): (Vec<usize>, Vec<isize>),
         readonly: bool,
         place: Place,
-    ) -> Foreign {
+    ) -> PyResult<Foreign> {
         let library = kind_of(&object.get_type()).library;
-        Foreign::kept(object, library, data, element, (shape, strides), readonly, place)
+        let keeper: Keeper = Arc::new(Held(Some(object.clone().unbind())));
+        let found = Foreign { library, element, place, data, shape, strides, readonly, written: false, keeper };
+        found.checked(object.py())
     }
 
-    /// Returns an array of a library whose memory an object keeps.
-    pub fn kept(
-        keeper: &Bound<'_, PyAny>,
-        library: Library,
-        data: *mut u8,
-        element: Element,
-        (shape, strides): (Vec<usize>, Vec<isize>),
-        readonly: bool,
-        place: Place,
-    ) -> Foreign {
-        let keeper: Option<Keeper> = Some(Box::new(Held(Some(keeper.clone().unbind()))));
-        Foreign { library, element, place, data, shape, strides, readonly, written: false, keeper }
+    /// Refuses shapes that no array of Clk has, and memory beyond the address space.
+    fn checked(self, py: Python<'_>) -> PyResult<Foreign> {
+        let wrong = |title: String| errors::refused(py, "E0809", title, &[], &[]);
+        if let Some(extent) = self.shape.iter().find(|&&extent| extent > MAX_EXTENT) {
+            return Err(wrong(format!("this array has an axis of {extent} elements; the most are {MAX_EXTENT}")));
+        }
+        let axes = self.shape.iter().zip(&self.strides);
+        let reach = axes.map(|(&extent, &stride)| stride.unsigned_abs().checked_mul(extent.saturating_sub(1)));
+        let reach = reach.fold(Some(self.element.size()), |all, axis| all?.checked_add(axis?));
+        let fits = |reach: usize| isize::try_from(reach).is_ok() && self.data.addr().checked_add(reach).is_some();
+        if self.is_empty() || self.bytes() <= isize::MAX as usize && reach.is_some_and(fits) {
+            return Ok(self);
+        }
+        Err(wrong(format!("an array of shape {:?} with strides {:?} is larger than memory", self.shape, self.strides)))
     }
 
     /// Returns the form of results that are like this array.
@@ -569,7 +627,7 @@ impl Foreign {
         let (mut low, mut high) = (self.data.addr(), self.data.addr() + self.element.size());
         for (&extent, &stride) in self.shape.iter().zip(&self.strides) {
             let reach = stride.unsigned_abs() * (extent - 1);
-            if stride < 0 { low -= reach } else { high += reach }
+            if stride < 0 { low = low.saturating_sub(reach) } else { high += reach }
         }
         low..high
     }
@@ -581,10 +639,10 @@ impl Foreign {
     }
 
     /// Returns an array of a GPU as an argument, in place if it is so aligned and not `copied`; `None` for one of the host.
-    pub fn lending(&mut self, copied: bool) -> Option<Argument> {
+    pub fn lending(&self, copied: bool) -> Option<Argument> {
         let Place::Gpu { number, after, in_order } = self.place else { return None };
         let address = self.data.addr() as u64;
-        let keeper = Arc::new(self.keeper.take());
+        let keeper = self.keeper.clone();
         let lent = Lent { gpu: number, address, bytes: self.bytes(), after, in_order, keeper };
         let is_copied = copied || !self.data.addr().is_multiple_of(ALIGN);
         // SAFETY: the keeper keeps the memory, of this shape and without gaps (`gpu::fitting`), and the call waits for all its work, or has
@@ -593,7 +651,7 @@ impl Foreign {
     }
 
     /// Returns the array of the host for a call that reads it: in place if that is possible, unless `copied`.
-    pub fn reading(&mut self, copied: bool) -> PyResult<Array> {
+    pub fn reading(&self, copied: bool) -> PyResult<Array> {
         let in_place = !copied && self.is_row_major() && !self.is_empty() && self.data.addr().is_multiple_of(ALIGN);
         if in_place
             && self.are_truths()
@@ -605,7 +663,7 @@ impl Foreign {
     }
 
     /// Returns the array of the host for a call that writes it, and whether what is written has to be copied back.
-    pub fn writing(&mut self) -> PyResult<(Array, bool)> {
+    pub fn writing(&self) -> PyResult<(Array, bool)> {
         if !self.is_empty()
             && self.data.addr().is_multiple_of(ALIGN)
             && self.are_truths()
@@ -616,8 +674,9 @@ impl Foreign {
         Ok((self.copied()?, true))
     }
 
-    fn lent(&mut self) -> PyResult<Option<Array>> {
-        let (Some(start), Some(keeper)) = (NonNull::new(self.data), self.keeper.take()) else { return Ok(None) };
+    fn lent(&self) -> PyResult<Option<Array>> {
+        let Some(start) = NonNull::new(self.data) else { return Ok(None) };
+        let keeper = Box::new(self.keeper.clone());
         // SAFETY: the keeper keeps the memory, of this shape and without gaps. It is written only for arguments of which no other
         // part of the call is in the same memory. Other threads of the program could write it meanwhile, as they could during every
         // function that works without the interpreter's lock: the simulator accesses elements in ways that allow for this.
@@ -669,7 +728,7 @@ impl Foreign {
         }
         let bytes = array.bytes().map_err(errors::of_problem)?;
         if bytes.len() == self.bytes() && !bytes.is_empty() && bytes.as_ptr() != self.data {
-            // SAFETY: as many bytes are there, writable and without gaps; the array has memory of its own.
+            // SAFETY: as many bytes are there, writable and without gaps, and the keeper keeps them. The array has memory of its own.
             unsafe { std::ptr::copy(bytes.as_ptr(), self.data, bytes.len()) };
         }
         Ok(())

@@ -21,9 +21,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::array::ClkArray;
+use crate::convert;
 use crate::dlpack::row_major;
 use crate::errors;
-use crate::foreign::{self, Foreign, Library, Place};
+use crate::foreign::{self, Foreign, Library, MAX_AXES, Place};
 
 /// The stream on which a library works on a GPU, asked for once a call.
 #[derive(Default)]
@@ -71,7 +72,7 @@ impl Wanted<'_> {
             }
             Wanted::Call(how, _) => how,
         };
-        if how.check {
+        if how.is_checked() {
             let title = "calls with checks run on the simulator, and this array is in the memory of a GPU".to_string();
             return Err(errors::refused(py, "E0809", title, &[copy], &[]));
         }
@@ -180,14 +181,14 @@ pub fn described(facts: &Bound<'_, PyDict>) -> PyResult<Described> {
     if has("mask")?.is_some() {
         return Err(wrong("a masked array has elements that are none".into()));
     }
-    let shape: Vec<usize> = need("shape")?.extract()?;
+    let shape: Vec<usize> = convert::few(&need("shape")?, MAX_AXES)?;
     let kind = need("typestr")?;
     let kind = kind.cast::<PyString>()?.to_string_lossy().into_owned();
     let scalar = scalar_of(&kind).ok_or_else(|| foreign::no_type(py, &kind))?;
     let (address, readonly): (u64, bool) = need("data")?.extract()?;
     let strides = match has("strides")? {
         None => row_major(&shape, scalar.size() as isize),
-        Some(strides) => strides.extract::<Vec<isize>>()?,
+        Some(strides) => convert::few(&strides, MAX_AXES)?,
     };
     if strides.len() != shape.len() {
         return Err(wrong(format!("an array of {} axes with {} strides", shape.len(), strides.len())));
@@ -269,7 +270,7 @@ pub fn of_interface(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<
     let place = Place::Gpu { number: gpu, after: described.after, in_order: false };
     let Described { address, scalar, shape, strides, readonly, .. } = described;
     let at = std::ptr::without_provenance_mut(address as usize);
-    Ok(Foreign::of_object(object, at, Element::Scalar(scalar), (shape, strides), readonly, place))
+    Foreign::of_object(object, at, Element::Scalar(scalar), (shape, strides), readonly, place)
 }
 
 /// Returns an array of a GPU that a call can use: one with gaps, in another order, or of truth values is made anew by its library, where

@@ -6,6 +6,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod array;
+mod attend;
 mod convert;
 mod dlpack;
 mod errors;
@@ -37,6 +38,9 @@ fn _clk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<program::Program>()?;
     module.add_class::<notebook::Notebook>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(attend::before_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(attend::after_fork_in_parent, module)?)?;
+    module.add_function(wrap_pyfunction!(attend::after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(leave, module)?)?;
     module.add_function(wrap_pyfunction!(command_line, module)?)
 }

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clk_lang::app::embed::{self, Event};
+use clk_lang::host::value::Value;
 use pyo3::exceptions::{PyNameError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -92,10 +93,19 @@ impl Notebook {
         embed::Notebook::is_unfinished(cell)
     }
 
-    /// Defines a variable with a copy of an array.
+    /// Whether a cell has an error of syntax.
+    #[staticmethod]
+    fn is_invalid(cell: &str) -> bool {
+        embed::Notebook::is_invalid(cell)
+    }
+
+    /// Defines a variable with a copy of an array, a number or a string.
     fn set(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let array = foreign::read(value, None, &Wanted::Host)?.reading(true)?;
-        py.detach(|| self.inner.set(name, array)).map_err(PyValueError::new_err)
+        let value = match convert::plain(value)? {
+            Some(plain) => plain,
+            None => Value::Array(foreign::read(value, None, &Wanted::Host)?.reading(true)?),
+        };
+        py.detach(|| self.inner.set(name, value)).map_err(PyValueError::new_err)
     }
 
     /// Returns the value of a variable.

@@ -6,21 +6,21 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use clk_lang::app::embed::{self, Argument, Call, Callable, How, Kind, Parameter, Returned};
+use clk_lang::app::embed::{self, Argument, Call, Callable, Check, How, Kind, Parameter, Returned};
 use clk_lang::check::typed::Access;
 use clk_lang::host::array::Array;
 use clk_lang::host::value::Value;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
 use crate::array;
+use crate::attend::{self, Caller};
 use crate::convert;
 use crate::errors;
-use crate::foreign::{self, Foreign, Form};
+use crate::foreign::{self, Foreign, Form, Library};
 use crate::gpu;
-use crate::signals::Watch;
 use crate::stack;
 
 /// A compiled program.
@@ -33,6 +33,8 @@ struct Shared {
     program: ManuallyDrop<Mutex<embed::Program>>,
     stop: Arc<AtomicBool>,
     callables: Arc<[Callable]>,
+    /// By callable, whether its last call took long; set for those that were not called yet.
+    lasts: Box<[AtomicBool]>,
 }
 
 impl Drop for Shared {
@@ -45,14 +47,14 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    /// Waits for the program, which runs one call at a time; `None` if Ctrl-C comes first.
-    fn lock(&self, watch: &Watch) -> Option<MutexGuard<'_, embed::Program>> {
+    /// Waits for the program, which runs one call at a time; `None` if the caller gives up first.
+    fn lock(&self, caller: &Caller<'_>) -> Option<MutexGuard<'_, embed::Program>> {
         loop {
             match self.program.try_lock() {
                 Ok(program) => return Some(program),
                 // A call that panicked has reported that.
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if watch.has_come() => return None,
+                Err(TryLockError::WouldBlock) if caller.gives_up() => return None,
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
             }
         }
@@ -78,20 +80,20 @@ impl Program {
     /// Compiles a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
-        Program::made(py, py.detach(|| stack::roomy(|| embed::Program::load(&path))))
+        Program::made(py, py.detach(|| attend::counted(|| stack::roomy(|| embed::Program::load(&path)))))
     }
 
     /// Compiles a text.
     #[staticmethod]
     fn source(py: Python<'_>, text: &str, name: &str, folder: PathBuf) -> PyResult<Program> {
-        Program::made(py, py.detach(|| stack::roomy(|| embed::Program::new(name, text, folder))))
+        Program::made(py, py.detach(|| attend::counted(|| stack::roomy(|| embed::Program::new(name, text, folder)))))
     }
 
     /// Compiles the program again with more text at its end.
     fn extended(&self, py: Python<'_>, more: &str) -> PyResult<Program> {
         let shared = &self.shared;
         let extend = || shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extended(more);
-        Program::made(py, py.detach(|| stack::roomy(extend)))
+        Program::made(py, py.detach(|| attend::counted(|| stack::roomy(extend))))
     }
 
     /// The number of callables.
@@ -100,20 +102,28 @@ impl Program {
     }
 
     /// Runs the statements of the script.
-    #[pyo3(signature = (args, device=None, check=false))]
-    fn run(&self, py: Python<'_>, args: Vec<String>, device: Option<String>, check: bool) -> PyResult<()> {
-        let how = How { device: device.map(device_name), check };
+    #[pyo3(signature = (args, device=None, check=None, trap_nan=false, deterministic=false))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        args: Vec<String>,
+        device: Option<String>,
+        check: Option<Bound<'_, PyAny>>,
+        trap_nan: bool,
+        deterministic: bool,
+    ) -> PyResult<()> {
+        let how = How { device: device_name(py, device)?, check: checked(check.as_ref())?, trap_nan, deterministic };
         let shared = &self.shared;
-        let watch = Watch::begin(shared.stop.clone());
-        let (ran, printed) = py.detach(|| match shared.lock(&watch) {
+        let work = |caller: Caller<'_>| match shared.lock(&caller) {
             None => (Err(interrupted()), String::new()),
             Some(mut program) => {
-                watch.aim();
-                (program.run(&how, args, stack::end()), program.take_printed())
+                caller.begin();
+                (program.run(&how, args, caller.stack_end), program.take_printed())
             }
-        });
+        };
+        let ((ran, printed), signals) = attend::run(py, &shared.stop, &AtomicBool::new(true), work);
         write(py, printed)?;
-        watch.settled(py)?;
+        signals?;
         errors::warn(py, &ran.map_err(|reports| errors::raise(py, &reports))?)
     }
 
@@ -133,6 +143,25 @@ impl Program {
         element.map(|element| array::dtype_of(py, &element)).transpose()
     }
 
+    /// The names of the variables of the script, which has run.
+    fn variables(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| {
+            let program = self.shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            program.variables().into_iter().map(|(name, _)| name.to_string()).collect()
+        })
+    }
+
+    /// The source of the program: its file or `None`, its text, its name in messages, the folder of its imports.
+    fn origin(&self, py: Python<'_>) -> (Option<PathBuf>, String, String, PathBuf) {
+        py.detach(|| {
+            let program = self.shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let (path, text, name, folder) = program.origin();
+            // A folder that is relative means another one in another process.
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
+            (path.map(Into::into), text.into(), name.into(), folder)
+        })
+    }
+
     /// The text of a file with types for type checkers.
     fn stubs(&self, name: &str) -> String {
         embed::stubs(name, &self.shared.callables)
@@ -144,17 +173,39 @@ impl Program {
         let program = program.map_err(|reports| errors::raise(py, &reports))?;
         errors::warn(py, program.warnings())?;
         let (stop, callables) = (program.stop_flag(), program.callables());
-        Ok(Program { shared: Arc::new(Shared { program: ManuallyDrop::new(Mutex::new(program)), stop, callables }) })
+        let lasts = callables.iter().map(|_| AtomicBool::new(true)).collect();
+        let program = ManuallyDrop::new(Mutex::new(program));
+        Ok(Program { shared: Arc::new(Shared { program, stop, callables, lasts }) })
     }
 }
 
 /// Returns the name of a device as Clk has it.
-fn device_name(name: String) -> String {
-    match name.split_once(':') {
+fn device_name(py: Python<'_>, name: Option<String>) -> PyResult<Option<String>> {
+    let Some(name) = name else { return Ok(None) };
+    let name = match name.split_once(':') {
         None if name == "cpu" => "sim".into(),
         None if name == "cuda" => "gpu".into(),
         Some(("cuda", number)) => format!("gpu:{number}"),
         _ => name,
+    };
+    match embed::device_error(&name) {
+        None => Ok(Some(name)),
+        Some(why) => {
+            let help = "`device=\"sim\"`, `device=\"gpu\"`, `device=\"gpu:1\"` or `device=\"both\"`; `clk.devices()` lists them";
+            Err(errors::refused(py, "E0803", why, &[help], &[]))
+        }
+    }
+}
+
+/// Converts `check`: a truth value, or "everything", which does not skip races that a proof has ruled out.
+fn checked(check: Option<&Bound<'_, PyAny>>) -> PyResult<Check> {
+    let Some(check) = check.filter(|check| !check.is_none()) else { return Ok(Check::Off) };
+    if let Ok(truth) = check.cast::<PyBool>() {
+        return Ok(if truth.is_true() { Check::Unproved } else { Check::Off });
+    }
+    match check.cast::<PyString>().ok().and_then(|text| text.to_str().ok()) {
+        Some("everything") => Ok(Check::Everything),
+        _ => Err(PyTypeError::new_err("`check` is True, False or \"everything\"")),
     }
 }
 
@@ -184,13 +235,22 @@ impl Callee {
 #[pymethods]
 impl Callee {
     #[new]
-    #[pyo3(signature = (program, at, device=None, check=false))]
-    fn new(program: &Bound<'_, Program>, at: usize, device: Option<String>, check: bool) -> PyResult<Callee> {
+    #[pyo3(signature = (program, at, device=None, check=None, trap_nan=false, deterministic=false))]
+    fn new(
+        program: &Bound<'_, Program>,
+        at: usize,
+        device: Option<String>,
+        check: Option<Bound<'_, PyAny>>,
+        trap_nan: bool,
+        deterministic: bool,
+    ) -> PyResult<Callee> {
         let shared = program.get().shared.clone();
         if at >= shared.callables.len() {
             return Err(pyo3::exceptions::PyIndexError::new_err("the program has no such callable"));
         }
-        Ok(Callee { shared, at, how: How { device: device.map(device_name), check } })
+        let device = device_name(program.py(), device)?;
+        let how = How { device, check: checked(check.as_ref())?, trap_nan, deterministic };
+        Ok(Callee { shared, at, how })
     }
 
     #[getter]
@@ -239,9 +299,9 @@ impl Callee {
         self.of().generics.clone()
     }
 
-    /// The parameters: name, `in`, `out` or `inout`, type in Clk, whether it is an array, and whether it has a default.
+    /// The parameters: name, `in`, `out` or `inout`, type in Clk, whether it is an array, and its default in Clk or `None`.
     #[getter]
-    fn parameters(&self) -> Vec<(String, &'static str, String, bool, bool)> {
+    fn parameters(&self) -> Vec<(String, &'static str, String, bool, Option<String>)> {
         let describe = |param: &Parameter| {
             let access = match param.access {
                 Access::In => "in",
@@ -249,7 +309,7 @@ impl Callee {
                 Access::InOut => "inout",
             };
             let is_array = matches!(param.kind, Kind::Array { .. });
-            (param.name.clone(), access, param.text.clone(), is_array, param.is_optional)
+            (param.name.clone(), access, param.text.clone(), is_array, param.default.clone())
         };
         self.of().params.iter().map(describe).collect()
     }
@@ -297,16 +357,18 @@ impl Callee {
                 return Err(errors::refused(py, "E0802", title, &[], &[]));
             }
         };
-        let watch = Watch::begin(self.shared.stop.clone());
-        let (ran, printed) = py.detach(|| match self.shared.lock(&watch) {
+        let (shared, at, how) = (&self.shared, self.at, &options.how);
+        let work = |caller: Caller<'_>| match shared.lock(&caller) {
             None => (Err(interrupted()), String::new()),
             Some(mut program) => {
-                watch.aim();
-                (program.call(self.at, &options.how, call, stack::end()), program.take_printed())
+                caller.begin();
+                (program.call(at, how, call, caller.stack_end), program.take_printed())
             }
-        });
+        };
+        let ((ran, printed), signals) = attend::run(py, &shared.stop, &shared.lasts[at], work);
+        passed.count_writes(py, &given)?;
         write(py, printed)?;
-        watch.settled(py)?;
+        signals?;
         match ran {
             Ok(returned) => passed.finish(py, of, &given, returned),
             Err(reports) => Err(errors::raise(py, &reports)),
@@ -335,6 +397,9 @@ fn positional<'py>(
     Ok(())
 }
 
+/// The options of calls.
+const OPTIONS: &str = "out, device, check, trap_nan, deterministic, grid and block";
+
 /// Assigns arguments by name: parameters, dimensions and compile-time parameters of the callable come before options of calls.
 fn named<'py>(
     of: &Callable,
@@ -359,13 +424,15 @@ fn named<'py>(
         } else {
             match name {
                 "out" => options.out = (!value.is_none()).then_some(value),
-                "device" => options.how.device = value.extract::<Option<String>>()?.map(device_name),
-                "check" => options.how.check = value.extract()?,
+                "device" => options.how.device = device_name(py, value.extract()?)?,
+                "check" => options.how.check = checked(Some(&value))?,
+                "trap_nan" => options.how.trap_nan = value.extract()?,
+                "deterministic" => options.how.deterministic = value.extract()?,
                 "grid" => options.grid = Some(triple(&value)?),
                 "block" => options.block = Some(triple(&value)?),
                 _ => {
                     let title = format!("`{}` has no parameter `{name}`", of.name);
-                    let note = format!("it is `{}`; calls also take out, device, check, grid and block", of.head);
+                    let note = format!("it is `{}`; calls also take {OPTIONS}", of.head);
                     return Err(errors::refused(py, "E0803", title, &[], &[&note]));
                 }
             }
@@ -377,9 +444,12 @@ fn named<'py>(
 /// Returns a compile-time argument as a word of Clk: a number, or the name of a type or function.
 fn generic(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = value.py();
-    let word = match value.cast::<pyo3::types::PyBool>() {
-        Ok(truth) => truth.is_true().to_string(),
-        Err(_) => value.str()?.to_string(),
+    let word = if let Ok(truth) = value.cast::<PyBool>() {
+        truth.is_true().to_string()
+    } else if let Ok(callee) = value.cast::<Callee>() {
+        callee.get().of().name.clone()
+    } else {
+        value.str()?.to_string()
     };
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '+');
     if !word.is_empty() && word.len() <= 200 && word.chars().all(fits) {
@@ -396,8 +466,8 @@ fn triple(value: &Bound<'_, PyAny>) -> PyResult<[i64; 3]> {
         sizes[0] = one;
         return Ok(sizes);
     }
-    let several: Vec<i64> = value.extract()?;
-    if !(1..=3).contains(&several.len()) {
+    let several: Vec<i64> = convert::few(value, 3).unwrap_or_default();
+    if several.is_empty() {
         return Err(PyTypeError::new_err("grid and block are an integer or a tuple of one to three, x first"));
     }
     sizes[..several.len()].copy_from_slice(&several);
@@ -510,7 +580,7 @@ impl Passed {
     /// Returns an array as an argument. One that is read in memory which the call writes is copied before.
     fn pass(&mut self, at: usize, access: Access) -> PyResult<Argument> {
         let shared = access == Access::In && self.writes_into(at);
-        let Some(foreign) = &mut self.arrays[at] else { return Err(PyTypeError::new_err("no array")) };
+        let Some(foreign) = &self.arrays[at] else { return Err(PyTypeError::new_err("no array")) };
         if let Some(lending) = foreign.lending(shared) {
             return Ok(lending);
         }
@@ -528,6 +598,20 @@ impl Passed {
     fn writes_into(&self, at: usize) -> bool {
         let Some(own) = &self.arrays[at] else { return false };
         self.arrays.iter().flatten().any(|other| other.written && other.overlaps(own))
+    }
+
+    /// Tells torch which tensors were written, also by a call that failed: it refuses gradients that need what was there before.
+    fn count_writes(&self, py: Python<'_>, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
+        for (array, given) in self.arrays.iter().zip(given) {
+            if let (Some(Foreign { library: Library::Torch, written: true, .. }), Some(tensor)) = (array, given)
+                // These have no counter.
+                && !tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()?
+            {
+                let graph = py.import(intern!(py, "torch.autograd.graph"))?;
+                graph.call_method1(intern!(py, "increment_version"), (tensor,))?;
+            }
+        }
+        Ok(())
     }
 
     /// Copies back what was written elsewhere, and returns the results.

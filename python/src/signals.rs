@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+use pyo3::intern;
 use pyo3::prelude::*;
 
 /// Whether Ctrl-C has come during the call of the main thread.
@@ -74,6 +75,28 @@ impl Drop for Watch {
         }
     }
 }
+
+/// Whether this is the thread in which Python runs signal handlers.
+pub fn is_main_thread() -> bool {
+    #[cfg(unix)]
+    let is_main = unix::is_main_thread();
+    #[cfg(not(unix))]
+    let is_main = false;
+    is_main
+}
+
+/// Whether the program handles Ctrl-C itself: its handler may let the call go on.
+pub fn has_own_handler(py: Python<'_>) -> bool {
+    let find = || {
+        let signal = py.import(intern!(py, "signal"))?;
+        let own = signal.call_method1(intern!(py, "getsignal"), (SIGINT,))?;
+        Ok::<_, PyErr>(own.is_callable() && !own.is(&signal.getattr(intern!(py, "default_int_handler"))?))
+    };
+    find().unwrap_or(false)
+}
+
+/// The number of Ctrl-C's signal.
+const SIGINT: i32 = 2;
 
 #[cfg(unix)]
 mod unix {

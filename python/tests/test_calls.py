@@ -288,6 +288,66 @@ def test_warnings_of_programs():
         clk.source("fn f() -> i32 { let unused = 1\n 2 }")
 
 
+def test_gradients():
+    m = clk.source("fn energy(x: [f32; N], k: f32, at: i32) -> f32 { k * sum(x * x) + x[at] }\nfn other(x: [f32; N]) -> [f32; N] { x }")
+    x = ones(2)
+    assert clk.grad(m.energy)(x, 3.0, 0).tolist() == [7, 6]
+    gradient, by_k = clk.grad(m.energy, wrt=("x", "k"))(x, k=3.0, at=0)
+    assert (gradient.tolist(), by_k) == ([7, 6], 2)
+    value, gradient = clk.value_and_grad(m.energy, wrt="k")(x, 3.0, 1)
+    assert (value, gradient) == (7, 2)
+    twice = clk.grad(clk.grad(m.energy, wrt="k"), wrt="x")
+    assert twice(x, 3.0, 0).tolist() == [2, 2]
+    for wrong in [lambda: clk.grad(m.other), lambda: clk.grad(m.energy, wrt="at"), lambda: clk.grad(m.energy, wrt="q")]:
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_options_of_checks():
+    m = clk.source("""
+kernel race(inout x: [i32; 1]) threads(i: 64) { x[0] = i }
+kernel halves(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] / 0.0 }
+kernel total(x: [f32; N], inout s: [f32; 1]) threads(i: N) { atomic_add(s[0], x[i]) }
+""")
+    x = np.zeros(1, "int32")
+    m.race(x)
+    for check in [True, "everything"]:
+        with pytest.raises(clk.Fault) as found:
+            m.race(x, check=check)
+        assert found.value.code == "E0610"
+    with pytest.raises(TypeError, match="everything"):
+        m.race(x, check="all")
+    assert np.isinf(m.halves(ones(1))).all()
+    with pytest.raises(clk.Fault) as found:
+        m.halves(ones(1), trap_nan=True)
+    assert found.value.code == "E0615" or "inf" in str(found.value)
+    with pytest.raises(clk.Fault):
+        m.halves.using(trap_nan=True)(ones(1))
+    values = np.random.default_rng(1).random(5000).astype("float32")
+    sums = set()
+    for _ in range(5):
+        s = np.zeros(1, "float32")
+        m.total(values, s, deterministic=True)
+        sums.add(s[0])
+    assert len(sums) == 1
+    for wrong in ["simulator", "--device sim", "gpu:x"]:
+        with pytest.raises(clk.ArgumentError, match='device="sim"'):
+            m.race(x, device=wrong)
+
+
+def test_own_arrays_are_sequences():
+    import array
+
+    m = clk.source("kernel same(x: [i32; M, N], out y: [i32; M, N]) threads(i: M, j: N) { y[i, j] = x[i, j] }")
+    y = m.same(memoryview(array.array("i", range(6))).cast("B").cast("i", (2, 3)))
+    assert isinstance(y, clk.Array) and y.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert y[1, 2] == 5 and y[0].tolist() == [0, 1, 2] and y[:, 1].tolist() == [1, 4] and [row.tolist() for row in y] == y.tolist()
+    y[0][0] = 9
+    assert y[0, 0] == 9
+    with pytest.raises(IndexError):
+        y[2]
+
+
 def test_files(tmp_path):
     (tmp_path / "shapes.clk").write_text("fn area(w: f32, h: f32) -> f32 { w * h }\n")
     (tmp_path / "main.clk").write_text('import "./shapes.clk" as shapes\nfn twice(w: f32) -> f32 { 2.0 * shapes.area(w, w) }\n')
@@ -304,7 +364,7 @@ def test_help_and_signatures(saxpy, m):
     assert k.__text_signature__ == text
     assert "r = alpha * x + y" in pydoc.render_doc(k, renderer=pydoc.plaintext)
     assert "saxpy" in dir(saxpy) and "saxpy" in repr(k)
-    assert str(inspect.signature(m.scaled)).startswith("(x: '[f32; N]', by: 'f32' = Ellipsis")
+    assert str(inspect.signature(m.scaled)).startswith("(x: '[f32; N]', by: 'f32' = 2.0")
     assert "ceil_div(N, 4)" in str(inspect.signature(m.sums))
 
 
@@ -322,12 +382,51 @@ def test_stubs(m, tmp_path):
 
     text = m.stubs()
     compile(text, "calls.pyi", "exec")
-    assert "def double(\n    x: clk.ArrayLike,\n    *,\n    y: clk.ArrayLike | None = ...,\n    N: int = ...,\n    T: str" in text
+    head = "def __call__(\n        self,\n        x: clk.ArrayLike,\n        *,\n        y: clk.ArrayLike | None = ...,\n        N: int = ...,\n        T: str"
+    assert head in text and "\ndouble: _double_callable\n" in text and "by: float = 2.0" in text
     assert '"""kernel double' in text and "Twice as much." in text and "-> tuple[Any, Any]" in text
     (tmp_path / "calls.clk").write_text(PROGRAM)
     command = [sys.executable, "-m", "clk", "stubs", str(tmp_path / "calls.clk")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed == text
+
+
+def test_type_checkers_take_the_stubs(m, tmp_path):
+    import subprocess
+    import sys
+
+    pytest.importorskip("mypy")
+    (tmp_path / "calls.pyi").write_text(m.stubs())
+    use = tmp_path / "use.py"
+    right = """
+import clk
+import numpy as np
+import calls
+
+x = np.ones(3, "float32")
+calls.run("a", device="sim", check="everything")
+calls.double.using(device="sim", trap_nan=True)(x, T="f32")
+names: tuple[str, ...] = calls.double.dimensions
+low, high = calls.both(x, out=(None, x), device="gpu", deterministic=True)
+n: int = calls.plus_one(3)
+calls.scaled(x, by=2.0)
+text: str = calls.stubs()
+kind = calls.dtype("Body")
+later = calls.table
+m = clk.load("a.clk")
+m.run()
+m.double.using(check=True)(x)
+"""
+    check = lambda: subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "use.py"], capture_output=True, text=True, cwd=tmp_path
+    )
+    use.write_text(right)
+    done = check()
+    assert done.returncode == 0, done.stdout + done.stderr
+    wrong = ["calls.plus_one('a')", "calls.double.using(devices=1)", "calls.scaled()", "calls.both(x, grids=3)", "calls.run(1)"]
+    use.write_text(right + "\n".join(wrong) + "\n")
+    done = check()
+    assert f"Found {len(wrong)} errors" in done.stdout, done.stdout + done.stderr
 
 
 def test_programs_are_modules(tmp_path, monkeypatch):

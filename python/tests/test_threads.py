@@ -108,28 +108,59 @@ def test_ctrl_c_ends_waiting_for_another_thread():
     assert "interrupted" in interrupted(calls)
 
 
-def test_handlers_of_the_program_stay():
-    text = f"""
-import os, signal, sys, threading, time, clk
-m = clk.source({PROGRAM!r})
+ATTENDED = """
+import os, signal, sys, threading, time
+import numpy as np
+import clk
+m = clk.source({program!r})
 got = []
-signal.signal(signal.SIGINT, lambda *_: got.append(1))
-call = lambda: m.endless(1)
 MAIN = threading.get_ident()
 
-def interrupt():
-    looks = 0
-    while looks < 5:
-        looks = looks + 1 if sys._current_frames()[MAIN].f_code is call.__code__ else 0
-        time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGINT)
+def send(call, number, times):
+    # Once the call runs: the main thread is in it at several looks in a row.
+    for k in range(times):
+        looks = 0
+        while looks < 5:
+            frame = sys._current_frames()[MAIN]
+            looks = looks + 1 if frame.f_code is call.__code__ else 0
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+        # The handler has run while the call goes on.
+        while len(got) <= k:
+            time.sleep(0.01)
 
-threading.Thread(target=interrupt, daemon=True).start()
-try:
-    call()
-except clk.Error as error:
-    print(error.code, got)
-print(signal.getsignal(signal.SIGINT) is not signal.default_int_handler)
+def during(call, number, times=1):
+    sender = threading.Thread(target=send, args=(call, number, times), daemon=True)
+    got.clear()
+    sender.start()
+    try:
+        return call()
+    except Exception as error:
+        return type(error).__name__
+    finally:
+        sender.join()
+
+class Enough(Exception):
+    pass
+
+def enough(*_):
+    got.append(1)
+    if len(got) == 3:
+        raise Enough
+
+endless = lambda: m.endless(1)
+spin = lambda: m.spin(2_000_000_000, N=1 << 20)
+signal.signal(signal.SIGALRM, enough)
+signal.signal(signal.SIGINT, enough)
+for call in (endless, spin):
+    for number in (signal.SIGALRM, signal.SIGINT):
+        # Two handlers return, and the call goes on; the third one raises.
+        print(during(call, number, 3), len(got), m.double(np.ones(2, "float32")).tolist())
+print(signal.getsignal(signal.SIGINT) is enough)
 """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
-    assert done.stdout == "E0599 [1]\nTrue\n", done.stderr
+
+
+def test_handlers_of_the_program_run_during_a_call():
+    text = ATTENDED.format(program=PROGRAM)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=600)
+    assert done.stdout == "Enough 3 [2.0, 2.0]\n" * 4 + "True\n", done.stderr

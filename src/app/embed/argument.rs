@@ -129,14 +129,21 @@ impl Argument {
         let parts = match self {
             Argument::List(parts) if parts.len() == record.fields.len() => parts,
             Argument::Fields(mut given) => {
-                let take = |name: &str| {
-                    let at = given.iter().position(|(given, _)| given == name)?;
-                    Some(given.swap_remove(at).1)
+                let wrong = |title| Box::new(Problem::new("E0804", title).note(format!("its fields are {}", names())));
+                if let Some((name, _)) = given.iter().find(|(name, _)| record.position(name).is_none()) {
+                    return Err(wrong(format!("{} is {what}, which has no field `{name}`", place())));
+                }
+                let mut take = |name: &str| {
+                    let at = given.iter().position(|(given, _)| given == name);
+                    let missing = || wrong(format!("{} is {what}, and its field `{name}` is not given", place()));
+                    at.map(|at| given.swap_remove(at).1).ok_or_else(missing)
                 };
-                let parts: Option<Vec<Argument>> = record.fields.iter().map(|f| f.name.as_str()).map(take).collect();
-                match parts {
-                    Some(parts) if given.is_empty() => parts,
-                    _ => return Err(refused(format!("{} is {what}, with the fields {}", place(), names()))),
+                let parts = record.fields.iter().map(|field| take(&field.name)).collect::<Result<Vec<_>>>()?;
+                match given.first() {
+                    None => parts,
+                    Some((name, _)) => {
+                        return Err(wrong(format!("{} is {what}, and `{name}` is given twice", place())));
+                    }
                 }
             }
             given => {

@@ -31,8 +31,8 @@ pub struct Parameter {
     pub name: String,
     pub access: Access,
     pub kind: Kind,
-    /// Whether it has a default.
-    pub is_optional: bool,
+    /// Its default as in the source.
+    pub default: Option<String>,
     /// Its type as in the source.
     pub text: String,
 }
@@ -125,6 +125,13 @@ fn written_type(session: &Session, param: &Param) -> Option<String> {
     (!text.is_empty()).then(|| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// Returns the source text of a default.
+fn written_default(session: &Session, param: &Param) -> String {
+    let text = session.sources.slice(param.span);
+    let default = text.split_once(':').and_then(|(_, typed)| typed.split_once('='));
+    default.map_or_else(|| "...".into(), |(_, default)| default.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
 fn parameter(session: &Session, interp: &mut Interpreter, sig: &Signature, param: &Param) -> Parameter {
     let program = &session.program;
     let mut element = |ty: &Type| match ty {
@@ -143,7 +150,7 @@ fn parameter(session: &Session, interp: &mut Interpreter, sig: &Signature, param
         name: param.name.to_string(),
         access: param.access,
         kind: kind.unwrap_or(Kind::Other),
-        is_optional: param.default.is_some(),
+        default: param.default.as_ref().map(|_| written_default(session, param)),
         text: written_type(session, param).unwrap_or_else(|| show(program, sig).ty(&param.ty)),
     }
 }

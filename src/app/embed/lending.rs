@@ -157,6 +157,24 @@ pub(super) fn own(value: &mut Value, device: &dyn Device, held: &mut Vec<Arc<dyn
     }
 }
 
+/// Copies the arrays of a computed value that are in memory of the caller: it may change or free that at any time, and a written argument
+/// is copied back into it after the call.
+pub(super) fn detach(value: &mut Value) -> Result<(), Problem> {
+    match value {
+        Value::Array(array) => {
+            let storage = array.storage()?;
+            if let Some(bytes) = storage.here().filter(|bytes| !bytes.is_empty() && !storage.is_own()) {
+                *array = Array::from_bytes(array.element().clone(), array.shape(), bytes)?;
+            }
+            Ok(())
+        }
+        Value::Tuple(parts) => parts.iter_mut().try_for_each(detach),
+        Value::Record(record) => record.fields.iter_mut().try_for_each(detach),
+        // The columns of a table are read from a file.
+        _ => Ok(()),
+    }
+}
+
 /// Has the arrays of a value computed and brought to the host.
 pub(super) fn settle(value: &Value) -> Result<(), Problem> {
     match value {

@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 pub use argument::{Argument, numpy_name};
 pub use describe::{Callable, Kind, Parameter};
 pub use lending::{Far, Lending, is_recorded, meeting, owner};
-pub use program::{Call, How, Program, Returned};
+pub use program::{Call, Check, How, Program, Returned};
 pub use report::{Place, Report};
 pub use stubs::text as stubs;
 
@@ -48,6 +48,11 @@ pub fn command_line(arguments: Vec<OsString>, relaunch: Vec<OsString>) -> u8 {
     #[cfg(not(target_os = "linux"))]
     drop(relaunch);
     super::run_process(arguments)
+}
+
+/// Returns why this is not the name of a device; `None` if it is one.
+pub fn device_error(name: &str) -> Option<String> {
+    name.parse::<super::devices::Choice>().err()
 }
 
 /// Returns the names of the devices, each with a description or the reason why it cannot be used.

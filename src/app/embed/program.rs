@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::mem;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +29,7 @@ use crate::base::stop;
 use crate::check::typed::{Access, Binding, GlobalId, Type};
 use crate::compile::Session;
 use crate::device::cuda::driver::nvidia::Visit;
+use crate::device::sim::Proofs;
 use crate::device::storage::Remote;
 use crate::host::array::{Array, Element};
 use crate::host::interp::Interpreter;
@@ -43,8 +45,33 @@ pub type Failure = Vec<Report>;
 pub struct How {
     /// The device, as `--device` takes it; absent for `CLK_DEVICE`, else the simulator.
     pub device: Option<String>,
-    /// Whether to look for races and the like.
-    pub check: bool,
+    pub check: Check,
+    /// Whether the first NaN or infinity that is computed is a fault.
+    pub trap_nan: bool,
+    /// Whether results that depend on the order of blocks are computed as if blocks ran sequentially.
+    pub deterministic: bool,
+}
+
+/// Whether a call looks for races, overflow and the like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Check {
+    #[default]
+    Off,
+    /// Except for races that are proved not to exist.
+    Unproved,
+    Everything,
+}
+
+impl How {
+    /// Whether the simulator has to run the call, which alone has these checks.
+    pub fn is_checked(&self) -> bool {
+        self.check != Check::Off || self.trap_nan
+    }
+
+    /// Returns the way to run on the simulator.
+    fn simulated() -> How {
+        How { device: Some("sim".into()), ..How::default() }
+    }
 }
 
 /// A call.
@@ -76,10 +103,12 @@ type Way = (How, Option<OsString>);
 
 /// A compiled program with the state of its runs.
 pub struct Program {
+    /// The file that the program was read from.
+    path: Option<PathBuf>,
     name: String,
     text: String,
     session: Session,
-    chunks: std::ops::Range<usize>,
+    chunks: Range<usize>,
     forms: Forms,
     callables: Arc<[Callable]>,
     machine: Arc<Machine>,
@@ -106,7 +135,8 @@ impl Program {
         let unreadable = |why: String| Report::all(&[disk::unreadable(path, &why)], &Session::default().sources);
         let text = disk::read_source(path).map_err(unreadable)?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        Program::new(&path.display().to_string(), &text, folder)
+        let program = Program::new(&path.display().to_string(), &text, folder)?;
+        Ok(Program { path: Some(std::path::absolute(path).unwrap_or_else(|_| path.into())), ..program })
     }
 
     /// Compiles a text; `name` stands for it in messages. Imports are relative to `folder`.
@@ -118,6 +148,7 @@ impl Program {
         }
         let warnings = Report::all(&outcome.diagnostics, &session.sources);
         let mut program = Program {
+            path: None,
             name: name.to_string(),
             text: text.to_string(),
             chunks: outcome.chunks,
@@ -133,7 +164,7 @@ impl Program {
             printed: String::new(),
             made: 0,
         };
-        let mut interpreter = program.interpreter(&How { device: Some("sim".into()), check: false })?;
+        let mut interpreter = program.interpreter(&How::simulated())?;
         program.callables = describe::callables(&program.session, &mut interpreter).into();
         Ok(program)
     }
@@ -141,6 +172,11 @@ impl Program {
     /// Compiles the program again with more text at its end.
     pub fn extended(&self, more: &str) -> Result<Program, Failure> {
         Program::new(&self.name, &format!("{}{more}", self.text), self.session.folder.clone())
+    }
+
+    /// Returns the source: the file if there is one, the text, its name in messages, the folder of imports.
+    pub fn origin(&self) -> (Option<&Path>, &str, &str, &Path) {
+        (self.path.as_deref(), &self.text, &self.name, &self.session.folder)
     }
 
     /// Returns the compiler's warnings.
@@ -162,7 +198,7 @@ impl Program {
         let module = self.session.program.modules.get(self.session.main?)?;
         let Some(Binding::Struct(id)) = module.names.get(name) else { return None };
         let id = *id;
-        let mut interpreter = self.interpreter(&How { device: Some("sim".into()), check: false }).ok()?;
+        let mut interpreter = self.interpreter(&How::simulated()).ok()?;
         Some(interpreter.element(&self.session.program, &Type::Struct(id)))
     }
 
@@ -184,15 +220,25 @@ impl Program {
         let named = how.device.clone().or_else(|| std::env::var(VARIABLE).ok().filter(|name| !name.is_empty()));
         let wrong = |why: String| vec![Report::of(Problem::new("E0803", why))];
         let choice: Choice = named.as_deref().unwrap_or("sim").parse().map_err(wrong)?;
-        // The checks are the simulator's.
-        let choice = if how.check && how.device.is_none() { Choice::Sim(None) } else { choice };
-        let device = self.machine.choose(choice).map_err(|error| vec![Report::of(error.into())])?;
-        if how.check && !device.is_watchful() {
+        // Options that only the simulator supports select it.
+        let is_simulated = how.is_checked() || how.deterministic;
+        let choice = if is_simulated && how.device.is_none() { Choice::Sim(None) } else { choice };
+        let machine = match (how.check, how.deterministic) {
+            (Check::Off | Check::Unproved, false) => self.machine.clone(),
+            (check, deterministic) => {
+                let proofs = if check == Check::Everything { Proofs::Unused } else { Proofs::Used };
+                Machine::new(Usage { proofs, deterministic, ..Usage::default() })
+            }
+        };
+        let device = machine.choose(choice).map_err(|error| vec![Report::of(error.into())])?;
+        if how.is_checked() && !device.is_watchful() {
             let problem = Problem::new("E0803", format!("`{}` does not look for races and the like", device.name()));
             return Err(vec![Report::of(problem.help("checked calls run on the simulator: `device=\"sim\"`"))]);
         }
-        let places = Places { device: Some(device), all: Some(self.machine.clone()) };
-        let limits = Limits { check: Some(how.check), places, ..Limits::default() };
+        let places = Places { device: Some(device), all: Some(machine) };
+        let check = Some(how.check != Check::Off);
+        let (trap_nan, deterministic) = (how.trap_nan, how.deterministic);
+        let limits = Limits { check, trap_nan, deterministic, places, ..Limits::default() };
         let mut interpreter = limits.interpreter(&Interrupt::default(), vec![]);
         interpreter.options.control.stop = self.stop.clone();
         interpreter.globals.clone_from(&self.globals);
@@ -281,6 +327,7 @@ impl Program {
         let key = Key { item: of.item, path, types, generics, dims: names, geometry: grid.is_some() };
         let form = forms.find(session, key).map_err(|refusal| refused(refusal, session))?;
         place(interpreter, &form, values, &extents, grid);
+        interpreter.moved = moved(&form);
         interpreter.stack_end = stack_end;
         let mut world = Captured::default();
         let mut held = Vec::new();
@@ -288,10 +335,12 @@ impl Program {
             let last = interpreter.run_entry(session, form.chunk, &mut world)?;
             let mut value = last.map_or(Value::Unit, |last| last.value);
             let settled = if stays { lending::own(&mut value, &*device, &mut held) } else { settle(&value) };
-            settled.map_err(|problem| Box::new(problem.anywhere()))?;
+            let detached = settled.and_then(|()| lending::detach(&mut value));
+            detached.map_err(|problem| Box::new(problem.anywhere()))?;
             Ok(value)
         });
         *printed = world.printed;
+        interpreter.moved = 0..0;
         let mut written = collect(interpreter, &form, of);
         let ran = if borrowed.is_empty() {
             ran
@@ -324,7 +373,26 @@ fn failure(diagnostics: Vec<Diagnostic>, member: Option<&Member>, sources: &Sour
         None => diagnostic,
     };
     let diagnostics: Vec<Diagnostic> = diagnostics.into_iter().map(explained).collect();
-    Report::all(&diagnostics, sources)
+    Report::all(&spelled(diagnostics), sources)
+}
+
+/// Options of the command line in advice, and how a call spells them.
+const SPELLINGS: [(&str, &str); 3] = [
+    ("`--device sim`", "`device=\"sim\"`"),
+    ("`--check`", "`check=True`"),
+    ("`--deterministic`", "`deterministic=True`"),
+];
+
+/// Returns diagnostics whose advice is for callers.
+fn spelled(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    for diagnostic in &mut diagnostics {
+        for text in diagnostic.help.iter_mut().chain(&mut diagnostic.notes) {
+            for (option, argument) in SPELLINGS {
+                *text = text.replace(option, argument);
+            }
+        }
+    }
+    diagnostics
 }
 
 /// Runs work that may be stopped, run out of memory, or panic.
@@ -355,7 +423,7 @@ fn values(
     let mut given = arguments.into_iter();
     for param in &of.params {
         let Some(argument) = given.next().flatten() else {
-            if param.access != Access::Out && !param.is_optional {
+            if param.access != Access::Out && param.default.is_none() {
                 let title = format!("`{}` is not given `{}`", of.name, param.name);
                 return Err(Box::new(Problem::new("E0802", title).note(format!("it is `{}`", of.head))));
             }
@@ -450,6 +518,12 @@ fn place(
         set(grid_id, Value::Tuple(grid.map(Value::i64).to_vec()));
         set(block_id, Value::Tuple(block.map(Value::i64).to_vec()));
     }
+}
+
+/// Returns the range of the globals that hold the arguments.
+fn moved(form: &Form) -> Range<usize> {
+    let globals = || form.params.iter().flatten().map(|global| global.index());
+    globals().min().zip(globals().max()).map_or(0..0, |(first, last)| first..last + 1)
 }
 
 /// Takes all arguments back, so that nothing keeps memory of the caller; returns the arrays that were written.

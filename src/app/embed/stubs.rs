@@ -18,17 +18,35 @@ pub fn text(name: &str, callables: &[Callable]) -> String {
     for callable in callables.iter().filter(|callable| !RESERVED.contains(&callable.name.as_str())) {
         let _ = write!(text, "\n{}", stub(callable));
     }
+    for (method, stub) in METHODS {
+        if !callables.iter().any(|callable| callable.name == method) {
+            let _ = write!(text, "\n{stub}");
+        }
+    }
     text
 }
 
+/// The methods of a module, whose places callables of these names take.
+const METHODS: [(&str, &str); 4] = [
+    (
+        "run",
+        "def run(\n    *args: str,\n    device: str | None = None,\n    check: bool | str = False,\n    trap_nan: bool = False,\n    \
+         deterministic: bool = False,\n) -> None: ...\n",
+    ),
+    ("dtype", "def dtype(name: str) -> Any: ...\n"),
+    ("stubs", "def stubs() -> str: ...\n"),
+    // The variables of the script.
+    ("__getattr__", "def __getattr__(name: str) -> Any: ...\n"),
+];
+
 fn stub(callable: &Callable) -> String {
-    let mut words = Vec::new();
+    let mut words = vec!["self".to_string()];
     let mut named = Vec::new();
     for param in &callable.params {
         // What Python cannot spell is given by position only.
         let name =
             if RESERVED.contains(&param.name.as_str()) { format!("{}_", param.name) } else { param.name.clone() };
-        let default = if param.is_optional { " = ..." } else { "" };
+        let default = param.default.as_deref().map_or_else(String::new, |text| format!(" = {}", default_text(text)));
         match param.access {
             Access::Out => named.push(format!("{name}: clk.ArrayLike | None = ...")),
             Access::In | Access::InOut => words.push(format!("{name}: {}{default}", input(param))),
@@ -37,6 +55,7 @@ fn stub(callable: &Callable) -> String {
     named.extend(callable.dims.iter().map(|dim| format!("{dim}: int = ...")));
     named.extend(callable.generics.iter().map(|(generic, word)| match *word {
         "const" => format!("{generic}: int | bool | float = ..."),
+        "fn" => format!("{generic}: clk.Callable | str = ..."),
         _ => format!("{generic}: str = ..."),
     }));
     let taken = |option: &str| {
@@ -47,12 +66,14 @@ fn stub(callable: &Callable) -> String {
     let options = [
         ("out", format!("{out} | None = ...")),
         ("device", "str | None = ...".into()),
-        ("check", "bool = ...".into()),
+        ("check", "bool | str = ...".into()),
+        ("trap_nan", "bool = ...".into()),
+        ("deterministic", "bool = ...".into()),
         ("grid", "int | tuple[int, ...] = ...".into()),
         ("block", "int | tuple[int, ...] = ...".into()),
     ];
     // `out` and the geometry are those of launches.
-    let of_calls = |option: &str| callable.is_kernel || option == "device" || option == "check";
+    let of_calls = |option: &str| callable.is_kernel || !matches!(option, "out" | "grid" | "block");
     let options = options.into_iter().filter(|(option, _)| of_calls(option) && !taken(option));
     named.extend(options.map(|(option, ty)| format!("{option}: {ty}")));
     words.push("*".into());
@@ -61,10 +82,11 @@ fn stub(callable: &Callable) -> String {
     let doc = format!("{}{doc}", callable.head).replace('\\', "\\\\").replace("\"\"\"", "\\\"\\\"\\\"");
     let doc = doc.replace('\n', "\n    ");
     let doc = doc.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    // A class of its own, as `using` and `dimensions` are attributes.
     format!(
-        "def {}(\n    {},\n) -> {}:\n    \"\"\"{doc}\"\"\"\n",
+        "class _{0}_callable(clk.Callable):\n    \"\"\"{doc}\"\"\"\n\n    def __call__(\n        {1},\n    ) -> {2}: ...\n\n{0}: _{0}_callable\n",
         callable.name,
-        words.join(",\n    "),
+        words.join(",\n        "),
         result(callable)
     )
 }
@@ -94,6 +116,20 @@ fn of_result(text: &str) -> &'static str {
         "f16" | "bf16" | "f32" | "f64" => "float",
         text if text.strip_prefix(['i', 'u']).is_some_and(|bits| bits.parse::<u8>().is_ok()) => "int",
         _ => "Any",
+    }
+}
+
+/// Returns a default as Python writes it, if it is a number or a truth value.
+fn default_text(text: &str) -> &str {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok();
+    // Python has no integers that begin with 0.
+    let is_octal = digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match text {
+        "true" => "True",
+        "false" => "False",
+        text if is_number && !is_octal => text,
+        _ => "...",
     }
 }
 

@@ -22,17 +22,17 @@ use crate::app::script::{Limits, Places};
 use crate::app::{STACKS, crash, stack};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
-use crate::base::source::{Sources, Span};
+use crate::base::source::{FileId, Sources, Span};
 use crate::base::{stop, threads};
 use crate::check::typed::{Binding, Global, Type};
 use crate::device::Progress;
 use crate::device::cuda::text::Options;
 use crate::device::sim::{Isa, Jit};
-use crate::host::array::Array;
 use crate::host::interp::Shown;
 use crate::host::picture::shown::file;
 use crate::host::value::Value;
 use crate::ide::Analysis;
+use crate::syntax;
 
 /// Something that a cell gives, in order.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ enum Order {
     Run(String, SyncSender<Event>),
     Complete(String, usize, Sender<Vec<Candidate>>),
     Inspect(String, usize, Sender<Option<String>>),
-    Set(String, Array, Sender<Result<(), String>>),
+    Set(String, Value, Sender<Result<(), String>>),
     Get(String, Sender<Option<Value>>),
 }
 
@@ -128,9 +128,15 @@ impl Notebook {
         is_unfinished(cell)
     }
 
+    /// Whether a cell has an error of syntax. Cells with commands are not looked at.
+    pub fn is_invalid(cell: &str) -> bool {
+        let has_command = cell.lines().any(|line| line.trim_start().starts_with([':', '?']));
+        !has_command && syntax::parse(FileId(0), cell).1.iter().any(Diagnostic::is_error)
+    }
+
     /// Defines a variable.
-    pub fn set(&self, name: &str, array: Array) -> Result<(), String> {
-        let set = self.ask(|answer| Order::Set(name.into(), array, answer)).recv();
+    pub fn set(&self, name: &str, value: Value) -> Result<(), String> {
+        let set = self.ask(|answer| Order::Set(name.into(), value, answer)).recv();
         set.unwrap_or_else(|_| Err("the session has ended".into()))
     }
 
@@ -246,7 +252,7 @@ fn serve(inbox: &Receiver<Order>, interrupt: Interrupt, checked: bool, progress:
             }
             Order::Complete(cell, position, answer) => drop(answer.send(repl.completions(&cell, position))),
             Order::Inspect(cell, position, answer) => drop(answer.send(repl.inspection(&cell, position))),
-            Order::Set(name, array, answer) => drop(answer.send(repl.define(&name, array))),
+            Order::Set(name, value, answer) => drop(answer.send(repl.define(&name, value))),
             Order::Get(name, answer) => drop(answer.send(repl.named_value(&name))),
         }
     }
@@ -316,7 +322,7 @@ impl Repl<'_> {
         page.ok()
     }
 
-    fn define(&mut self, name: &str, array: Array) -> Result<(), String> {
+    fn define(&mut self, name: &str, value: Value) -> Result<(), String> {
         // An entry of this form makes the name, so that the rules for names are the language's.
         let text = format!("var {name} = 0\n");
         let before = self.session.clone();
@@ -328,15 +334,25 @@ impl Repl<'_> {
                 return Err(format!("`{name}` cannot be the name of a variable"));
             }
         };
-        let element = self.interpreter.element_type(array.element());
-        if element == Type::Unknown {
-            self.session = before;
-            return Err(format!("the session has no struct `{}` with these fields", array.element()));
-        }
-        let ty = crate::app::launch::form::array_type(element, array.rank());
+        let ty = match &value {
+            Value::Array(array) => match self.interpreter.element_type(array.element()) {
+                Type::Unknown => Err(format!("the session has no struct `{}` with these fields", array.element())),
+                element => Ok(crate::app::launch::form::array_type(element, array.rank())),
+            },
+            Value::Scalar(number) => Ok(Type::Scalar(number.ty)),
+            Value::Str(_) => Ok(Type::Str),
+            other => Err(format!("a value of type `{}` cannot be given to a session", other.type_name())),
+        };
+        let ty = match ty {
+            Ok(ty) => ty,
+            Err(why) => {
+                self.session = before;
+                return Err(why);
+            }
+        };
         self.session.program.globals[global] = Global { name: name.into(), ty, mutable: true, span: Span::default() };
         self.interpreter.globals.resize(self.session.program.globals.len(), None);
-        self.interpreter.globals[global.index()] = Some(Value::Array(array));
+        self.interpreter.globals[global.index()] = Some(value);
         self.release();
         Ok(())
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::{room, stop};
-use crate::check::typed::{Access, Expr, Fn, FnRef, GenericArg, GenericKind, LocalId, Param, Signature, Type};
+use crate::check::typed::{
+    Access, Expr, ExprKind, Fn, FnRef, GenericArg, GenericKind, LocalId, Param, Signature, Type,
+};
 use crate::host::grad;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
@@ -221,10 +223,21 @@ impl Machine<'_> {
                 continue;
             }
             let (root, steps) = self.place(frame, arg)?;
-            values.push(self.read(frame, arg, root, &steps)?);
+            let moved = if steps.is_empty() { self.moved(root) } else { None };
+            values.push(match moved {
+                Some(value) => value,
+                None => self.read(frame, arg, root, &steps)?,
+            });
             places.push(Lent { param: i, arg, root, steps });
         }
         Ok((values, places))
+    }
+
+    /// Takes an argument of a call from outside: see [`Interpreter::moved`](super::Interpreter::moved).
+    fn moved(&mut self, root: &Expr) -> Option<Value> {
+        let ExprKind::Global(id) = root.kind else { return None };
+        let is_moved = self.interp.moved.contains(&id.index());
+        self.interp.globals.get_mut(id.index()).filter(|_| is_moved)?.take()
     }
 
     /// Copies `out` and `inout` parameters back to the lvalues that were passed.

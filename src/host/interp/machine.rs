@@ -1,5 +1,6 @@
 //! State of the interpreter: what scripts see of the world, options, variables, and the ways in which evaluation ends.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -98,6 +99,9 @@ pub struct Interpreter {
     pub options: Options,
     /// By `GlobalId`; `None` until the `let` has been executed.
     pub globals: Vec<Option<Value>>,
+    /// Globals that hold the arguments of a call from outside. Its only statement uses each of them once, so that an argument passed by
+    /// reference is moved: a clone would have the first write copy the array.
+    pub moved: Range<usize>,
     pub draws: Draws,
     /// Devices available to `on … { }`; without them there is only [`Options::device`].
     pub devices: Option<Arc<dyn Devices>>,

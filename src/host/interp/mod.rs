@@ -112,6 +112,7 @@ impl Interpreter {
             draws: Draws::begin(options.seed),
             options,
             globals: Vec::new(),
+            moved: 0..0,
             warnings: Vec::new(),
             warned: Vec::new(),
             devices: None,
