@@ -1,6 +1,7 @@
-"""`%%clk` in notebooks of Python: cells of a session of Clk, with arrays of both.
+"""`%%clk` in notebooks of Python: cells of a session of Clk, with values of both.
 
-`%%clk -i x,y -o z` gives the session copies of the arrays `x` and `y`, runs the cell, and binds `z` in Python to the session's array.
+`%%clk -i x,y -o z` gives the session copies of `x` and `y` (arrays, numbers, strings), runs the cell, and binds `z` in Python to the session's
+value. `r = %clk sum(y)` is the value of one line.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from . import _cells, _show
 from ._clk import Notebook
-from ._errors import Diagnostic, Error, Warning
+from ._errors import Diagnostic, Warning, of_diagnostics
 
 _session: Notebook | None = None
 
@@ -24,9 +25,10 @@ def session() -> Notebook:
     return _session
 
 
-def run(cell: str, display: Any) -> None:
-    """Runs a cell and shows what it gives; raises its errors."""
+def run(cell: str, display: Any, is_line: bool = False) -> Any:
+    """Runs a cell and shows what it gives; raises its errors. The value of a line is returned instead of shown."""
     errors: list[Diagnostic] = []
+    found = None
     for kind, *rest in _cells.events(session(), cell):
         if kind == "print":
             sys.stdout.write(rest[0])
@@ -38,12 +40,20 @@ def run(cell: str, display: Any) -> None:
             warnings.warn(Warning(rest[0]), stacklevel=2)
         elif kind == "picture":
             display(_show.picture(*rest), raw=True)
+        elif kind == "value" and is_line:
+            found = rest[0]
         elif kind == "value":
             display(_show.value(*rest[1:]), raw=True)
     if any(error.code in ("E0599", "E0607") for error in errors):
         raise KeyboardInterrupt
     if errors:
-        raise Error(errors)
+        raise of_diagnostics(errors)
+    return found
+
+
+def _names(given: list[str]) -> list[str]:
+    """The names in an option: `-i x,y`, `-i x, y` and `-i x y` are the same."""
+    return [name for name in " ".join(given).replace(",", " ").split() if name]
 
 
 def register(ipython: Any) -> None:
@@ -53,18 +63,20 @@ def register(ipython: Any) -> None:
     from IPython.display import display
 
     @magic_arguments()
-    @argument("-i", "--input", default="", help="names of arrays that the cell gets copies of, separated by commas")
-    @argument("-o", "--output", default="", help="names of values that Python gets from the cell")
-    def clk(line: str, cell: str | None = None) -> None:
-        """Runs a cell of Clk; as `%clk`, one line."""
+    @argument("-i", "--input", nargs="*", default=[], help="names of arrays, numbers and strings that the cell gets copies of")
+    @argument("-o", "--output", nargs="*", default=[], help="names of values that Python gets from the cell")
+    def clk(line: str, cell: str | None = None) -> Any:
+        """Runs a cell of Clk; as `%clk`, one line, whose value it returns."""
         if cell is None:
-            return run(line, display)
+            return run(line, display, is_line=True)
         given = parse_argstring(clk, line)
-        for name in filter(None, given.input.split(",")):
-            session().set(name.strip(), ipython.user_ns[name.strip()])
+        for name in _names(given.input):
+            if name not in ipython.user_ns:
+                raise NameError(f"`-i {name}`: Python has no variable `{name}`")
+            session().set(name, ipython.user_ns[name])
         run(cell, display)
-        for name in filter(None, given.output.split(",")):
-            ipython.user_ns[name.strip()] = session().get(name.strip())
+        for name in _names(given.output):
+            ipython.user_ns[name] = session().get(name)
         return None
 
     register_line_cell_magic(clk)

@@ -149,6 +149,10 @@ def test_completeness(client):
     found = status("fn f() -> i32 {")
     assert (found["status"], found["indent"]) == ("incomplete", "    ")
     assert status(":help")["status"] == "complete"
+    for text in ["let x = = 3", "fn f() -> i32 { 1 }}", "let let = 1"]:
+        assert status(text)["status"] == "invalid", text
+    # What is wrong with its names is complete.
+    assert status("let x = nothing")["status"] == "complete"
 
 
 def test_interrupts(client):
@@ -186,6 +190,32 @@ def test_interrupts_while_something_is_shown(client):
         assert reply["status"] == "error" and reply["ename"] == "E0599"
     _, messages = run(client, "1 + 1")
     assert only(messages, "execute_result")[0]["data"]["text/plain"] == "2"
+
+
+def test_printed_lines_are_collected(client):
+    reply, messages = run(client, "for k in 0..20000 { print(k) }\n6 * 7")
+    texts = [content["text"] for content in only(messages, "stream")]
+    assert reply["status"] == "ok" and "".join(texts) == "".join(f"{k}\n" for k in range(20000))
+    # A client drops messages that come faster than 1000 a second.
+    assert len(texts) < 1000
+    assert [kind for kind, _ in messages][-1] == "execute_result", "in order"
+    # What is printed is shown while the cell still runs.
+    _, messages = run(client, 'print("first")\nheat(zeros(2, 2))\nprint("second")')
+    assert [kind for kind, _ in messages if kind != "execute_input"] == ["status", "stream", "display_data", "stream"]
+    assert [content["text"] for content in only(messages, "stream")] == ["first\n", "second\n"]
+
+
+def test_printed_lines_come_while_the_cell_runs(client):
+    seen = []
+
+    def on_message(kind, content):
+        if kind == "stream" and not seen:
+            seen.append(content["text"])
+            client.manager.interrupt_kernel()
+
+    run(client, "fn forever(n: i32) -> i32 { var k = n\n loop { k = k ^ 1 } }")
+    reply, _ = run(client, 'print("before")\nforever(1)', on_message)
+    assert seen == ["before\n"] and reply["status"] == "error"
 
 
 def test_exit_ends_the_kernel(kernel_spec):
@@ -256,6 +286,16 @@ shell.user_ns["x"] = np.arange(4, dtype="float32")
 shell.run_cell("%%clk -i x -o y,n\\nkernel sq(a: [f32; N], out b: [f32; N]) threads(i: N) { b[i] = a[i] * a[i] }\\nlet y = sq(x)\\nlet n = 3\\nx[0] = 9.0")
 print(shell.user_ns["y"].tolist(), shell.user_ns["n"], shell.user_ns["x"].tolist())
 print(shell.run_cell("%clk nothing").success)
+import clk
+shell.user_ns.update(clk=clk, k=5, ratio=0.5, name="ä", flag=True, wide=np.int64(7))
+shell.run_cell("%%clk -i k, ratio, name, flag, wide, x -o z, text\\nlet z = x * ratio + f32(k)\\nlet text = name")
+print(shell.user_ns["z"].tolist(), shell.user_ns["text"])
+shell.run_cell("r = %clk sum(z) + 1.0")
+print(shell.user_ns["r"])
+for cell, kind in [("%%clk -i missing\\n1", NameError), ("%clk nothing", clk.CompileError), ("%clk [1, 2][k]", clk.Fault), ("%%clk -o missing\\n1", NameError)]:
+    print(type(shell.run_cell(cell).error_in_exec) , isinstance(shell.run_cell(cell).error_in_exec, kind))
+print("FRAMES")
+shell.run_cell("def caller():\\n    return clk.source('kernel shift(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i + 1] }').shift(x)\\ncaller()")
 shell.run_cell("%clk print(sum(y))")
 """
 
@@ -265,6 +305,11 @@ def test_the_magic(tmp_path):
     done = subprocess.run([sys.executable, "-c", MAGIC], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "IPYTHONDIR": str(tmp_path)})
     assert "[0.0, 1.0, 4.0, 9.0] 3 [0.0, 1.0, 2.0, 3.0]" in done.stdout, done.stdout + done.stderr
     assert "E0201" in done.stdout and "False" in done.stdout and done.stdout.rstrip().endswith("14.0")
+    assert "[5.0, 5.5, 6.0, 6.5] ä\n24.0\n" in done.stdout, done.stdout
+    assert done.stdout.count("> True") == 4, done.stdout
+    # The traceback shows the frames of the caller, and no frames of IPython.
+    shown = done.stdout.split("FRAMES\n")[1]
+    assert "in caller" in shown and "interactiveshell" not in shown and "E0601" in shown, shown
 
 
 def test_the_specification_of_the_wheel():

@@ -17,6 +17,12 @@ from .._clk import Notebook
 #: Seconds that a launch takes before its progress is shown.
 _LONG = 0.7
 
+#: Seconds for which printed text is collected into one message: Jupyter drops messages that come faster than it shows them.
+_COLLECTED = 0.1
+
+#: Characters at which collected text is sent at once.
+_MUCH = 1 << 16
+
 
 class ClkKernel(Kernel):
     """One session of Clk."""
@@ -76,7 +82,7 @@ class ClkKernel(Kernel):
         if Notebook.is_unfinished(code):
             depth = sum(map(code.count, "([{")) - sum(map(code.count, ")]}"))
             return {"status": "incomplete", "indent": "    " * max(depth, 0)}
-        return {"status": "complete"}
+        return {"status": "invalid" if Notebook.is_invalid(code) else "complete"}
 
     def do_shutdown(self, restart: bool) -> dict[str, Any]:
         self._session.interrupt()
@@ -96,10 +102,18 @@ class _Run:
         self._begun = time.monotonic()
         self._seen: tuple[int, int] = (0, 0)
         self._bar: str | None = None
+        #: Printed text that is not sent yet, its length, and since when it waits.
+        self._printed: list[str] = []
+        self._length = 0
+        self._since = 0.0
 
     def take(self, event: tuple[Any, ...]) -> None:
         """Sends an event on."""
         kind, *rest = event
+        if kind == "print":
+            self._collect(rest[0])
+            return
+        self._flush()
         if kind == "progress":
             self._progress(*rest)
             return
@@ -120,10 +134,26 @@ class _Run:
             self.failure = {"ename": name, "evalue": text, "traceback": []}
         self.failure["traceback"] += lines
 
+    def _collect(self, text: str) -> None:
+        """Keeps printed text for a moment, so that many lines become one message."""
+        now = time.monotonic()
+        if not self._printed:
+            self._since = now
+        self._printed.append(text)
+        self._length += len(text)
+        if self._length >= _MUCH or now - self._since >= _COLLECTED:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._printed:
+            text = "".join(self._printed)
+            self._printed, self._length = [], 0
+            self._no_progress()
+            if not self.silent:
+                self.kernel._send("stream", {"name": "stdout", "text": text})
+
     def _show(self, kind: str, rest: list[Any]) -> None:
-        if kind == "print":
-            self.kernel._send("stream", {"name": "stdout", "text": rest[0]})
-        elif kind == "report":
+        if kind == "report":
             self.kernel._send("stream", {"name": "stderr", "text": rest[0].colored})
         elif kind == "picture":
             self.kernel._send("display_data", {"data": _show.picture(*rest), "metadata": {}})
