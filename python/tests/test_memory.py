@@ -358,3 +358,72 @@ def test_strings_with_surrogates(m):
     for call in [lambda: f.g([1]), lambda: f.g(3), lambda: f.f(["a"])]:
         with pytest.raises(clk.ArgumentTypeError):
             call()
+
+
+STAND_IN = f"""
+import sys, types
+import numpy
+
+# A stand-in for torch, which counts what is asked of it.
+modules = {{name: types.ModuleType(name) for name in ["torch", "torch.autograd", "torch.autograd.graph", "torch.autograd.forward_ad"]}}
+sys.modules.update(modules)
+torch = modules["torch"]
+torch.is_grad_enabled = lambda: True
+modules["torch.autograd.forward_ad"]._current_level = -1
+counted = []
+modules["torch.autograd.graph"].increment_version = lambda tensor: counted.append(tensor.name)
+
+class Tensor:
+    requires_grad = False
+
+    def __init__(self, name, inference=False):
+        self.name, self.inference, self.memory = name, inference, numpy.ones(4, "float32")
+
+    def is_inference(self):
+        return self.inference
+
+    def __dlpack_device__(self):
+        return self.memory.__dlpack_device__()
+
+    def __dlpack__(self, **named):
+        return self.memory.__dlpack__(**named)
+
+Tensor.__module__ = "torch"
+torch.Tensor = Tensor
+
+import clk
+m = clk.source({PROGRAM!r})
+x, y = Tensor("x"), Tensor("y")
+
+def counts(call):
+    counted.clear()
+    try:
+        call()
+    except clk.Error as error:
+        counted.append(error.code)
+    return counted.copy()
+
+print(counts(lambda: m.add_to(x, 1.0)))
+print(counts(lambda: m.by_update(x)), x.memory.tolist())
+print(counts(lambda: m.copy(x, out=y)), counts(lambda: m.copy(x, y)), y.memory.tolist())
+print(counts(lambda: m.two(x, y)))
+print(counts(lambda: m.half_way(x)))
+print(counts(lambda: m.add_to(Tensor("z", True), 1.0)), counts(lambda: m.copy(x, out=numpy.ones(4, "float32"))))
+x.requires_grad = True
+print(counts(lambda: m.add_to(x, 1.0)))
+"""
+
+
+def test_versions_of_written_tensors_are_counted():
+    ran = subprocess.run([sys.executable, "-c", STAND_IN], capture_output=True, text=True, timeout=600)
+    wanted = [
+        "['x']",
+        "['x'] [3.0, 3.0, 3.0, 3.0]",
+        "['y'] ['y'] [3.0, 3.0, 3.0, 3.0]",
+        "['x', 'y']",
+        # A call that fails may have written.
+        "['x', 'E0530']",
+        "[] []",
+        "['E0809']",
+    ]
+    assert ran.stdout.splitlines() == wanted, ran.stdout + ran.stderr
