@@ -178,7 +178,7 @@ pub fn after_fork_in_parent() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Of all threads only the one that has forked is in the child.
+/// The child has only the thread that forked.
 #[pyfunction]
 pub fn after_fork_in_child() {
     RUNNING.store(DEPTH.get(), Ordering::SeqCst);

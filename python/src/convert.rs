@@ -40,7 +40,7 @@ pub fn argument(value: &Bound<'_, PyAny>, param: &Parameter, of: &str) -> PyResu
 #[derive(Clone, Copy)]
 enum Wanted<'e> {
     Element(&'e Element),
-    /// A type parameter stands for the type.
+    /// The parameter has the type of a type parameter, which other arguments determine.
     Any {
         depth: usize,
     },

@@ -143,7 +143,7 @@ def test_buffers_with_every_combination_of_fields(m):
         [24, 0, 23, -8],
     ):
         axes = lambda row: row is None or len(row) >= max(ndim, 0)
-        # Rows are as long as there are axes: all else is no buffer.
+        # An exporter has an entry for each axis in each field that is not NULL.
         if not (axes(shape) and axes(strides) and axes(suboffsets)) and not ndim > 64:
             continue
         exporter = Buffer(
@@ -364,7 +364,7 @@ STAND_IN = f"""
 import sys, types
 import numpy
 
-# A stand-in for torch, which counts what is asked of it.
+# A stand-in for torch that records which versions are counted.
 modules = {{name: types.ModuleType(name) for name in ["torch", "torch.autograd", "torch.autograd.graph", "torch.autograd.forward_ad"]}}
 sys.modules.update(modules)
 torch = modules["torch"]
