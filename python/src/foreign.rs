@@ -577,8 +577,8 @@ impl Foreign {
             return Err(wrong(format!("this array has an axis of {extent} elements; the most are {MAX_EXTENT}")));
         }
         let axes = self.shape.iter().zip(&self.strides);
-        let reach = axes.map(|(&extent, &stride)| stride.unsigned_abs().checked_mul(extent.saturating_sub(1)));
-        let reach = reach.fold(Some(self.element.size()), |all, axis| all?.checked_add(axis?));
+        let mut reaches = axes.map(|(&extent, &stride)| stride.unsigned_abs().checked_mul(extent.saturating_sub(1)));
+        let reach = reaches.try_fold(self.element.size(), |all, reach| all.checked_add(reach?));
         let fits = |reach: usize| isize::try_from(reach).is_ok() && self.data.addr().checked_add(reach).is_some();
         if self.is_empty() || self.bytes() <= isize::MAX as usize && reach.is_some_and(fits) {
             return Ok(self);
