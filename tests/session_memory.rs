@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clk_lang::app::embed::{Call, Event, How, Notebook, Program};
+use clk_lang::host::array::Array;
+use clk_lang::host::value::Value;
+use clk_lang::lang::scalar::Scalar;
 
 /// Redefinitions, and those after which the memory is looked at for the first time.
 const COUNT: usize = 1000;
@@ -113,12 +116,12 @@ fn notebooks_and_programs_are_flat() {
     };
     flat("cells", GROWTH, &mut |k| run(&notebook, &entry(k)));
     flat("variables", GROWTH, &mut |k| {
-        let array = clk_lang::host::array::Array::zeros(clk_lang::lang::scalar::Scalar::F32, &[250_000 + k]);
-        notebook.set("z", array.expect("memory")).expect("a variable");
+        let array = Array::zeros(Scalar::F32, &[250_000 + k]);
+        notebook.set("z", Value::Array(array.expect("memory"))).expect("a variable");
     });
     let text = "let z = ones(200000)\nlet z = z + 1.0\nfn more(n: i32) -> [f32; _] { ones(n) + 1.0 }";
     let mut program = Program::new("program", text, PathBuf::new()).unwrap_or_else(|failure| panic!("{failure:?}"));
-    let how = How { device: Some("sim".into()), check: false };
+    let how = How { device: Some("sim".into()), ..How::default() };
     // Buffers of the last calls are kept for the next ones.
     flat("calls", 5 * GROWTH, &mut |k| {
         let arguments = vec![Some(clk_lang::app::embed::Argument::Int(250_000 + k as i128, None))];
