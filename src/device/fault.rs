@@ -146,6 +146,15 @@ impl Fault {
 }
 
 impl FaultKind {
+    /// Returns the fault of an operator, such as `2147483647 + 1`; negative operands are in parentheses.
+    pub(super) fn overflow(symbol: &str, left: Value, right: Value) -> FaultKind {
+        let shown = |value: Value| {
+            let text = value.to_string();
+            if text.starts_with('-') { format!("({text})") } else { text }
+        };
+        FaultKind::Overflow { operation: format!("{} {symbol} {}", shown(left), shown(right)), ty: left.ty }
+    }
+
     /// Returns the fault of a launch as a whole, not of a thread; `span` is the kernel's.
     pub fn of_launch(self, span: Span) -> Box<Fault> {
         Box::new(Fault {

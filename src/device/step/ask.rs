@@ -4,6 +4,7 @@ use super::event::{Access, At, Kind};
 use super::state::{Block, State};
 use super::thread::{Observer, Parameter, Phase, Thread, World};
 use crate::device::fault::FaultKind;
+use crate::ir::Checks;
 use crate::ir::def::Module;
 
 /// The statements that it may execute.
@@ -46,6 +47,7 @@ pub fn ask(
     asked.local = thread.local.clone();
     let mut world = World {
         parameters,
+        checks: Checks::default(),
         global: &mut global,
         shared: &mut shared,
         output: &mut output,

@@ -1,10 +1,12 @@
 //! Expressions of the stepper, evaluated by `lang::scalar::dynamic`.
 
+use super::check;
 use super::event::{Access, Kind};
 use super::thread::{Place as At, Stop, Thread, World};
 use super::value::Val;
 use crate::base::source::Span;
 use crate::device::fault::FaultKind;
+use crate::ir::Checks;
 use crate::ir::def::*;
 use crate::lang::scalar::Value;
 use crate::lang::scalar::dynamic::{self, Failure};
@@ -35,6 +37,10 @@ impl Thread<'_> {
             ExprKind::Load { place, .. } => {
                 let at = self.place(world, place, false, span)?;
                 let (value, before) = self.load(world, at);
+                if before.is_none() {
+                    let space = self.frame().function.memories[place.memory].space;
+                    check::read(world.checks, &self.frame().arrays[at.array], at.offset, space, span)?;
+                }
                 let array = &self.frame().arrays[at.array];
                 let access = Access { kind: Kind::Read, array, offset: at.offset, ty: at.ty, before, value, span };
                 world.observer.access(world.at, &access);
@@ -42,16 +48,23 @@ impl Thread<'_> {
             }
             ExprKind::Unary { op, value } => {
                 let val = self.eval(world, *value)?;
+                for value in val.values() {
+                    check::unary(world.checks, *op, value, span)?;
+                }
                 lanes(ty, |i| dynamic::unary(*op, val.lane(i)), span)?
             }
             ExprKind::Binary { op, left, right } => {
                 let (left, right) = (self.eval(world, *left)?, self.eval(world, *right)?);
-                binary(*op, ty, left, right, span)?
+                binary(world.checks, *op, ty, left, right, span)?
             }
             ExprKind::Math { function, args } => {
                 let args = args.iter().map(|&a| self.eval(world, a)).collect::<Result<Vec<Val>, Stop>>()?;
                 let at = |i: usize| args.iter().map(|a| a.lane(i)).collect::<Vec<Value>>();
-                lanes(ty, |i| dynamic::math(*function, &at(i)), span)?
+                let val = lanes(ty, |i| dynamic::math(*function, &at(i)), span)?;
+                for (i, result) in val.values().enumerate() {
+                    check::math(world.checks, *function, &at(i), result, span)?;
+                }
+                val
             }
             ExprKind::Select { cond, then, other } => {
                 let cond = self.eval(world, *cond)?;
@@ -61,7 +74,11 @@ impl Thread<'_> {
             }
             ExprKind::Convert(value) => {
                 let val = self.eval(world, *value)?;
-                lanes(ty, |i| Ok(dynamic::convert(ty.scalar(), val.lane(i))), span)?
+                let to = lanes(ty, |i| Ok(dynamic::convert(ty.scalar(), val.lane(i))), span)?;
+                for (value, result) in val.values().zip(to.values()) {
+                    check::conversion(world.checks, value, result, span)?;
+                }
+                to
             }
             ExprKind::Bitcast(value) => {
                 let val = self.eval(world, *value)?;
@@ -125,12 +142,17 @@ fn lanes(ty: Ty, at: impl Fn(usize) -> Result<Value, Failure>, span: Span) -> Re
     Ok(val)
 }
 
-fn binary(op: BinOp, ty: Ty, left: Val, right: Val, span: Span) -> Result<Val, Stop> {
+fn binary(checks: Checks, op: BinOp, ty: Ty, left: Val, right: Val, span: Span) -> Result<Val, Stop> {
     let divides = matches!(op, BinOp::Div | BinOp::Rem) && left.ty.scalar().is_int();
-    let zero = |value: Value| divides && value == Value::zero(value.ty);
-    if let Some(lane) = right.values().position(zero) {
-        return Err((FaultKind::DivisionByZero { left: left.lane(lane) }, span));
+    for (left, right) in left.values().zip(right.values()) {
+        if divides && right == Value::zero(right.ty) {
+            return Err((FaultKind::DivisionByZero { left }, span));
+        }
+        check::binary(checks, op, left, right, span)?;
     }
-    let op = op.operator();
-    lanes(ty, |i| dynamic::binary(op, left.lane(i), right.lane(i)), span)
+    let val = lanes(ty, |i| dynamic::binary(op.operator(), left.lane(i), right.lane(i)), span)?;
+    for (i, result) in val.values().enumerate() {
+        check::computed(checks, op, [left.lane(i), right.lane(i)], result, span)?;
+    }
+    Ok(val)
 }

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use super::thread::{Phase, Thread, Wait};
+use super::check;
+use super::thread::{Phase, Stop, Thread, Wait, fault};
 use super::value::Val;
+use crate::base::source::Span;
+use crate::device::fault::Fault;
+use crate::ir::Checks;
 use crate::ir::def::{Stmt, StmtKind};
 use crate::lang::ops::{BarrierKind, BinaryOp, MathFn, WarpOp};
 use crate::lang::scalar::{Value, dynamic};
@@ -22,9 +26,13 @@ fn meeting<'m>(threads: &[Arc<Thread<'m>>]) -> Option<(&'m Stmt, Vec<Wait>)> {
     Some((place, threads.iter().map(wait).collect::<Option<Vec<Wait>>>()?))
 }
 
-/// Performs a warp operation if all threads of the warp, or all in its mask, wait at it.
-pub(super) fn meet_warp(warp: &mut [Arc<Thread<'_>>]) -> bool {
+/// Performs a warp operation if all threads of the warp, or all in its mask, wait at it. A checked sum that overflows is a fault.
+pub(super) fn meet_warp(warp: &mut [Arc<Thread<'_>>], checks: Checks, faults: &mut Vec<Fault>) -> bool {
     if let Some((op, lanes)) = group(warp) {
+        if let Some(found) = overflow(warp, &lanes, checks) {
+            faults.push(found);
+            return true;
+        }
         let brought: Vec<Option<(Val, i128)>> = (0..warp.len())
             .map(|i| match warp[i].phase {
                 Phase::Waiting(_, Wait::Warp { value, lane, .. }) if lanes.contains(&i) => {
@@ -33,8 +41,12 @@ pub(super) fn meet_warp(warp: &mut [Arc<Thread<'_>>]) -> bool {
                 _ => None,
             })
             .collect();
-        for &lane in &lanes {
-            let result = group_result(op, &brought, lane);
+        let results: Vec<Val> = lanes.iter().map(|&lane| group_result(op, &brought, lane)).collect();
+        if let Some(found) = infinite(warp, &lanes, results[0], checks) {
+            faults.push(found);
+            return true;
+        }
+        for (&lane, result) in lanes.iter().zip(results) {
             Arc::make_mut(&mut warp[lane]).resume(Some(result));
         }
         return true;
@@ -42,6 +54,10 @@ pub(super) fn meet_warp(warp: &mut [Arc<Thread<'_>>]) -> bool {
     let Some((place, waits)) = meeting(warp) else { return false };
     if waits.iter().any(|wait| matches!(wait, Wait::Warp { among: Some(_), .. })) {
         return false;
+    }
+    if let Some(found) = overflow(warp, &(0..warp.len()).collect::<Vec<_>>(), checks) {
+        faults.push(found);
+        return true;
     }
     let results = match place.kind {
         StmtKind::Barrier { kind: BarrierKind::Warp, .. } => vec![None; warp.len()],
@@ -55,8 +71,47 @@ pub(super) fn meet_warp(warp: &mut [Arc<Thread<'_>>]) -> bool {
         }
         _ => return false,
     };
+    if let Some(Some(result)) = results.first()
+        && let Some(found) = infinite(warp, &(0..warp.len()).collect::<Vec<_>>(), *result, checks)
+    {
+        faults.push(found);
+        return true;
+    }
     warp.iter_mut().zip(results).for_each(|(thread, result)| Arc::make_mut(thread).resume(result));
     true
+}
+
+/// Ends the threads of these lanes, which wait at a warp operation, if that is a sum that overflows.
+fn overflow(warp: &mut [Arc<Thread<'_>>], lanes: &[usize], checks: Checks) -> Option<Fault> {
+    let (values, span) = addends(warp, lanes)?;
+    let kind = check::sum(checks, values.first()?.ty, values.iter().filter_map(|value| value.as_integer()))?;
+    Some(end(warp, lanes, (kind, span)))
+}
+
+/// Like [`overflow`], for a sum of floats that gives this result.
+fn infinite(warp: &mut [Arc<Thread<'_>>], lanes: &[usize], result: Val, checks: Checks) -> Option<Fault> {
+    let (values, span) = addends(warp, lanes)?;
+    let kind = check::float_sum(checks, &values, result.lane(0))?;
+    Some(end(warp, lanes, (kind, span)))
+}
+
+/// Returns what these lanes add, if they wait at a sum.
+fn addends(warp: &[Arc<Thread<'_>>], lanes: &[usize]) -> Option<(Vec<Value>, Span)> {
+    let first = *lanes.first()?;
+    let Phase::Waiting(Stmt { kind: StmtKind::Warp { op: WarpOp::ReduceAdd, .. }, span }, _) = warp[first].phase else {
+        return None;
+    };
+    let brought = |&lane: &usize| match warp[lane].phase {
+        Phase::Waiting(_, Wait::Warp { value, .. }) => Some(value.lane(0)),
+        _ => None,
+    };
+    Some((lanes.iter().filter_map(brought).collect(), *span))
+}
+
+/// Ends the threads of these lanes; the fault is of the first.
+fn end(warp: &mut [Arc<Thread<'_>>], lanes: &[usize], stop: Stop) -> Fault {
+    lanes.iter().for_each(|&lane| Arc::make_mut(&mut warp[lane]).phase = Phase::Faulted);
+    fault(Arc::make_mut(&mut warp[lanes[0]]), stop, "")
 }
 
 /// Returns lanes that wait at the same operation and are exactly the lanes in its mask, as seen by each of them, so that they

@@ -145,5 +145,30 @@ pub struct Array<'m> {
     pub extents: Vec<u32>,
 }
 
+impl Array<'_> {
+    /// Returns the name of the element at an offset: `s[3, 4]`.
+    pub(super) fn element(&self, offset: usize) -> String {
+        let mut element = offset / self.layout.size.max(1);
+        let mut indices: Vec<String> = vec![];
+        for &extent in self.extents.iter().rev() {
+            let extent = (extent as usize).max(1);
+            indices.insert(0, (element % extent).to_string());
+            element /= extent;
+        }
+        let index = if indices.is_empty() { String::new() } else { format!("[{}]", indices.join(", ")) };
+        format!("{}{index}", self.name)
+    }
+
+    /// Returns the name of the place at an offset, with its field: `points[3].mass`.
+    pub(super) fn place(&self, offset: usize) -> String {
+        let within = offset % self.layout.size.max(1);
+        let leaf = self.layout.leaves.iter().rfind(|leaf| leaf.offset <= within);
+        match leaf.map_or("", |leaf| &leaf.path) {
+            "" => self.element(offset),
+            path => format!("{}.{path}", self.element(offset)),
+        }
+    }
+}
+
 /// The shared arrays of a block.
 pub(super) type Shared = BTreeMap<(FunctionId, MemId), Bytes>;

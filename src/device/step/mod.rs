@@ -13,6 +13,7 @@
 //! several faults; whoever wants to stop at a fault looks at [`state::State::faults`].
 
 mod ask;
+mod check;
 mod eval;
 mod event;
 mod meet;
@@ -29,6 +30,7 @@ mod tests;
 
 use crate::device::fault::Fault;
 use crate::device::{Arg, Extents};
+use crate::ir::Checks;
 use crate::ir::def::Module;
 
 pub use ask::{NoAnswer, ask};
@@ -53,7 +55,15 @@ pub struct Outcome {
 /// # Panics
 /// if the module is not a verified one, or an argument does not fit its parameter or is not in the host's memory.
 pub fn launch(module: &Module, extents: Extents, args: &mut [Arg<'_>]) -> Outcome {
-    let launch = Launch::new(module, extents, args, MOST_STEPS);
+    launch_checked(module, extents, args, Checks::default())
+}
+
+/// Like [`launch`], but with checks.
+///
+/// # Panics
+/// as [`launch`].
+pub fn launch_checked(module: &Module, extents: Extents, args: &mut [Arg<'_>], checks: Checks) -> Outcome {
+    let launch = Launch::new(module, extents, args, MOST_STEPS).checked(checks);
     let mut state = launch.start(args).expect("arrays of the host");
     let mut output = String::new();
     while state.step(&launch, &mut output, &mut Nobody) {}

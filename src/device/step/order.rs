@@ -17,6 +17,7 @@ use crate::base::source::Span;
 use crate::device::Arg;
 use crate::device::Extents;
 use crate::device::fault::{DeviceError, FaultKind, Who};
+use crate::ir::Checks;
 use crate::ir::calls::resolve;
 use crate::ir::def::{ExprKind, Stmt, StmtKind};
 use crate::lang::ops::BarrierKind;
@@ -159,15 +160,7 @@ fn is_at(access: &Access<'_, '_>, place: &str) -> bool {
 
 /// Returns the name of the element of an access: `s[3, 4]`.
 pub(super) fn element(access: &Access<'_, '_>) -> String {
-    let mut element = access.offset / access.array.layout.size.max(1);
-    let mut index: Vec<String> = vec![];
-    for &extent in access.array.extents.iter().rev() {
-        let extent = (extent as usize).max(1);
-        index.insert(0, (element % extent).to_string());
-        element /= extent;
-    }
-    let index = if index.is_empty() { String::new() } else { format!("[{}]", index.join(", ")) };
-    format!("{}{index}", access.array.name)
+    access.array.element(access.offset)
 }
 
 struct Run<'a, 'm> {
@@ -237,6 +230,7 @@ impl<'a, 'm> Run<'a, 'm> {
         self.watch.epoch = [self.grids, owner.met, owner.warps.get(thread / WARP).copied().unwrap_or(0)];
         let mut world = World {
             parameters: &self.launch.parameters,
+            checks: Checks::default(),
             global: &mut self.global,
             shared: &mut owner.shared,
             output: &mut String::new(),
@@ -390,7 +384,7 @@ impl<'a, 'm> Run<'a, 'm> {
         let mut met = false;
         for block in &mut self.blocks {
             for (warp, count) in block.threads.chunks_mut(WARP).zip(&mut block.warps) {
-                if meet_warp(warp) {
+                if meet_warp(warp, Checks::default(), &mut vec![]) {
                     *count += 1;
                     met = true;
                 }

@@ -12,6 +12,7 @@ use super::thread::{Ids, Observer, Thread, World};
 use super::timeline::{Interrupted, Seeker, Timeline};
 use super::value::Val;
 use crate::base::source::Span;
+use crate::ir::Checks;
 use crate::ir::calls::resolve;
 use crate::ir::def::{BinOp, ExprId, ExprKind, Function, KernelParam, LocalId, Module, Stmt, StmtKind, Ty};
 
@@ -194,6 +195,7 @@ impl<'m> Origins<'m> {
         let (mut global, mut shared) = (state.global.clone(), state.block.shared.clone());
         let mut world = World {
             parameters: &self.timeline.launch.parameters,
+            checks: Checks::default(),
             global: &mut global,
             shared: &mut shared,
             output: &mut String::new(),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::event::At;
 use super::meet::{meet_block, meet_warp, waits_at};
 use super::memory::{Bytes, Shared};
-use super::thread::{Ids, Observer, Parameter, Phase, Stop, Thread, World};
+use super::thread::{Ids, Observer, Parameter, Phase, Thread, World, fault};
 use super::value::Val;
-use crate::base::source::Span;
 use crate::device::fault::{DeviceError, Fault, FaultKind};
 use crate::device::{Arg, Extents};
+use crate::ir::Checks;
 use crate::ir::def::{Access, Form, KernelParam, Module};
 use crate::lang::ops::BarrierKind;
 
@@ -25,6 +25,8 @@ pub struct Launch<'m> {
     pub blocks: u64,
     /// The statements that a thread may execute; 0 is no limit.
     pub most: u64,
+    /// Beyond out-of-bounds accesses and divisions by zero. Races are not among the stepper's checks.
+    pub checks: Checks,
 }
 
 fn product(sizes: [u32; 3]) -> u64 {
@@ -56,7 +58,12 @@ impl<'m> Launch<'m> {
             Extents::Threads(sizes) => product(sizes).div_ceil(WARP),
             Extents::Grid { grid, .. } => product(grid),
         };
-        Launch { module, extents, parameters, blocks, most }
+        Launch { module, extents, parameters, blocks, most, checks: Checks::default() }
+    }
+
+    /// Returns the launch with more checks.
+    pub fn checked(self, checks: Checks) -> Launch<'m> {
+        Launch { checks, ..self }
     }
 
     /// Returns the state before the first step.
@@ -179,6 +186,7 @@ impl<'m> State<'m> {
         let thread = Arc::make_mut(thread);
         let mut world = World {
             parameters: &launch.parameters,
+            checks: launch.checks,
             global: &mut self.global,
             shared: &mut block.shared,
             output: &mut *output,
@@ -209,7 +217,12 @@ impl<'m> State<'m> {
             let has_waiting = |thread: &Arc<Thread<'m>>| matches!(thread.phase, Phase::Waiting(..));
             if self.block.threads.iter().any(has_waiting) {
                 let threads = &mut Arc::make_mut(&mut self.block).threads;
-                let warps = threads.chunks_mut(WARP as usize).map(meet_warp).filter(|met| *met).count() > 0;
+                let warps = threads
+                    .chunks_mut(WARP as usize)
+                    .map(|warp| meet_warp(warp, launch.checks, &mut self.faults))
+                    .filter(|met| *met)
+                    .count()
+                    > 0;
                 if warps || meet_block(threads) {
                     continue;
                 }
@@ -272,6 +285,7 @@ impl<'m> State<'m> {
             let mut thread = Thread::new(launch.module, launch.ids(number, flat));
             let mut world = World {
                 parameters: &launch.parameters,
+                checks: launch.checks,
                 global: &mut self.global,
                 shared: &mut shared,
                 output: &mut String::new(),
@@ -360,15 +374,6 @@ impl<'m> State<'m> {
             differs.map(|thread| format!("thread {thread} of block {}", a.number))
         })
     }
-}
-
-/// Stops a thread with a fault.
-fn fault(thread: &mut Thread<'_>, (kind, span): Stop, output: &str) -> Fault {
-    thread.phase = Phase::Faulted;
-    let trace: Vec<Span> = thread.frames.iter().skip(1).rev().map(|frame| frame.call).collect();
-    let Ids { thread, block, index, .. } = thread.ids;
-    let index = index.map(|(index, rank)| index[..rank].to_vec());
-    Fault { kind, span, trace, block, thread, index, others: 0, output: output.to_string() }
 }
 
 fn diverged(waiting: &[&Thread<'_>], threads: usize) -> Option<Fault> {

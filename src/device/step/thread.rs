@@ -1,11 +1,13 @@
 //! A thread with an explicit stack of calls and open blocks, so that it can stop before any statement.
 
+use super::check;
 use super::event::{Access, At, Kind};
 use super::memory::{Array, Bytes, Shared, Store};
 use super::value::Val;
 use crate::base::arena::Id;
 use crate::base::source::Span;
-use crate::device::fault::FaultKind;
+use crate::device::fault::{Fault, FaultKind};
+use crate::ir::Checks;
 use crate::ir::def::{
     Expr, ExprId, Extent, Function, Label, LocalId, MemId, Memory, Module, Part, Space, Stmt, StmtKind, Ty,
 };
@@ -155,6 +157,7 @@ pub struct Thread<'m> {
 /// What is outside of the running thread.
 pub(super) struct World<'w> {
     pub parameters: &'w [Parameter],
+    pub checks: Checks,
     pub global: &'w mut [Bytes],
     pub shared: &'w mut Shared,
     pub output: &'w mut String,
@@ -513,7 +516,12 @@ impl<'m> Thread<'m> {
                 let val = self.eval(world, *value)?.lane(0);
                 let compare = compare.map(|c| self.eval(world, c)).transpose()?.map(|c| c.lane(0));
                 let at = self.place(world, place, true, span)?;
-                let (old, _) = self.load(world, at);
+                let (old, before) = self.load(world, at);
+                if before.is_none() {
+                    let space = self.frame().function.memories[place.memory].space;
+                    check::read(world.checks, &self.frame().arrays[at.array], at.offset, space, span)?;
+                }
+                check::atomic(world.checks, *op, old.lane(0), val, span)?;
                 let new = dynamic::atomic(*op, old.lane(0), val, compare).expect("a typed atomic");
                 self.store(world, at, Kind::Atomic, Val::scalar(new), span);
                 if let Some(result) = result {
@@ -596,4 +604,13 @@ impl<'m> Thread<'m> {
         }
         Ok(text)
     }
+}
+
+/// Stops a thread with a fault.
+pub(super) fn fault(thread: &mut Thread<'_>, (kind, span): Stop, output: &str) -> Fault {
+    thread.phase = Phase::Faulted;
+    let trace: Vec<Span> = thread.frames.iter().skip(1).rev().map(|frame| frame.call).collect();
+    let Ids { thread, block, index, .. } = thread.ids;
+    let index = index.map(|(index, rank)| index[..rank].to_vec());
+    Fault { kind, span, trace, block, thread, index, others: 0, output: output.to_string() }
 }

@@ -95,6 +95,12 @@ pub fn is_reported_conversion(to: Scalar, value: Value) -> bool {
     to.is_int() && value.ty.is_float() && outside(to, value.as_f64())
 }
 
+/// Whether `result` is a NaN or an infinity that the operation computes from finite operands: what `--trap-nan` reports.
+pub fn is_first_nonfinite(operands: &[Value], result: Value) -> bool {
+    let is_finite = |value: &Value| !value.ty.is_float() || value.as_f64().is_finite();
+    !is_finite(&result) && operands.iter().all(is_finite)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +131,10 @@ mod tests {
         assert!(is_reported_conversion(Scalar::U8, Value::of(256.0)));
         assert!(!is_reported_conversion(Scalar::U8, Value::of(255.5)));
         assert!(is_reported_conversion(Scalar::I64, Value::of(f32::NAN)));
+        let (zero, infinity) = (Value::of(0_f32), Value::of(f32::INFINITY));
+        assert!(
+            is_first_nonfinite(&[zero, zero], Value::of(f32::NAN)) && is_first_nonfinite(&[Value::of(1)], infinity)
+        );
+        assert!(!is_first_nonfinite(&[zero, infinity], Value::of(f32::NAN)) && !is_first_nonfinite(&[zero], zero));
     }
 }

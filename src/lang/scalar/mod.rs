@@ -92,6 +92,17 @@ impl Scalar {
         self.size() as u32 * 8
     }
 
+    /// Returns the bits of every NaN that an operation computes: quiet, without sign and payload; 0 for types that are no floats.
+    pub fn nan(self) -> u64 {
+        match self {
+            Scalar::F16 => 0x7e00,
+            Scalar::Bf16 => 0x7fc0,
+            Scalar::F32 => 0x7fc0_0000,
+            Scalar::F64 => 0x7ff8_0000_0000_0000,
+            _ => 0,
+        }
+    }
+
     pub fn is_float(self) -> bool {
         matches!(self, Scalar::F16 | Scalar::Bf16 | Scalar::F32 | Scalar::F64)
     }

@@ -81,6 +81,11 @@ impl Value {
         self.ty.is_float() && self.as_f64().is_nan()
     }
 
+    /// Returns the value, or for a NaN the one that operations compute ([`Scalar::nan`]).
+    pub fn with_defined_nan(self) -> Value {
+        if self.is_nan() { Value { bits: self.ty.nan(), ..self } } else { self }
+    }
+
     /// Returns the bytes in memory, little-endian; the first `ty.size()` are significant.
     pub fn to_bytes(self) -> [u8; 8] {
         self.bits.to_le_bytes()

@@ -148,18 +148,11 @@ unsafe fn overflowed<T: Lane, F: Wrong<T> + Symbol>(g: &mut Group, op: *const Op
     let value = |reg: Reg, lane: usize| T::get(unsafe { g.lane::<T::Repr>(reg, lane) });
     match first_of(g, |lane| F::wrong(value(o.a, lane), value(o.b, lane))) {
         Some((lane, others)) => {
-            let shown = |reg: Reg| operand(read_value(g, reg, T::SCALAR, lane));
-            let operation = format!("{} {} {}", shown(o.a), F::SYMBOL, shown(o.b));
-            stop_at(g, FaultKind::Overflow { operation, ty: T::SCALAR }, o.x, lane, others)
+            let [left, right] = [o.a, o.b].map(|reg| read_value(g, reg, T::SCALAR, lane));
+            stop_at(g, FaultKind::overflow(F::SYMBOL, left, right), o.x, lane, others)
         }
         None => op.wrapping_add(1),
     }
-}
-
-/// Formats an operand, with a negative one in parentheses.
-fn operand(value: Value) -> String {
-    let text = value.to_string();
-    if text.starts_with('-') { format!("({text})") } else { text }
 }
 
 /// As [`Overflow`], for affine `i32`s: the two indices of access `y`. `a` is 0 for `+`, 1 for `-`, 2 for `*`.
@@ -218,9 +211,9 @@ impl Step for AffineOverflow {
                 .is_none()
             };
             let Some((lane, others)) = first_of(g, wrong) else { return op.add(1) };
-            let shown = |k: usize| operand(Value::of(at_lane(g, &axes[k], lane)));
-            let operation = format!("{} {} {}", shown(0), ["+", "-", "*"][usize::from(o.a).min(2)], shown(1));
-            stop_at(g, FaultKind::Overflow { operation, ty: Scalar::I32 }, o.x, lane, others)
+            let [left, right] = [0, 1].map(|k| Value::of(at_lane(g, &axes[k], lane)));
+            let symbol = ["+", "-", "*"][usize::from(o.a).min(2)];
+            stop_at(g, FaultKind::overflow(symbol, left, right), o.x, lane, others)
         }
     }
 }
@@ -381,7 +374,7 @@ impl Step for Finite {
                 (true, _) => args.join(&format!(" {} ", birth.name)),
                 (false, _) => format!("{}({})", birth.name, args.join(", ")),
             };
-            let result = read_value(g, o.d, birth.scalar, lane);
+            let result = read_value(g, o.d, birth.scalar, lane).with_defined_nan();
             stop_at(g, FaultKind::NotFinite { operation, result }, o.y, lane, others)
         }
     }
