@@ -168,6 +168,12 @@ impl MathFn {
     pub fn is_exact(self) -> bool {
         !matches!(self.row().family, Family::Approximations | Family::Powers)
     }
+
+    /// Whether finite arguments give a finite result.
+    pub fn keeps_finite(self) -> bool {
+        use MathFn::*;
+        matches!(self, Min | Max | Abs | Clamp | Sign | Floor | Ceil | Round | Trunc | Fract | Copysign)
+    }
 }
 
 /// An atomic read-modify-write; each returns the old value.

@@ -104,6 +104,7 @@ impl Body<'_, '_> {
         if let Some(known) = known
             && !is_reported_math(function, &known)
             && let Ok(folded) = dynamic::math(function, &known)
+            && !self.is_trapped(&known, folded)
         {
             return self.out.constant(folded, span);
         }

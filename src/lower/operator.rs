@@ -8,7 +8,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Expr, Type};
 use crate::ir::def::{BinOp, ExprId, ExprKind, StmtKind, Ty};
 use crate::lang::ops::{BinaryOp, UnaryOp};
-use crate::lang::scalar::exact::{is_reported, is_reported_conversion, is_reported_unary};
+use crate::lang::scalar::exact::{is_first_nonfinite, is_reported, is_reported_conversion, is_reported_unary};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 /// Maximum cost of a right operand of `&&` or `||` that is evaluated unconditionally.
@@ -33,9 +33,16 @@ impl Body<'_, '_> {
 
     pub fn convert(&mut self, value: ExprId, to: Scalar, span: Span) -> ExprId {
         match self.out.known(value) {
-            Some(known) if !is_reported_conversion(to, known) => self.out.constant(known.to_type(to), span),
+            Some(known) if !is_reported_conversion(to, known) && !self.is_trapped(&[known], known.to_type(to)) => {
+                self.out.constant(known.to_type(to), span)
+            }
             _ => self.out.convert(value, to, span),
         }
+    }
+
+    /// Whether a run with checks may trap an operation on constants, so that it must not be folded.
+    pub(super) fn is_trapped(&self, operands: &[Value], result: Value) -> bool {
+        self.unit.careful && is_first_nonfinite(operands, result)
     }
 
     pub fn bitcast(&mut self, value: ExprId, to: Ty, span: Span) -> Fallible<ExprId> {
@@ -76,6 +83,7 @@ impl Body<'_, '_> {
         if let (Some(l), Some(r)) = (self.out.known(left), self.out.known(right))
             && !is_reported(op, l, r)
             && let Ok(folded) = dynamic::binary(op, l, r)
+            && !self.is_trapped(&[l, r], folded)
         {
             return Ok(self.out.constant(folded, span));
         }

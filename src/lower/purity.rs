@@ -26,7 +26,7 @@ impl Body<'_, '_> {
             // Operations that a run-time check may report must not be evaluated speculatively.
             ExprKind::Unary { op: UnaryOp::Neg, .. } | ExprKind::Convert { .. } if self.unit.careful => false,
             ExprKind::Binary { op, .. } if self.unit.careful && !is_harmless(*op) => false,
-            ExprKind::Builtin { builtin: Builtin::Math(MathFn::Abs) | Builtin::Dot, .. } if self.unit.careful => false,
+            ExprKind::Builtin { builtin, .. } if self.unit.careful && is_reported(*builtin) => false,
             ExprKind::Unary { expr, .. }
             | ExprKind::Convert { expr, .. }
             | ExprKind::ConvertParam { expr, .. }
@@ -77,6 +77,11 @@ impl Body<'_, '_> {
 fn is_harmless(op: BinaryOp) -> bool {
     let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
     op.is_comparison() || op.is_logical() || (op.is_bitwise() && !shift)
+}
+
+/// Whether a run-time check may report a cheap builtin: the absolute value of the smallest integer, a sum that is infinite.
+fn is_reported(builtin: Builtin) -> bool {
+    matches!(builtin, Builtin::Math(MathFn::Abs | MathFn::Fma | MathFn::Tf32) | Builtin::Dot)
 }
 
 fn spend(budget: &mut u32, cost: u32) -> bool {

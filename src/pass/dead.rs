@@ -1,11 +1,12 @@
 //! Dead code elimination: unused expressions that cannot fault, writes without a following read, branches and loops without
 //! effect, statements behind a jump, branches of constant conditions.
 //!
-//! A load or an integer division whose result is unused stays if it may fault: faults are part of a kernel's semantics.
+//! An unused expression stays if it may fault: faults are part of a kernel's semantics. Without checks, these are loads and integer
+//! divisions; checks add what they report.
 
 use rustc_hash::FxHashSet;
 
-use super::edit::{Faults, integer_of, may_fault, never_completes};
+use super::edit::{Faults, integer_of, may_fault, may_fault_checked, may_fault_trapping, never_completes};
 use crate::base::idset::IdSet;
 use crate::base::stop;
 use crate::ir::def::*;
@@ -13,6 +14,26 @@ use crate::ir::visit::each_stmt;
 
 pub(crate) fn run(module: &mut Module) {
     run_for(module, may_fault);
+}
+
+/// The variant for runs with checks, in which more operations can fault.
+pub(crate) fn run_checked(module: &mut Module) {
+    run_for(module, |function, id| may_fault_checked(function, id) && !is_certain_load(function, id));
+}
+
+/// The variant for runs that trap the first NaN, in which any operation on floats can fault.
+pub(crate) fn run_trapping(module: &mut Module) {
+    run_for(module, |function, id| may_fault_trapping(function, id) && !is_certain_load(function, id));
+}
+
+/// Returns whether this is a load in bounds of memory that is written before the kernel begins.
+fn is_certain_load(function: &Function, id: ExprId) -> bool {
+    let ExprKind::Load { place, .. } = &function.exprs[id].kind else { return false };
+    let is_given = matches!(
+        function.memories[place.memory].space,
+        Space::Constant | Space::Global { access: Access::In, .. } | Space::Param { access: Access::In, .. }
+    );
+    is_given && !may_fault(function, id)
 }
 
 /// As [`run`], of a kernel whose operations have all been done before, by another one, so that none of them faults.

@@ -133,7 +133,7 @@ pub(crate) fn next_label(block: &Block) -> u32 {
     next
 }
 
-/// A predicate on expressions: evaluating it may end the launch.
+/// A predicate on expressions: evaluation may end the launch.
 pub(crate) type Faults = fn(&Function, ExprId) -> bool;
 
 /// Returns whether evaluation may end the launch: a load out of bounds, an integer division by zero.
@@ -148,7 +148,7 @@ pub(crate) fn may_fault(function: &Function, id: ExprId) -> bool {
     }
 }
 
-/// As [`may_fault`], in a run with checks: also signed arithmetic, shifts and conversions of floats to integers.
+/// Like [`may_fault`], but for runs with checks: also signed arithmetic, shifts, and conversions of floats to integers.
 pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     let expr = &function.exprs[id];
     let signed = expr.ty.scalar().is_int() && !expr.ty.scalar().is_unsigned();
@@ -167,6 +167,17 @@ pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
         _ => false,
     };
     checked || may_fault(function, id)
+}
+
+/// Like [`may_fault_checked`], but for runs that trap the first NaN: also operations whose result is a float.
+pub(crate) fn may_fault_trapping(function: &Function, id: ExprId) -> bool {
+    let expr = &function.exprs[id];
+    let computes = match &expr.kind {
+        ExprKind::Binary { .. } | ExprKind::Convert(_) => true,
+        ExprKind::Math { function, .. } => !function.keeps_finite(),
+        _ => false,
+    };
+    computes && expr.ty.scalar().is_float() || may_fault_checked(function, id)
 }
 
 /// Returns whether a memory location is known to be in bounds.

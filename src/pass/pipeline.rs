@@ -44,12 +44,18 @@ const CSE_SAFE: Pass = pass("cse", cse::run_checked);
 const IF_CONVERT: Pass = pass("if_convert", if_convert::run);
 /// Hoists loop-invariant expressions.
 const HOIST: Pass = pass("hoist", hoist::run);
-/// As `CHOOSE`, for branches without operations that checks observe.
+/// As `IF_CONVERT`, for branches without operations that checks observe.
 const IF_CONVERT_SAFE: Pass = pass("if_convert", if_convert::run_checked);
 /// As `HOIST`, for expressions without operations that checks observe.
 const HOIST_SAFE: Pass = pass("hoist", hoist::run_checked);
 /// As `SIMPLIFY`, but operations on constants that checks report stay.
 const SIMPLIFY_SAFE: Pass = pass("simplify", simplify::run_checked);
+/// As `SIMPLIFY_SAFE`, but operations on constants that give a NaN or an infinity stay, too.
+const SIMPLIFY_TRAPPING: Pass = pass("simplify", simplify::run_trapping);
+/// As `DEAD`, but unused operations that checks observe stay.
+const DEAD_SAFE: Pass = pass("dead", dead::run_checked);
+/// As `DEAD_SAFE`, but unused operations on floats stay, too.
+const DEAD_TRAPPING: Pass = pass("dead", dead::run_trapping);
 /// Removes unused locals and memories and renumbers the rest.
 const TIDY: Pass = pass("tidy", tidy::run);
 
@@ -69,7 +75,7 @@ pub(crate) static STANDARD: &[Pass] = &[
 #[rustfmt::skip]
 pub(crate) static TRAPPING: &[Pass] = &[
     INLINE_TRACED, RELEASE, COMPACT, STRUCTURE,
-    FORWARD, SIMPLIFY_SAFE, DEAD, CSE_SAFE, DEAD, TIDY,
+    FORWARD, SIMPLIFY_TRAPPING, DEAD_TRAPPING, CSE_SAFE, DEAD_TRAPPING, TIDY,
 ];
 
 /// Returns the pipeline for these checks.
@@ -86,9 +92,9 @@ pub(crate) fn passes(checks: Checks) -> &'static [Pass] {
 #[rustfmt::skip]
 pub(crate) static CHECKED: &[Pass] = &[
     INLINE_TRACED, RELEASE, COMPACT, STRUCTURE,
-    FORWARD, SIMPLIFY_SAFE, DEAD, CSE_SAFE,
-    IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, DEAD, IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, CSE_SAFE, DEAD,
-    HOIST_SAFE, CSE_SAFE, DEAD, TIDY,
+    FORWARD, SIMPLIFY_SAFE, DEAD_SAFE, CSE_SAFE,
+    IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, DEAD_SAFE, IF_CONVERT_SAFE, FORWARD, SIMPLIFY_SAFE, CSE_SAFE, DEAD_SAFE,
+    HOIST_SAFE, CSE_SAFE, DEAD_SAFE, TIDY,
 ];
 
 /// The pipeline before a derivative is taken: one function, few jumps, few locals.

@@ -1,7 +1,7 @@
 //! Constant folding and algebraic simplification.
 //!
-//! Everything is exact, for every value: on floats only `x * 1`, `x / 1`, `x - 0` and `x + -0` are removed, which change nothing;
-//! `x + 0` stays because of `-0`. A division becomes a multiplication only for a power of two, whose reciprocal is exact. An
+//! Everything is exact, for every value: on floats only `x * 1`, `x / 1`, `x - 0` and `x + -0` are removed, which change nothing
+//! but the bits of a NaN that was loaded; `x + 0` stays because of `-0`. A division becomes a multiplication only for a power of two, whose reciprocal is exact. An
 //! integer division by a constant zero stays: it is a fault. So does, for runs with checks, what these report.
 
 use rustc_hash::FxHashSet;
@@ -10,16 +10,33 @@ use super::edit::{self, Renames, integer_of, rename_all, value_of};
 use crate::base::stop;
 use crate::ir::def::*;
 use crate::lang::ops::UnaryOp;
-use crate::lang::scalar::exact::{is_reported, is_reported_conversion, is_reported_math, is_reported_unary};
+use crate::lang::scalar::exact::{
+    is_first_nonfinite, is_reported, is_reported_conversion, is_reported_math, is_reported_unary,
+};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 pub(crate) fn run(module: &mut Module) {
-    run_with(module, false);
+    run_with(module, Reported::Nothing);
 }
 
 /// As [`run`], but operations on constants that checks report stay.
 pub(crate) fn run_checked(module: &mut Module) {
-    run_with(module, true);
+    run_with(module, Reported::Arithmetic);
+}
+
+/// As [`run_checked`], but operations on constants that give a NaN or an infinity stay, too.
+pub(crate) fn run_trapping(module: &mut Module) {
+    run_with(module, Reported::Nonfinite);
+}
+
+/// Which operations on constants a run reports.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reported {
+    Nothing,
+    /// Overflow, shifts by too much, conversions out of range.
+    Arithmetic,
+    /// These, and the first NaN or infinity.
+    Nonfinite,
 }
 
 /// Forgets what derivatives take as constants, where none is taken any more.
@@ -39,11 +56,11 @@ pub fn is_held(function: &Function, id: ExprId) -> bool {
     matches!(kind, ExprKind::Bitcast(value) if function.exprs[*value].ty == *ty)
 }
 
-fn run_with(module: &mut Module, checked: bool) {
+fn run_with(module: &mut Module, reported: Reported) {
     for (_, function) in module.functions.iter_mut() {
         known_extents(function);
         let body = std::mem::take(&mut function.body);
-        let mut simplify = Simplify { checked, counters: FxHashSet::default(), function, renames: Renames::default() };
+        let mut simplify = Simplify { reported, counters: FxHashSet::default(), function, renames: Renames::default() };
         simplify.walk(&body);
         let renames = simplify.renames;
         function.body = body;
@@ -64,8 +81,7 @@ fn known_extents(function: &mut Function) {
 }
 
 struct Simplify<'a> {
-    /// Whether the run has checks.
-    checked: bool,
+    reported: Reported,
     function: &'a mut Function,
     renames: Renames,
     /// Counters of enclosing loops that are never negative.
@@ -103,7 +119,7 @@ impl Simplify<'_> {
     fn visit(&mut self, id: ExprId) {
         // Each step makes the expression smaller or moves a constant to the right, so this ends; the bound is for safety.
         for _ in 0..8 {
-            let found = simplified(self.function, id, self.checked).or_else(|| self.power_of_two(id));
+            let found = simplified(self.function, id, self.reported).or_else(|| self.power_of_two(id));
             match found {
                 Some(Found::Operand(other)) => return self.renames.set(id, other),
                 Some(Found::Constant(value)) => {
@@ -168,12 +184,13 @@ enum Found {
 }
 use Found::{Constant, Kind, Operand};
 
-fn simplified(function: &mut Function, id: ExprId, checked: bool) -> Option<Found> {
+fn simplified(function: &mut Function, id: ExprId, reported: Reported) -> Option<Found> {
+    let checked = reported != Reported::Nothing;
     if checked && is_fault(function, id) {
         return None;
     }
     if let Some(value) = folded(function, id) {
-        return Some(Constant(value));
+        return (reported != Reported::Nonfinite || !is_trapped(function, id, value)).then_some(Constant(value));
     }
     let expr = function.exprs[id].clone();
     match expr.kind {
@@ -187,7 +204,7 @@ fn simplified(function: &mut Function, id: ExprId, checked: bool) -> Option<Foun
             }
             _ => None,
         },
-        ExprKind::Binary { op, left, right } => binary(function, op, left, right, expr.ty),
+        ExprKind::Binary { op, left, right } => binary(function, op, (left, right), expr.ty, reported),
         ExprKind::Select { cond, then, other } => select(function, cond, then, other, expr.ty),
         ExprKind::Convert(value) if function.exprs[value].ty == expr.ty => Some(Operand(value)),
         ExprKind::Bitcast(value) => match function.exprs[value].kind {
@@ -251,6 +268,14 @@ fn is_fault(function: &Function, id: ExprId) -> bool {
     found == Some(true)
 }
 
+/// Whether an operation on constants gives the first NaN or infinity.
+fn is_trapped(function: &Function, id: ExprId, result: Value) -> bool {
+    let kind = &function.exprs[id].kind;
+    let mut operands = vec![];
+    kind.operands(|operand| operands.extend(value_of(function, operand)));
+    !matches!(kind, ExprKind::Bitcast(_)) && is_first_nonfinite(&operands, result)
+}
+
 /// Returns the value of an operation on constants.
 fn folded(function: &Function, id: ExprId) -> Option<Value> {
     let expr = &function.exprs[id];
@@ -284,16 +309,27 @@ fn inverse(op: BinOp, operands: Ty) -> Option<BinOp> {
     }
 }
 
-fn binary(function: &mut Function, op: BinOp, left: ExprId, right: ExprId, ty: Ty) -> Option<Found> {
+fn binary(
+    function: &mut Function,
+    op: BinOp,
+    (left, right): (ExprId, ExprId),
+    ty: Ty,
+    reported: Reported,
+) -> Option<Found> {
     use BinOp::*;
     let operands = function.exprs[left].ty;
-    let commutes = matches!(op, Add | Mul | And | Or | Xor | Eq | Ne);
+    // Reports show the operands as they were written.
+    let is_shown = match operands.scalar().is_float() {
+        true => reported >= Reported::Nonfinite,
+        false => reported >= Reported::Arithmetic && operands.scalar().is_signed(),
+    };
+    let commutes = matches!(op, And | Or | Xor | Eq | Ne) || matches!(op, Add | Mul) && !is_shown;
     if commutes && value_of(function, left).is_some() && value_of(function, right).is_none() {
         return Some(Kind(ExprKind::Binary { op, left: right, right: left }));
     }
     let scalar = operands.scalar();
     if scalar.is_float() {
-        return float(function, op, left, right);
+        return float(function, op, left, right, is_shown);
     }
     if left == right {
         let same = match op {
@@ -327,7 +363,7 @@ fn binary(function: &mut Function, op: BinOp, left: ExprId, right: ExprId, ty: T
     }
 }
 
-fn float(function: &mut Function, op: BinOp, left: ExprId, right: ExprId) -> Option<Found> {
+fn float(function: &mut Function, op: BinOp, left: ExprId, right: ExprId, is_shown: bool) -> Option<Found> {
     let constant = value_of(function, right)?;
     let value: f64 = constant.to();
     let negative_zero = value == 0.0 && value.is_sign_negative();
@@ -335,7 +371,7 @@ fn float(function: &mut Function, op: BinOp, left: ExprId, right: ExprId) -> Opt
         BinOp::Mul | BinOp::Div if value == 1.0 => Some(Operand(left)),
         BinOp::Sub if value == 0.0 && !negative_zero => Some(Operand(left)),
         BinOp::Add if negative_zero => Some(Operand(left)),
-        BinOp::Div if matches!(constant.ty, Scalar::F32 | Scalar::F64) => {
+        BinOp::Div if matches!(constant.ty, Scalar::F32 | Scalar::F64) && !is_shown => {
             let reciprocal = exact_reciprocal(constant)?;
             let right = edit::constant(function, reciprocal);
             Some(Kind(ExprKind::Binary { op: BinOp::Mul, left, right }))

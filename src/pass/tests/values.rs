@@ -1,6 +1,7 @@
 //! `simplify`, `cse`.
 
 use super::{check_body, kernel};
+use crate::ir::Checks;
 use crate::ir::compact::compact;
 use crate::ir::def::{ExprKind, Part, StmtKind};
 
@@ -186,4 +187,57 @@ fn a_loop_or_a_branch_that_stores_forgets_loads() {
              store @r[1i32] = 1.0f32
          }",
     );
+}
+
+/// Returns the statements that are left of a kernel's body, prepared for these checks.
+fn left(body: &str, checks: Checks) -> usize {
+    let module = super::read(&kernel(body));
+    let prepared = super::super::prepare_for(module, checks).unwrap_or_else(|e| panic!("{e}"));
+    prepared.module.functions[prepared.module.kernel.body].body.len()
+}
+
+const NONE: Checks = Checks { memory: false, arithmetic: false, nan: false };
+const ARITHMETIC: Checks = Checks { arithmetic: true, ..NONE };
+const NAN: Checks = Checks { nan: true, ..NONE };
+
+/// What checks may report stays, though nothing uses it; without checks it goes.
+#[test]
+fn unused_operations_stay_in_checked_runs() {
+    let signed = ["arg0 + arg0", "arg0 - 5i32", "arg0 * arg0", "arg0 ** arg0", "neg arg0", "abs(arg0)", "arg0 << arg0"];
+    let others = [("u8", "convert arg1"), ("u32", "1u32 >> arg0")];
+    let all = signed.into_iter().map(|text| ("i32", text)).chain(others);
+    for (ty, text) in all {
+        let body = format!("%0: {ty} = {text}");
+        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| left(&body, checks)), [0, 1, 1], "{text}");
+    }
+    for text in ["arg1 * arg1", "arg1 / 2.0f32", "sqrt(arg1)", "fma(arg1, arg1, arg1)"] {
+        let body = format!("%0: f32 = {text}");
+        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| left(&body, checks)), [0, 0, 1], "{text}");
+    }
+    for (ty, text) in
+        [("i32", "arg0 & 3i32"), ("u32", "1u32 + 2u32"), ("f32", "max(arg1, 1.0f32)"), ("bool", "arg1 < 1.0f32")]
+    {
+        let body = format!("%0: {ty} = {text}");
+        assert_eq!([NONE, ARITHMETIC, NAN].map(|checks| left(&body, checks)), [0, 0, 0], "{text}");
+    }
+    let written = "var $v: i32\n%0: i32 = arg0 * arg0\n$v = %0\n%1: bool = %0 > 5i32\nif %1 {\n}";
+    assert_eq!([NONE, ARITHMETIC].map(|checks| left(written, checks)), [0, 1]);
+}
+
+/// A constant is not folded if the operation is a fault of the run.
+#[test]
+fn reported_constants_stay_in_checked_runs() {
+    for (ty, text, kept) in [
+        ("i32", "2147483647i32 + 1i32", [false, true, true]),
+        ("i32", "convert 1.0e20f32", [false, true, true]),
+        ("i32", "1i32 << 40i32", [false, true, true]),
+        ("f32", "3.0e38f32 * 10.0f32", [false, false, true]),
+        ("f32", "0.0f32 / 0.0f32", [false, false, true]),
+        ("f32", "sqrt(-1.0f32)", [false, false, true]),
+        ("f32", "2.0f32 * 3.0f32", [false, false, false]),
+    ] {
+        let body = format!("%0: {ty} = {text}\nprint %0");
+        let found = [NONE, ARITHMETIC, NAN].map(|checks| left(&body, checks) == 2);
+        assert_eq!(found, kept, "{text}");
+    }
 }
