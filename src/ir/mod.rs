@@ -6,6 +6,7 @@ pub mod def;
 pub mod ends;
 pub mod filled;
 pub mod footprint;
+pub mod nan;
 pub mod owner;
 pub mod ranges;
 pub mod text;

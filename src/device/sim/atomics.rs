@@ -14,6 +14,7 @@ use super::memory::{out_of_bounds, place, resolve};
 use super::shape::{Indices, Shape, Word};
 use crate::device::FaultKind;
 use crate::lang::ops::AtomicOp;
+use crate::lang::scalar::exact::{holds, is_first_nonfinite};
 use crate::lang::scalar::{Element, Scalar, Value, dynamic};
 
 unsafe fn def<'a>(g: &Group, op: *const Op) -> &'a AtomicDef {
@@ -49,8 +50,8 @@ impl<const CHECKED: bool> Step for Atomic<CHECKED> {
                 let value = read_value(g, def.value, access.scalar, lane);
                 let compare = (def.compare != NONE).then(|| read_value(g, def.compare, access.scalar, lane));
                 let old = update(ptr, alone, def.op, value, compare);
-                if CHECKED && overflows(def.op, old, value) {
-                    return overflowed(g, op, lane, old, value);
+                if CHECKED && let Some(kind) = report(def.op, old, value) {
+                    return stop_at(g, kind, access.span, lane, 0);
                 }
                 if def.result != NONE {
                     write_value(g, def.result, lane, old);
@@ -67,33 +68,35 @@ impl<const CHECKED: bool> Step for Atomic<CHECKED> {
     }
 }
 
-/// Returns whether a sum or a difference overflows its signed type.
-fn overflows(op: AtomicOp, old: Value, value: Value) -> bool {
-    let (bits, Some(a), Some(b)) = (old.ty.bits(), old.as_integer(), value.as_integer()) else { return false };
-    let exact = match op {
-        AtomicOp::Add => a + b,
-        AtomicOp::Sub => a - b,
-        _ => return false,
+/// Returns what checks report of a sum or a difference: that it overflows its signed type, or that it is the first infinity.
+fn report(op: AtomicOp, old: Value, value: Value) -> Option<FaultKind> {
+    let name = match op {
+        AtomicOp::Add => "atomic_add",
+        AtomicOp::Sub => "atomic_sub",
+        _ => return None,
     };
-    old.ty.is_signed() && !(-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&exact)
+    let (operation, ty) = (|| format!("{name}({old}, {value})"), old.ty);
+    if ty.is_float() {
+        let result = dynamic::atomic(op, old, value, None).ok()?;
+        let is_first = is_first_nonfinite(&[old, value], result);
+        return is_first.then(|| FaultKind::NotFinite { operation: operation(), result });
+    }
+    let (a, b) = (old.as_integer()?, value.as_integer()?);
+    let exact = if op == AtomicOp::Add { a + b } else { a - b };
+    (ty.is_signed() && !holds(ty, exact)).then(|| FaultKind::Overflow { operation: operation(), ty })
 }
 
-/// Stops at the atomic `op`, which found `old` in this lane.
+/// Stops at the atomic `op`, a sum of 4-byte words that overflows, which found `old` in this lane.
 #[cold]
 #[inline(never)]
-fn overflowed(g: &mut Group, op: *const Op, lane: usize, old: Value, value: Value) -> *const Op {
+fn word_overflowed(g: &mut Group, op: *const Op, lane: usize, old: u32, value: u32) -> *const Op {
     // SAFETY: C3: the caller's op is one of the code's.
     let def = unsafe { def(g, op) };
     let span = g.code().accesses[def.access as usize].span;
-    let name = if def.op == AtomicOp::Sub { "atomic_sub" } else { "atomic_add" };
-    let kind = FaultKind::Overflow { operation: format!("{name}({old}, {value})"), ty: old.ty };
-    stop_at(g, kind, span, lane, 0)
-}
-
-/// As [`overflowed`], for 4-byte words.
-#[cold]
-fn word_overflowed(g: &mut Group, op: *const Op, lane: usize, old: u32, value: u32) -> *const Op {
-    overflowed(g, op, lane, Value::of(old as i32), Value::of(value as i32))
+    match report(def.op, Value::of(old as i32), Value::of(value as i32)) {
+        Some(kind) => stop_at(g, kind, span, lane, 0),
+        None => op.wrapping_add(1),
+    }
 }
 
 /// Returns the new value of a word, and whether it overflows an `i32`.
@@ -115,8 +118,14 @@ pub(crate) unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Valu
     let ty = value.ty;
     let next = |bits: u64| match (op, ty) {
         // Sums of floats are most of what derivatives do.
-        (AtomicOp::Add, Scalar::F32) => (f32::from_raw(bits) + f32::from_raw(value.bits)).to_raw(),
-        (AtomicOp::Add, Scalar::F64) => (f64::from_raw(bits) + f64::from_raw(value.bits)).to_raw(),
+        (AtomicOp::Add, Scalar::F32) => {
+            let sum = f32::from_raw(bits) + f32::from_raw(value.bits);
+            if sum.is_nan() { ty.nan() } else { sum.to_raw() }
+        }
+        (AtomicOp::Add, Scalar::F64) => {
+            let sum = f64::from_raw(bits) + f64::from_raw(value.bits);
+            if sum.is_nan() { ty.nan() } else { sum.to_raw() }
+        }
         _ => dynamic::atomic(op, Value { ty, bits }, value, compare).map_or(bits, |v| v.bits),
     };
     macro_rules! by_size {

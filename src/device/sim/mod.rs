@@ -55,6 +55,7 @@ mod listing;
 mod local;
 mod memory;
 mod note;
+mod patterns;
 mod poll;
 pub mod product;
 mod profile;
@@ -77,6 +78,7 @@ mod warp_split;
 
 pub use isa::Isa;
 pub use listing::lanes_text;
+pub use patterns::{Patterns, patterns};
 pub use report::{Listener, Symbol};
 pub use sched::machine as workers;
 pub use share::each;

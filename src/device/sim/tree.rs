@@ -1,6 +1,11 @@
 //! Tree reductions in shared memory by sum, product, minimum or maximum: the loop `while d > 0 { if t < d { s[t] = s[t] F s[t +
 //! d] } barrier() d /= 2 }` as one op. Every element sees the same operations in the same order; the gain is a dozen ops per
 //! iteration, most of which would have run for a few lanes.
+//!
+//! NaNs get the bits that the language defines once, at the end.
+//!
+//! In a run with checks, the op stops before an iteration with an operation that they report. The loop itself then continues there
+//! and reports it.
 
 use std::marker::PhantomData;
 
@@ -13,9 +18,49 @@ use crate::lang::scalar::Scalar;
 
 /// Stands in front of the loop, which ends at `x`: `a` is the uniform `d`, `y` the array of 4-byte elements. If an iteration
 /// could be out of bounds, or the lanes are not all active in one row, the loop itself follows.
-pub(crate) struct Tree<T, F>(PhantomData<(T, F)>);
+pub(crate) struct Tree<T, F, R>(PhantomData<(T, F, R)>);
 
-impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
+/// What a run reports of an operation with these operands and this result.
+trait Reports<T> {
+    /// Whether the run reports any operation.
+    const ANY: bool;
+
+    fn reports(a: T, b: T, result: T) -> bool;
+}
+
+struct Nothing;
+struct Overflows;
+struct Nonfinite;
+
+impl<T> Reports<T> for Nothing {
+    const ANY: bool = false;
+
+    #[inline(always)]
+    fn reports(_: T, _: T, _: T) -> bool {
+        false
+    }
+}
+
+/// Of sums.
+impl Reports<i32> for Overflows {
+    const ANY: bool = true;
+
+    #[inline(always)]
+    fn reports(a: i32, b: i32, result: i32) -> bool {
+        (a ^ result) & (b ^ result) < 0
+    }
+}
+
+impl Reports<f32> for Nonfinite {
+    const ANY: bool = true;
+
+    #[inline(always)]
+    fn reports(a: f32, b: f32, result: f32) -> bool {
+        !result.is_finite() & a.is_finite() & b.is_finite()
+    }
+}
+
+impl<T: Lane, F: Fn2<T, Out = T>, R: Reports<T>> Step for Tree<T, F, R> {
     const SHAPE: Shape = Shape::new("tree").a(Field::Uniform(Width::Four)).x(Word::Target).y(Word::Memory(Kind::Words));
 
     #[inline(always)]
@@ -27,10 +72,18 @@ impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
             let Some(distance) = distance(g, o) else {
                 return op.add(1);
             };
-            g.ticks -= distance.ilog2() + 1;
-            combine::<T, F>((*g.memories.add(o.y as usize)).ptr, distance);
-            g.broadcast(o.a, 0i32);
-            g.at(o.x)
+            let array = (*g.memories.add(o.y as usize)).ptr;
+            let left = if R::ANY { combine_unreported::<T, F, R>(array, distance) } else { 0 };
+            if !R::ANY {
+                combine::<T, F>(array, distance);
+            }
+            if T::SCALAR == Scalar::F32 {
+                define_nans(array, distance);
+            }
+            let iterations = |distance: usize| distance.checked_ilog2().map_or(0, |log| log + 1);
+            g.ticks -= iterations(distance) - iterations(left);
+            g.broadcast(o.a, left as i32);
+            if left == 0 { g.at(o.x) } else { op.add(1) }
         }
     }
 }
@@ -55,6 +108,45 @@ pub(crate) unsafe fn distance(g: &Group, tree: &Op) -> Option<usize> {
 unsafe fn read<T: Lane>(at: *const u8) -> [T::Repr; CHUNK] {
     // SAFETY: the caller's address is that of 16 elements.
     unsafe { at.cast::<[T::Repr; CHUNK]>().read_unaligned() }
+}
+
+/// Gives the NaNs among the first elements, which all were computed, the bits that the language defines.
+unsafe fn define_nans(s: *mut u8, count: usize) {
+    let s = s.cast::<u32>();
+    for i in 0..count {
+        // SAFETY: the caller's array has so many elements of 4 bytes.
+        unsafe {
+            let bits = s.add(i).read_unaligned();
+            let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
+            s.add(i).write_unaligned(if is_nan { Scalar::F32.nan() as u32 } else { bits });
+        }
+    }
+}
+
+/// Runs the iterations before the first one with an operation that is reported; returns the distance of that one, or 0.
+#[inline(always)]
+unsafe fn combine_unreported<T: Lane, F: Fn2<T, Out = T>, R: Reports<T>>(s: *mut u8, mut d: usize) -> usize {
+    let s = s.cast::<T::Repr>();
+    // SAFETY: the caller's `s` has twice `d` elements of 4 bytes, as many as `T::Repr`.
+    unsafe {
+        let pair = |i: usize, d: usize| (T::get(s.add(i).read_unaligned()), T::get(s.add(i + d).read_unaligned()));
+        while d > 0 {
+            let mut reported = false;
+            for i in 0..d {
+                let (x, y) = pair(i, d);
+                reported |= R::reports(x, y, F::call(x, y));
+            }
+            if reported {
+                return d;
+            }
+            for i in 0..d {
+                let (x, y) = pair(i, d);
+                s.add(i).write_unaligned(F::call(x, y).put());
+            }
+            d /= 2;
+        }
+    }
+    0
 }
 
 #[inline(always)]
@@ -110,17 +202,21 @@ pub(crate) enum Joint {
     Math(MathFn),
 }
 
-/// Returns the op of a tree over elements of a type.
-pub(crate) fn tree(joint: Joint, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+/// Returns the op of a tree over elements of a type. `arithmetic`: overflow is reported. `nan`: so is the first NaN or infinity.
+pub(crate) fn tree(joint: Joint, scalar: Scalar, isa: Isa, arithmetic: bool, nan: bool) -> Option<OpFn> {
     use arith::{Add, Max, Min, Mul};
     Some(match (joint, scalar) {
-        (Joint::Binary(BinOp::Add), Scalar::F32) => pick::<Tree<f32, Add>>(isa),
-        (Joint::Binary(BinOp::Mul), Scalar::F32) => pick::<Tree<f32, Mul>>(isa),
-        (Joint::Math(MathFn::Min), Scalar::F32) => pick::<Tree<f32, Min>>(isa),
-        (Joint::Math(MathFn::Max), Scalar::F32) => pick::<Tree<f32, Max>>(isa),
-        (Joint::Binary(BinOp::Add), Scalar::I32 | Scalar::U32) => pick::<Tree<i32, Add>>(isa),
-        (Joint::Math(MathFn::Min), Scalar::I32) => pick::<Tree<i32, Min>>(isa),
-        (Joint::Math(MathFn::Max), Scalar::I32) => pick::<Tree<i32, Max>>(isa),
+        (Joint::Binary(BinOp::Add), Scalar::F32) if nan => pick::<Tree<f32, Add, Nonfinite>>(isa),
+        (Joint::Binary(BinOp::Mul), Scalar::F32) if nan => pick::<Tree<f32, Mul, Nonfinite>>(isa),
+        (Joint::Binary(BinOp::Add), Scalar::F32) => pick::<Tree<f32, Add, Nothing>>(isa),
+        (Joint::Binary(BinOp::Mul), Scalar::F32) => pick::<Tree<f32, Mul, Nothing>>(isa),
+        // One of the operands is the result.
+        (Joint::Math(MathFn::Min), Scalar::F32) => pick::<Tree<f32, Min, Nothing>>(isa),
+        (Joint::Math(MathFn::Max), Scalar::F32) => pick::<Tree<f32, Max, Nothing>>(isa),
+        (Joint::Math(MathFn::Min), Scalar::I32) => pick::<Tree<i32, Min, Nothing>>(isa),
+        (Joint::Math(MathFn::Max), Scalar::I32) => pick::<Tree<i32, Max, Nothing>>(isa),
+        (Joint::Binary(BinOp::Add), Scalar::I32) if arithmetic => pick::<Tree<i32, Add, Overflows>>(isa),
+        (Joint::Binary(BinOp::Add), Scalar::I32 | Scalar::U32) => pick::<Tree<i32, Add, Nothing>>(isa),
         _ => return None,
     })
 }

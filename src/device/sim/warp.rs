@@ -9,6 +9,7 @@ use super::lanes::{Step, is_wide, lane_of_raw};
 use super::shape::{Shape, Word};
 use crate::device::{Among, FaultKind};
 use crate::lang::ops::{BinaryOp, MathFn, WarpOp};
+use crate::lang::scalar::exact::is_first_nonfinite;
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 /// Returns the first lane and the number of lanes of each warp, block by block.
@@ -85,6 +86,9 @@ impl Step for Warp {
                 WarpOp::MatchAny => operate(g, def, first, u32::MAX >> (WARP - count), &(0..count).collect::<Vec<_>>()),
                 _ => reduce(g, def, first, count),
             }
+            if let Some(kind) = infinite(g, def, first, &(0..count).collect::<Vec<_>>()) {
+                return stop_at(g, kind, def.span, first, count as u64 - 1);
+            }
         }
         op.wrapping_add(1)
     }
@@ -136,6 +140,9 @@ fn among(g: &mut Group, def: &WarpDef) -> Result<(), (FaultKind, usize)> {
                 wrong_among(g, def, first, &group)?;
             }
             operate(g, def, first, mask, &group);
+            if let Some(kind) = infinite(g, def, first, &group) {
+                return Err((kind, first + group[0]));
+            }
             left &= !mask;
         }
     }
@@ -198,6 +205,17 @@ fn operate(g: &Group, def: &WarpDef, first: usize, mask: u32, group: &[usize]) {
             everyone(total.unwrap_or(zero));
         }
     }
+}
+
+/// Returns what a run that traps the first NaN reports of the sum that was just computed.
+fn infinite(g: &Group, def: &WarpDef, first: usize, group: &[usize]) -> Option<FaultKind> {
+    if !g.code().checks.nan || def.op != WarpOp::ReduceAdd || !def.scalar.is_float() {
+        return None;
+    }
+    let values: Vec<Value> = group.iter().map(|&lane| read_value(g, def.value, def.scalar, first + lane)).collect();
+    let result = read_value(g, def.result, def.scalar, first + group[0]).with_defined_nan();
+    let operation = || name(def.op).to_string();
+    is_first_nonfinite(&values, result).then(|| FaultKind::NotFinite { operation: operation(), result })
 }
 
 /// Returns the fault of a sum that overflows its type.

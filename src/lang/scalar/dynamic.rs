@@ -1,5 +1,6 @@
 //! Operations on values whose type is known only at run time: for constant folding, the host and the reference interpreter.
-//! They dispatch to the generic functions, so that the bits are the same everywhere.
+//! They dispatch to the generic functions, so that the bits are the same everywhere. A NaN that they compute has the bits
+//! [`Scalar::nan`].
 
 use std::fmt;
 
@@ -90,13 +91,15 @@ fn numeric(op: BinaryOp, left: Value, right: Value) -> Outcome {
             Gt => Value::of(a.op_gt(b)),
             Ge => Value::of(a.op_ge(b)),
             _ => return Err(Failure::Undefined),
-        })
+        }
+        .with_defined_nan())
     }, bool => Err(Failure::Undefined))
 }
 
 pub fn unary(op: UnaryOp, value: Value) -> Outcome {
     match op {
-        UnaryOp::Neg => with_number!(value.ty, T => Ok(Value::of(T::from_raw(value.bits).op_neg())),
+        UnaryOp::Neg => with_number!(value.ty,
+            T => Ok(Value::of(T::from_raw(value.bits).op_neg()).with_defined_nan()),
             bool => Err(Failure::Undefined)),
         UnaryOp::Not => with_logic!(value.ty, T => Ok(Value::of(T::from_raw(value.bits).op_not())),
             _ => Err(Failure::Undefined)),
@@ -127,7 +130,11 @@ pub fn math(function: MathFn, args: &[Value]) -> Outcome {
             },
             _ => with_integer!(first.ty, T => integers(function, &bits.map(T::from_raw)[..args.len()]), _ => None))
     });
-    value.ok_or(Failure::Undefined)
+    match function {
+        // It keeps the first bits of a NaN, as tensor cores do.
+        MathFn::Tf32 => value.ok_or(Failure::Undefined),
+        _ => value.map(Value::with_defined_nan).ok_or(Failure::Undefined),
+    }
 }
 
 /// Writes the functions that evaluate the families of the table.
@@ -158,7 +165,7 @@ math_functions!(evaluate);
 
 /// Converts a value by the rules of [`super::Convert`].
 pub fn convert(to: Scalar, value: Value) -> Value {
-    value.to_type(to)
+    if to == value.ty { value } else { value.to_type(to).with_defined_nan() }
 }
 
 /// Reinterprets the bits as another type of the same size.

@@ -404,8 +404,10 @@ impl<'a> Compiler<'a> {
             let raw = crate::device::sim::lanes::raw_of_lane(from, *bits);
             let value = crate::lang::scalar::Value { ty: from, bits: raw };
             if !(self.checks.arithmetic && is_reported_conversion(to, value)) {
-                let value = crate::lang::scalar::dynamic::convert(to, value);
-                return Val::Const(lane_of_raw(to, value.bits));
+                let result = crate::lang::scalar::dynamic::convert(to, value);
+                if !self.is_trapped(value, value, result) {
+                    return Val::Const(lane_of_raw(to, result.bits));
+                }
             }
         }
         if convert::is_free(from, to) {
@@ -429,7 +431,8 @@ impl<'a> Compiler<'a> {
     }
 
     fn bitcast(&mut self, from: Scalar, to: Scalar, val: &Val, e: ExprId) -> Val {
-        let same_form = from.size() == to.size() && from.size() >= 4;
+        // Lanes hold small numbers without sign, and the bits of small floats, in the same way.
+        let same_form = from.size() == to.size() && (from.size() >= 4 || from.is_float() && to == Scalar::U16);
         if same_form && !matches!(val, Val::Affine(_)) {
             return val.clone();
         }

@@ -20,7 +20,7 @@ use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::unseen::Unseen;
 use crate::ir::variance::{self, Number, Variance, is_word};
-use crate::ir::{Apart, Checks, Prepared, ranges, unseen, warps};
+use crate::ir::{Apart, Checks, Prepared, nan, ranges, unseen, warps};
 
 mod decide;
 mod events;
@@ -58,7 +58,14 @@ pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Result<Compiled, TooLa
 /// Compiles a kernel for launches in which threads do not race on some of its memories.
 pub(crate) fn compile_for(kernel: &Prepared, isa: Isa, jit: bool, apart: &[Apart]) -> Result<Compiled, TooLarge> {
     let module: &Module = &kernel.module;
-    let f = order::reorder(&module.functions[module.kernel.body]);
+    let mut f = module.functions[module.kernel.body].clone();
+    if kernel.counted.is_none() {
+        nan::define_bits(&mut f);
+    }
+    // The first operation that gives a NaN is reported, so that their order is kept.
+    if !kernel.checks.nan {
+        f = order::reorder(f);
+    }
     let mut c = Compiler::new(&f, &module.kernel, isa);
     c.counted = kernel.counted.map(|_| warps::tile(module));
     c.instrument(kernel.checks, apart);
@@ -191,8 +198,11 @@ impl<'a> Compiler<'a> {
                     Space::Shared | Space::Local => true,
                     Space::Constant => false,
                 },
-                // Per-worker partial sums would hide a signed overflow of the total.
-                sums: sums[id.index()] && !(self.checks.arithmetic && memory.layout.leaves[0].ty.scalar().is_signed()),
+                // Per-worker partial sums would hide a signed overflow, or an infinity, of the total.
+                sums: sums[id.index()] && {
+                    let scalar = memory.layout.leaves[0].ty.scalar();
+                    !(self.checks.arithmetic && scalar.is_signed() || self.checks.nan && scalar.is_float())
+                },
                 span: memory.span,
                 place,
             });

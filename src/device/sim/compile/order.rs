@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::ir::def::*;
 
 /// Returns the function with its `Let`s rescheduled.
-pub(crate) fn reorder(f: &Function) -> Function {
+pub(crate) fn reorder(mut f: Function) -> Function {
     let mut uses: FxHashMap<ExprId, u32> = FxHashMap::default();
     crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
         let mut count = |e| *uses.entry(e).or_default() += 1;
@@ -15,7 +15,6 @@ pub(crate) fn reorder(f: &Function) -> Function {
             kind => kind.operands(&mut count),
         }
     });
-    let mut f = f.clone();
     let mut body = std::mem::take(&mut f.body);
     Order { f: &f, uses: &uses }.block(&mut body);
     f.body = body;

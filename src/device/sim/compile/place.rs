@@ -211,7 +211,7 @@ impl<'a> Compiler<'a> {
         self.report_touch(touch, access, spread.into(), vec![value], Traits { overwrites, decides, takes, own: false });
         let x = self.atomics.len() as u32;
         self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
-        let checked = self.checks.arithmetic && scalar.is_signed();
+        let checked = if scalar.is_float() { self.checks.nan } else { self.checks.arithmetic && scalar.is_signed() };
         let unseen = result.is_none() && self.f.memories[place.memory].space != Space::Local;
         let run = if atomics::is_word_add(op, scalar) {
             let negate = op == AtomicOp::Sub;
@@ -220,7 +220,13 @@ impl<'a> Compiler<'a> {
             } else {
                 self.add_word::<false>(negate, spread, unseen)
             }
-        } else if op == AtomicOp::Add && scalar.is_float() && unseen && spread != Spread::Lanes && scalar.size() >= 4 {
+        } else if op == AtomicOp::Add
+            && scalar.is_float()
+            && !checked
+            && unseen
+            && spread != Spread::Lanes
+            && scalar.size() >= 4
+        {
             if scalar == Scalar::F64 {
                 self.pick::<atomics::AddFloats<true>>()
             } else {

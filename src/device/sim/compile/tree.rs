@@ -11,6 +11,7 @@ struct Found {
     distance: LocalId,
     memory: MemId,
     joint: Joint,
+    value: ExprId,
 }
 
 impl<'a> Compiler<'a> {
@@ -32,7 +33,8 @@ impl<'a> Compiler<'a> {
         if !plain || !self.is_uniform_reg(a) {
             return None;
         }
-        let run = tree(found.joint, scalar, self.isa)?;
+        let overflows = self.checks.arithmetic && !self.exact.contains(&found.value);
+        let run = tree(found.joint, scalar, self.isa, overflows, self.checks.nan)?;
         if self.is_observed() {
             let report = self.pick::<ReportTree>();
             self.emit(report, nothing());
@@ -89,17 +91,18 @@ impl<'a> Compiler<'a> {
         if *cond != less || !other.is_empty() || right != d || !self.is_thread(left) {
             return None;
         }
-        let (memory, joint) = self.find_step(then, d)?;
-        Some(Found { distance, memory, joint })
+        let (memory, joint, value) = self.find_step(then, d)?;
+        Some(Found { distance, memory, joint, value })
     }
 
     /// Matches `s[t] = s[t] joint s[t + d]` and nothing else.
-    fn find_step(&mut self, body: &[Stmt], d: ExprId) -> Option<(MemId, Joint)> {
+    fn find_step(&mut self, body: &[Stmt], d: ExprId) -> Option<(MemId, Joint, ExprId)> {
         let f = self.f;
         let [lets @ .., Stmt { kind: StmtKind::Store { place, value, .. }, .. }] = body else {
             return None;
         };
-        let (joint, left, right) = match &f.exprs[*value].kind {
+        let (value, defining) = self.computed_value(*value);
+        let (joint, left, right) = match &f.exprs[value].kind {
             ExprKind::Binary { op, left, right } => (Joint::Binary(*op), *left, *right),
             ExprKind::Math { function, args } => match args.as_slice() {
                 &[left, right] => (Joint::Math(*function), left, right),
@@ -120,10 +123,22 @@ impl<'a> Compiler<'a> {
         };
         let same = near.memory == place.memory && far.memory == place.memory;
         let apart = (self.is_thread(p) && q == d) || (self.is_thread(q) && p == d);
-        let known = [*value, left, right, other];
-        let alone = lets.len() == 4 && lets.iter().all(|s| matches!(s.kind, StmtKind::Let(e) if known.contains(&e)));
+        let known: Vec<ExprId> = [value, left, right, other].into_iter().chain(defining).collect();
+        let is_known = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Let(e) if known.contains(&e));
+        let alone = lets.len() == known.len() && lets.iter().all(is_known);
         let fits = same && apart && alone && self.is_thread(to) && self.is_thread(from);
-        fits.then_some((place.memory, joint))
+        fits.then_some((place.memory, joint, value))
+    }
+
+    /// Returns the value whose NaNs a selection gives the defined bits ([`nan`](crate::ir::nan)), and the expressions that do so.
+    fn computed_value(&self, e: ExprId) -> (ExprId, Vec<ExprId>) {
+        if let ExprKind::Select { cond, then, other } = self.f.exprs[e].kind
+            && self.f.exprs[cond].kind == (ExprKind::Binary { op: BinOp::Ne, left: other, right: other })
+            && self.constant(then) == Some(self.f.exprs[e].ty.scalar().nan())
+        {
+            return (other, vec![cond, e]);
+        }
+        (e, vec![])
     }
 
     fn constant(&self, e: ExprId) -> Option<u64> {

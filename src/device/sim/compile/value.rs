@@ -4,7 +4,7 @@ use super::state::{Affine, Kind, Role, ZERO};
 use super::*;
 use crate::device::sim::lanes::{is_wide, lane_of_raw, raw_of_lane};
 use crate::lang::ops::BinaryOp;
-use crate::lang::scalar::exact::is_reported;
+use crate::lang::scalar::exact::{is_first_nonfinite, is_reported};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 impl<'a> Compiler<'a> {
@@ -309,6 +309,11 @@ impl<'a> Compiler<'a> {
         Some(Val::Affine(Box::new(affine)))
     }
 
+    /// Whether a run reports that an operation on constants gives a NaN or an infinity.
+    pub(super) fn is_trapped(&self, a: Value, b: Value, result: Value) -> bool {
+        self.checks.nan && is_first_nonfinite(&[a, b], result)
+    }
+
     /// Folds constants, except divisions that fault and, with checks, what these report.
     pub fn fold(&self, op: BinaryOp, scalar: Scalar, right_scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
         let (Val::Const(a), Val::Const(b)) = (a, b) else {
@@ -319,7 +324,7 @@ impl<'a> Compiler<'a> {
         if self.checks.arithmetic && is_reported(op, a, b) {
             return None;
         }
-        let result = dynamic::binary(op, a, b).ok()?;
+        let result = dynamic::binary(op, a, b).ok().filter(|&result| !self.is_trapped(a, b, result))?;
         Some(Val::Const(lane_of_raw(result.ty, result.bits)))
     }
 }

@@ -30,6 +30,10 @@ pub(crate) struct Folds {
 }
 
 impl Folds {
+    pub fn is_empty(&self) -> bool {
+        self.displaced.is_empty() && self.sums.is_empty() && self.products.is_empty() && self.loads.is_empty()
+    }
+
     /// `operands`: arithmetic takes operands from any row and single elements for all lanes (AVX-512).
     pub fn of(region: &Region, rows: bool, operands: bool) -> Folds {
         let numbered = number(region);

@@ -66,7 +66,8 @@ macro_rules! updates {
                     for lane in 0..lanes {
                         let old = to.add(lane).read_unaligned();
                         let sum = <$float>::from_bits(old) + <$float>::from_bits(values.add(lane).read());
-                        to.add(lane).write_unaligned(sum.to_bits());
+                        let bits = if sum.is_nan() { $scalar.nan() as $bits } else { sum.to_bits() };
+                        to.add(lane).write_unaligned(bits);
                         found.add(lane).write(old);
                     }
                     return;

@@ -13,13 +13,12 @@ use super::alloc::{Allocation, MOST, Shape, allocate};
 use super::emit::{Exits, emit, registers};
 use super::exec::Exec;
 use super::frame::{self, Layout, Words};
+use super::passes;
 use crate::device::sim::code::{Code, MemoryKind};
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{Apart, CHUNK, Group, Line, Places, Reach, Slot, Told, WARP};
 use crate::device::sim::isa::Isa;
-use crate::device::sim::lane::{
-    Input, REPORT_WORDS, Region, Report, Written, copies, displace, induct, live, phases, verify, whole,
-};
+use crate::device::sim::lane::{Input, REPORT_WORDS, Region, Report, Written, live};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory::{self, Run};
 use crate::device::sim::reg::Reg;
@@ -84,7 +83,7 @@ impl Division {
     }
 
     /// Returns whether these groups are one batch of the region each.
-    fn is_one_batch(self, region: &Region, extents: [u32; 3]) -> bool {
+    pub(super) fn is_one_batch(self, region: &Region, extents: [u32; 3]) -> bool {
         let lanes: usize = extents.map(|n| n as usize).iter().product();
         let shape = self.shape(region, MOST);
         let one = Shape { vectors: lanes / shape.width, ..shape };
@@ -92,7 +91,7 @@ impl Division {
     }
 
     /// Returns the shape of a region's batches, of at most `most` vectors.
-    fn shape(self, region: &Region, most: usize) -> Shape {
+    pub(super) fn shape(self, region: &Region, most: usize) -> Shape {
         let widest = widest(self.isa) / if region.wide { 2 } else { 1 };
         let (width, lanes, rows) = match self.row {
             Some(row) if row <= widest => (row, self.lanes, true),
@@ -105,7 +104,7 @@ impl Division {
 
 /// Returns the least number of vectors in a batch: those of a warp, where there are operations among its lanes; those of the block, where
 /// a region with barriers is not divided into phases.
-fn least(region: &Region, width: usize) -> usize {
+pub(super) fn least(region: &Region, width: usize) -> usize {
     match region.whole {
         Some(extents) if region.together && !region.has_phases() => {
             let lanes: usize = extents.map(|n| n as usize).iter().product();
@@ -175,23 +174,7 @@ pub(super) fn compile(
         return None;
     }
     let mut region = region.clone();
-    if let Some(extents) = whole {
-        let rows = division.shape(&region, MOST).rows;
-        whole::specialize(&mut region, extents, rows);
-    }
-    copies::merge(&mut region);
-    if let Some(extents) = whole.filter(|_| region.together) {
-        let one_batch = division.is_one_batch(&region, extents);
-        divide(&mut region, one_batch)?;
-    }
-    // A batch has whole warps.
-    if least(&region, division.shape(&region, 1).width) > MOST {
-        return None;
-    }
-    displace::constants(&mut region);
-    induct::multiples(&mut region);
-    let heads = live::clean(&mut region);
-    verify::debug_verify(&region, "the passes");
+    let heads = passes::run(&mut region, whole, division, &mut |_, _| {})?;
     let layout = Layout::of(&region);
     let (shape, mut allocation) = fit(&region, &heads, &layout, division);
     if region.whole.is_some_and(|extents| !shape.divides(extents)) {
@@ -233,19 +216,6 @@ pub(super) fn compile(
         shape,
         whole: region.whole,
     })
-}
-
-/// Prepares a region with barriers for blocks that are one batch, or several; `None` if that is not possible.
-fn divide(region: &mut Region, one_batch: bool) -> Option<()> {
-    if one_batch {
-        phases::join(region);
-        return Some(());
-    }
-    // What nothing reads is not kept.
-    live::clean(region);
-    let divided = phases::split(region);
-    verify::debug_verify(region, "the division into phases");
-    divided.then_some(())
 }
 
 /// Lets a region with barriers put shared arrays back as a whole: a copy of them costs less than a log of all their stores, of which

@@ -70,7 +70,7 @@
 //!   [`frame`] says what lies where in memory, [`emit`] writes the code; [`functions`] are what it calls.
 //! - [`ahead`] finds the lines of the cache that the next block accesses, and [`next`] those that the next iteration does; code fetches them in
 //!   advance.
-//! - [`machine`] compiles a region and runs the code for a group; [`versions`] has that for whole groups and that for others.
+//! - [`passes`] runs the passes of LaneIR; [`machine`] compiles a region and runs the code for a group; [`versions`] has that for whole groups and that for others.
 //!
 //! # AVX2
 //! There is one allocator and one emitter for both instruction sets, and what is a region for one is a region for the other. With
@@ -189,6 +189,7 @@ mod frame;
 mod functions;
 pub mod machine;
 mod next;
+pub(crate) mod passes;
 mod versions;
 
 pub(crate) use self::exec::allowed;

@@ -78,10 +78,10 @@ impl Builder<'_> {
         let sums = matches!(op, AtomicOp::Add | AtomicOp::Sub);
         let touched = self.region.memories.iter().find(|m| m.memory == memory);
         let shared = guard == Guard::Shared && self.memory(memory).space == Space::Shared;
-        // What `--check` records of other atomics, and sums that overflow, are the interpreter's. So are those whose results decide
+        // What `--check` records of other atomics, and sums that checks may report, are the interpreter's. So are those whose results decide
         // what comes next: batches run one after the other, so that it would be other threads that access an element.
-        let overflows = self.guards.arithmetic && sums && elem.is_signed() && !elem.is_float();
-        let watched = guard != Guard::Free && (used || !shared) || overflows;
+        let is_reported = if elem.is_float() { self.guards.nan } else { self.guards.arithmetic && elem.is_signed() };
+        let watched = guard != Guard::Free && (used || !shared) || sums && is_reported;
         let again = !self.loops.is_empty() || touched.is_some_and(|m| m.updates || m.stores);
         let space = self.memory(memory).space;
         let is_common = matches!(space, Space::Global { .. } | Space::Shared);

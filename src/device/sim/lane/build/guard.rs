@@ -8,8 +8,10 @@ use super::access::{Index, Leaf, View};
 use super::form::{Atom, Linear, Sym};
 use super::*;
 use crate::device::sim::lane::guards::Guard;
+use crate::device::sim::lanes::raw_of_lane;
 use crate::device::sim::note::Touch;
 use crate::ir::def::{BinOp, Place};
+use crate::lang::scalar::exact::is_reported_conversion;
 
 /// 2^31: what is added to an `i32` so that it is in the range from 0 up to [`WORDS`].
 const HALF: i64 = 1 << 31;
@@ -197,6 +199,8 @@ impl Builder<'_> {
             });
         }
         let bin = if op == BinOp::Add { Bin::Add } else { Bin::Sub };
+        // A constant comes last.
+        let (x, y, b) = if bin == Bin::Add && known(a).is_some() { (y, x, a) } else { (x, y, b) };
         let vector = |b: &mut Self, bin, x, y| b.pure(Op::Vector(bin, elem), elem.vector(), &[x, y]);
         let sum = vector(self, bin, x, y);
         let down = match (known(b), bin) {
@@ -288,7 +292,13 @@ impl Builder<'_> {
 
     /// Leaves where a float might be out of range of the integer type that it is converted to.
     pub(super) fn guard_conversion(&mut self, from: Scalar, to: Scalar, a: &Lane) -> Option<()> {
-        if !self.guards.arithmetic || !from.is_float() || !to.is_int() || matches!(a, Lane::Bits(_)) {
+        if !self.guards.arithmetic || !from.is_float() || !to.is_int() {
+            return Some(());
+        }
+        if let Lane::Bits(bits) = a {
+            if is_reported_conversion(to, constant(from, *bits)) {
+                self.leave_any(self.mask);
+            }
             return Some(());
         }
         let elem = Elem::of(from)?;
@@ -310,7 +320,13 @@ impl Builder<'_> {
 
     /// Leaves where a result is a NaN or an infinity: the interpreter looks whether an operand was one.
     pub(super) fn guard_finite(&mut self, scalar: Scalar, result: &Lane) -> Option<()> {
-        if !scalar.is_float() || matches!(result, Lane::Bits(_)) {
+        if !scalar.is_float() {
+            return Some(());
+        }
+        if let Lane::Bits(bits) = result {
+            if !constant(scalar, *bits).as_f64().is_finite() {
+                self.leave_any(self.mask);
+            }
             return Some(());
         }
         let (elem, infinity) = match scalar {
@@ -434,6 +450,11 @@ impl Builder<'_> {
         self.leave_any(unwritten);
         Some(())
     }
+}
+
+/// Returns the value of a constant's lane.
+fn constant(scalar: Scalar, bits: u64) -> crate::lang::scalar::Value {
+    crate::lang::scalar::Value { ty: scalar, bits: raw_of_lane(scalar, bits) }
 }
 
 /// Returns the value of an integer that is known.

@@ -8,7 +8,7 @@ use crate::lang::ops::WarpOp;
 
 impl Builder<'_> {
     pub(super) fn warp(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, result: ExprId) -> Option<()> {
-        if self.guards.memory || self.guards.arithmetic {
+        if self.guards.memory || self.guards.arithmetic || self.guards.nan {
             return None;
         }
         let scalar = self.f.exprs[value].ty.scalar();
