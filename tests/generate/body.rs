@@ -261,7 +261,7 @@ impl Generator {
         let mut values = vec![];
         for _ in 0..shape.iter().product() {
             for leaf in &layout.leaves {
-                values.extend((0..leaf.ty.lanes()).map(|_| self.random.value(leaf.ty.scalar()).bits));
+                values.extend((0..leaf.ty.lanes()).map(|_| self.value(leaf.ty.scalar()).bits));
             }
         }
         let extents = shape.iter().map(|&n| Extent::Known(n)).collect();
@@ -351,6 +351,9 @@ impl Generator {
             1 => AtomicOp::CompareExchange,
             2 if bits => self.random.pick(&[AtomicOp::And, AtomicOp::Or, AtomicOp::Xor]),
             _ if s == Scalar::Bool => AtomicOp::Exchange,
+            _ if self.checked && s.is_signed() && !self.random.one_in(10) => {
+                self.random.pick(&[AtomicOp::Min, AtomicOp::Max])
+            }
             _ => self.random.pick(&[AtomicOp::Add, AtomicOp::Sub, AtomicOp::Min, AtomicOp::Max]),
         };
         // An atomic load is represented as a compare-exchange of a value for itself.
@@ -372,7 +375,10 @@ impl Generator {
             let first = usize::from(scalar.size() == 2);
             return (scalar, self.random.between(first, 2));
         }
-        (self.random.integer(), self.random.below(6))
+        let scalar = self.random.integer();
+        // Whether an intermediate sum overflows depends on the order.
+        let first = usize::from(self.checked && scalar.is_signed());
+        (scalar, self.random.between(first, 5))
     }
 
     /// Generates an operand whose sum is exact in any order: an integer, possibly as a float.
@@ -457,7 +463,8 @@ impl Generator {
     /// Generates the one statement of the program that may fault.
     fn risk(&mut self) {
         self.risks -= 1;
-        match self.random.below(4) {
+        match self.random.below(if self.checked { 5 } else { 4 }) {
+            4 => self.unwritten(),
             0 => {
                 let Some(array) = self.any_readable() else { return };
                 let indices: Vec<ExprId> = array.shape.iter().map(|&extent| self.risky_index(extent)).collect();
@@ -490,6 +497,22 @@ impl Generator {
                 self.b.for_(label, local, Range { start, end, step, inclusive: false }, Unroll::Never, body);
             }
         }
+    }
+
+    /// Reads an element of a local array of which only some are written.
+    fn unwritten(&mut self) {
+        let ty = Ty::Scalar(self.random.scalar());
+        let extents = vec![Extent::Known(8)];
+        let memory = self.b.memory(format!("w{}", self.spans), Space::Local, Layout::plain(ty), extents);
+        self.b.declare(memory);
+        for at in [self.random.below(8), self.random.below(8), self.random.below(8)] {
+            let (index, value) = (self.b.i32(at as i32), self.expr(ty, 1, false));
+            self.b.store(memory, &[index], value);
+        }
+        let index = self.few(Scalar::I32, false);
+        self.mark();
+        let value = self.b.load(memory, &[index]);
+        self.use_up(value, ty);
     }
 
     /// Generates an arbitrary index, or one slightly out of bounds.
@@ -678,7 +701,8 @@ impl Generator {
             self.b.barrier(BarrierKind::Warp, None);
         }
         let op = self.random.pick(&[
-            Shuffle,
+            // Checks report sources that do not exist, which the reference does not.
+            if self.checked { ShuffleUp } else { Shuffle },
             ShuffleUp,
             ShuffleDown,
             ShuffleXor,
@@ -701,10 +725,11 @@ impl Generator {
             MatchAny => Ty::Scalar(self.random.integer()),
         };
         let value = self.expr(ty, 2, false);
+        let value = if op == ReduceAdd { self.small(value, 7) } else { value };
         let lane = typing::warp_has_lane(op).then(|| {
             let ty = self.random.pick(&[I32, U32]);
             let any = self.expr(ty, 2, false);
-            if ty == I32 && self.random.one_in(3) {
+            if ty == I32 && self.random.one_in(3) && !self.checked {
                 return any;
             }
             let mask = self.b.constant(Value::of(31u8).to_type(ty.scalar()));

@@ -21,14 +21,14 @@ fn functions(of: &[Family]) -> Vec<MathFn> {
 
 impl Generator {
     pub(super) fn constant(&mut self, ty: Ty) -> ExprId {
-        let value = self.random.value(ty.scalar());
+        let value = self.value(ty.scalar());
         let scalar = self.b.constant(value);
         match ty {
             Ty::Scalar(_) => scalar,
             Ty::Vector(s, n) => {
                 let mut lanes = vec![scalar];
                 while lanes.len() < n as usize {
-                    let value = self.random.value(s);
+                    let value = self.value(s);
                     lanes.push(self.b.constant(value));
                 }
                 self.b.compose(&lanes)
@@ -62,6 +62,7 @@ impl Generator {
                 let from = ty.with_scalar(self.random.scalar());
                 let from = if let Ty::Vector(Scalar::Bool, n) = from { Ty::Vector(Scalar::I32, n) } else { from };
                 let value = self.expr(from, depth - 1, uniform);
+                let value = if ty.scalar().is_int() { self.small_float(value, ty.scalar()) } else { value };
                 self.b.convert(value, ty.scalar())
             }
             4 => self.bitcast(ty, depth - 1, uniform),
@@ -118,16 +119,23 @@ impl Generator {
         let x = self.expr(ty, depth, uniform);
         if s.is_int() {
             match self.random.below(8) {
-                0 => self.b.unary(if self.random.one_in(2) { UnaryOp::Neg } else { UnaryOp::Not }, x),
+                0 => {
+                    let x = self.small(x, 1);
+                    self.b.unary(if self.random.one_in(2) { UnaryOp::Neg } else { UnaryOp::Not }, x)
+                }
                 1 => {
                     let amount = ty.with_scalar(self.random.integer());
                     let amount = self.expr(amount, depth, uniform);
+                    let amount = self.amount(amount, s);
                     let op = self.random.pick(&SHIFTS);
                     self.b.binary(op, x, amount)
                 }
                 2 => self.divide(ty, x, depth, uniform),
                 3 => self.function_of(&functions(&[Family::Integers]), ty, x, depth, uniform),
-                4 => self.function_of(&functions(&[Family::Numbers]), ty, x, depth, uniform),
+                4 => {
+                    let x = self.small(x, 1);
+                    self.function_of(&functions(&[Family::Numbers]), ty, x, depth, uniform)
+                }
                 _ => {
                     let y = self.expr(ty, depth, uniform);
                     let op = match self.random.below(10) {
@@ -135,6 +143,14 @@ impl Generator {
                         9 => BinOp::Pow,
                         _ => self.random.pick(&BITWISE),
                     };
+                    // The part of the type's bits that an operand may have.
+                    let part = match op {
+                        BinOp::Add | BinOp::Sub => 2,
+                        BinOp::Mul => 3,
+                        BinOp::Pow => 7,
+                        _ => return self.b.binary(op, x, y),
+                    };
+                    let (x, y) = (self.small(x, part), self.small(y, part));
                     self.b.binary(op, x, y)
                 }
             }
@@ -215,8 +231,44 @@ impl Generator {
         self.b.math(function, &args)
     }
 
-    /// Replaces a NaN by a constant.
+    /// In checked programs, mostly keeps an integer small and positive: the sum, the product or the power of two does not overflow.
+    pub(super) fn small(&mut self, x: ExprId, part: u32) -> ExprId {
+        let ty = self.b.ty(x);
+        if !self.checked || !ty.scalar().is_int() || self.random.one_in(60) {
+            return x;
+        }
+        let bits = ((ty.scalar().bits() - 1) / part).min(if part > 3 { 3 } else { 64 });
+        let most = self.all(Value::from_bits(ty.scalar(), (1 << bits) - 1), ty);
+        self.b.binary(BinOp::And, x, most)
+    }
+
+    /// In checked programs, mostly keeps the amount of a shift below the width.
+    fn amount(&mut self, amount: ExprId, shifted: Scalar) -> ExprId {
+        if !self.checked || self.random.one_in(60) {
+            return amount;
+        }
+        let ty = self.b.ty(amount);
+        let most = self.all(Value::of(shifted.bits() as i32 - 1).to_type(ty.scalar()), ty);
+        self.b.binary(BinOp::And, amount, most)
+    }
+
+    /// In checked programs, mostly keeps a float in the range of an integer type.
+    fn small_float(&mut self, x: ExprId, to: Scalar) -> ExprId {
+        let ty = self.b.ty(x);
+        if !self.checked || !ty.scalar().is_float() || self.random.one_in(60) {
+            return x;
+        }
+        let low = self.all(Value::of(if to.is_signed() { -100 } else { 0 }).to_type(ty.scalar()), ty);
+        let high = self.all(Value::of(100).to_type(ty.scalar()), ty);
+        self.b.math(MathFn::Clamp, &[x, low, high])
+    }
+
+    /// Replaces a NaN by a constant, unless its bits may be observed.
     fn no_nan(&mut self, value: ExprId) -> ExprId {
+        if self.checked { value } else { self.without_nan(value) }
+    }
+
+    fn without_nan(&mut self, value: ExprId) -> ExprId {
         let ty = self.b.ty(value);
         let nan = self.b.math(MathFn::IsNan, &[value]);
         let other = self.all(Value::one(ty.scalar()), ty);
@@ -232,7 +284,8 @@ impl Generator {
         let from = ty.with_scalar(self.random.pick(&same_size));
         let value = self.expr(from, depth, uniform);
         let value = if from.scalar().is_float() { self.no_nan(value) } else { value };
-        self.b.bitcast(value, ty.scalar())
+        let value = self.b.bitcast(value, ty.scalar());
+        if self.checked && ty.scalar().is_float() { self.without_nan(value) } else { value }
     }
 
     /// Returns an existing value, or else a constant.

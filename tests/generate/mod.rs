@@ -4,7 +4,11 @@
 //! by writing their own elements before a barrier and reading others after it, use atomics only where their order does not
 //! matter, and read only initialized memory. Some programs have one statement that may fault.
 //!
-//! All NaNs are one value in the language, so the bits of NaNs are not compared.
+//! The bits of a NaN are not observed in programs of [`program`], since those of GPUs differ. Programs of [`checked_program`] observe
+//! them, and most of their operations are such that checks do not report them, so that some of the programs run to their end.
+
+// Tests that include this file use parts of it.
+#![allow(dead_code)]
 
 mod body;
 mod expr;
@@ -154,6 +158,8 @@ struct Generator {
     arguments: Vec<Argument>,
     /// Number of potentially faulting statements still to generate.
     risks: usize,
+    /// The program is for runs with all checks.
+    checked: bool,
     spans: u32,
 }
 
@@ -180,6 +186,7 @@ impl Generator {
             callees: vec![],
             arguments: vec![],
             risks: 0,
+            checked: false,
             spans,
         }
     }
@@ -214,6 +221,15 @@ impl Generator {
 
 /// Generates the program of a seed.
 pub fn program(seed: u64) -> Program {
+    generate(seed, false)
+}
+
+/// Generates the program of a seed for runs with all checks.
+pub fn checked_program(seed: u64) -> Program {
+    generate(seed, true)
+}
+
+fn generate(seed: u64, checked: bool) -> Program {
     let mut random = Random::new(seed);
     let mut functions = Arena::new();
     let mut callees = vec![];
@@ -221,12 +237,14 @@ pub fn program(seed: u64) -> Program {
     while random.one_in(3) && callees.len() < 3 {
         let mut g = Generator::new(random, &format!("f{}", callees.len()), spans);
         g.callees = callees.clone();
+        g.checked = checked;
         let callee = g.function(&mut functions);
         callees.push(callee);
         (random, spans) = (g.random, g.spans);
     }
     let mut g = Generator::new(random, "k", spans);
     g.callees = callees;
+    g.checked = checked;
     g.in_function = false;
     let (form, extents) = g.geometry();
     g.signature(extents);
@@ -276,6 +294,12 @@ impl Generator {
         (Form::Grid, Extents::Grid { grid, block })
     }
 
+    /// Chooses a value. Checked programs have only NaNs with the bits of computed ones: whether `x * 1.0` keeps others is open.
+    fn value(&mut self, scalar: Scalar) -> Value {
+        let value = self.random.value(scalar);
+        if self.checked { value.with_defined_nan() } else { value }
+    }
+
     fn layout(&mut self) -> Layout {
         if self.random.one_in(3) { self.nested_layout() } else { Layout::plain(self.random.ty()) }
     }
@@ -287,7 +311,7 @@ impl Generator {
             for leaf in &layout.leaves {
                 let size = leaf.ty.scalar().size();
                 for lane in 0..leaf.ty.lanes() as usize {
-                    let value = self.random.value(leaf.ty.scalar());
+                    let value = self.value(leaf.ty.scalar());
                     element[leaf.offset + lane * size..][..size].copy_from_slice(&value.to_bytes()[..size]);
                 }
             }
@@ -301,7 +325,7 @@ impl Generator {
             let ty = self.random.ty();
             let param = self.b.value(format!("v{i}"), ty);
             self.remember(param, true);
-            let values = (0..ty.lanes()).map(|_| self.random.value(ty.scalar())).collect();
+            let values = (0..ty.lanes()).map(|_| self.value(ty.scalar())).collect();
             self.arguments.push(Argument::Value(values));
         }
         for i in 0..self.random.below(4) {

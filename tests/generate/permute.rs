@@ -171,10 +171,12 @@ impl Generator {
             return self.b.unary(UnaryOp::Not, value);
         }
         if self.random.one_in(2) {
+            let value = self.small(value, 1);
             return self.b.unary(UnaryOp::Neg, value);
         }
         let other = self.expr(ty, 1, uniform);
         let op = self.random.pick(&[BinOp::Add, BinOp::Sub, BinOp::Mul]);
+        let (value, other) = (self.small(value, 3), self.small(other, 3));
         self.b.binary(op, value, other)
     }
 

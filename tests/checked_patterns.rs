@@ -1,0 +1,867 @@
+//! No pattern may drop a check: neither an op of the interpreter that stands for several operations, nor a pass of LaneIR.
+//!
+//! Each [`Case`] is a kernel whose code has a pattern, which the test proves by looking at the code, and data with which an operation
+//! of that pattern faults. The stepper, which has no patterns, says which faults are right. Lists of all ops, operations of strips and
+//! passes are read from the source, so that a new one without a case fails here.
+
+mod checked;
+mod generate;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use checked::{by_simulator, by_stepper, difference};
+use clk_lang::compile::{self, NoFiles, Session};
+use clk_lang::device::sim::{Isa, Jit, Patterns, Simulator, patterns};
+use clk_lang::device::{Device, Extents, FaultKind};
+use clk_lang::ir::Checks;
+use clk_lang::ir::def::{Access, KernelParam, Ty};
+use clk_lang::lang::scalar::{Scalar, Value};
+use clk_lang::lower::{Instance, lower_for};
+use generate::{Argument, Bytes};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Flaw {
+    None,
+    Overflow,
+    Shift,
+    Conversion,
+    Division,
+    Bounds,
+    NotFinite,
+    Unwritten,
+}
+use Flaw::*;
+
+impl Flaw {
+    const ALL: [Flaw; 8] = [None, Overflow, Shift, Conversion, Division, Bounds, NotFinite, Unwritten];
+
+    /// Returns the sets of checks that report it.
+    fn checks(self) -> Vec<Checks> {
+        let of = |memory, arithmetic, nan| Checks { memory, arithmetic, nan };
+        match self {
+            None | Division | Bounds => {
+                vec![of(false, false, false), of(false, true, false), of(true, true, false), of(true, true, true)]
+            }
+            Overflow | Shift | Conversion => vec![of(false, true, false), of(true, true, false), of(true, true, true)],
+            NotFinite => vec![of(false, false, true), of(true, true, true)],
+            Unwritten => vec![of(true, false, false), of(true, true, false)],
+        }
+    }
+
+    fn is(self, kind: &FaultKind) -> bool {
+        use FaultKind as F;
+        match self {
+            None => false,
+            Overflow => matches!(kind, F::Overflow { .. }),
+            Shift => matches!(kind, F::ShiftAmount { .. }),
+            Conversion => matches!(kind, F::Conversion { .. }),
+            Division => matches!(kind, F::DivisionByZero { .. }),
+            Bounds => matches!(kind, F::OutOfBounds { .. }),
+            NotFinite => matches!(kind, F::NotFinite { .. }),
+            Unwritten => matches!(kind, F::Unwritten { .. }),
+        }
+    }
+}
+
+/// An argument, as numbers that are converted to the parameter's type.
+#[derive(Clone)]
+enum Given {
+    Number(f64),
+    Array(Vec<u32>, Vec<f64>),
+}
+
+/// Where the code has the pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pattern {
+    /// An op of the interpreter, in unchecked code.
+    Op(&'static str),
+    /// The arithmetic of a strip, in unchecked code.
+    Strip(&'static str),
+    /// A pass that changes LaneIR, in checked code.
+    Pass(&'static str),
+}
+
+/// A kernel with a pattern that faults, or does not.
+struct Case {
+    pattern: Pattern,
+    flaw: Flaw,
+    source: String,
+    extents: Extents,
+    given: Vec<Given>,
+}
+
+fn ones(shape: &[u32]) -> Given {
+    filled(shape, 1.0)
+}
+
+fn filled(shape: &[u32], value: f64) -> Given {
+    Given::Array(shape.to_vec(), vec![value; shape.iter().product::<u32>() as usize])
+}
+
+/// Returns an array with these values at these positions.
+fn with(shape: &[u32], value: f64, others: &[(usize, f64)]) -> Given {
+    let Given::Array(shape, mut values) = filled(shape, value) else { unreachable!() };
+    others.iter().for_each(|&(at, value)| values[at] = value);
+    Given::Array(shape, values)
+}
+
+/// Threads of most kernels.
+const THREADS: u32 = 64;
+
+fn threads(n: u32) -> Extents {
+    Extents::Threads([n, 1, 1])
+}
+
+fn grid(blocks: u32, block: u32) -> Extents {
+    Extents::Grid { grid: [blocks, 1, 1], block: [block, 1, 1] }
+}
+
+/// Tree reductions of shared memory.
+fn trees() -> Vec<Case> {
+    let case = |flaw, ty: &str, step: &str, fill: &str, first: u32, x: Given| Case {
+        pattern: Pattern::Op("tree"),
+        flaw,
+        source: format!(
+            "kernel k(x: [{ty}; 256], out y: [{ty}; 1]) grid(1) block(256) {{\n    shared s: [{ty}; 256]\n    \
+             let t = thread_idx.x\n    {fill}\n    barrier()\n    var h = {first}\n    while h > 0 {{\n        \
+             if t < h {{ s[t] = {step} }}\n        barrier()\n        h /= 2\n    }}\n    if t == 0 {{ y[0] = s[0] }}\n}}"
+        ),
+        extents: grid(1, 256),
+        given: vec![x, ones(&[1])],
+    };
+    let (all, sum) = ("s[t] = x[t]", "s[t] + s[t + h]");
+    let mut cases = vec![
+        case(None, "i32", sum, all, 128, ones(&[256])),
+        case(None, "f32", sum, all, 128, ones(&[256])),
+        case(Unwritten, "i32", sum, "if t != 200 { s[t] = x[t] }", 128, ones(&[256])),
+        case(Unwritten, "f32", "max(s[t], s[t + h])", "if t != 200 { s[t] = x[t] }", 128, ones(&[256])),
+        case(Bounds, "i32", sum, all, 200, ones(&[256])),
+        case(NotFinite, "f32", "s[t] * s[t + h]", all, 128, with(&[256], 1.0, &[(0, 1e30), (1, 1e30)])),
+    ];
+    // Each iteration of the loop.
+    for distance in [128, 64, 32, 16, 8, 4, 2, 1] {
+        let big = |big: f64| with(&[256], 0.0, &[(0, big), (distance, big)]);
+        cases.push(case(Overflow, "i32", sum, all, 128, big(2e9)));
+        cases.push(case(NotFinite, "f32", sum, all, 128, big(3e38)));
+    }
+    cases
+}
+
+/// Loops that are one dot product.
+fn dots() -> Vec<Case> {
+    let case = |flaw, n: f64, a: Given, b: Given| Case {
+        pattern: Pattern::Op("dot"),
+        flaw,
+        source: "kernel k(a: [f32; M, K], b: [f32; K, N], n: i32, out c: [f32; M, N]) threads(i: M, j: N) {
+            var s = 0.0
+            for k in 0..n { s += a[i, k] * b[k, j] }
+            c[i, j] = s
+        }"
+        .into(),
+        extents: Extents::Threads([4, 32, 1]),
+        given: vec![a, b, Given::Number(n), ones(&[4, 32])],
+    };
+    let (a, b) = (|| ones(&[4, 8]), || ones(&[8, 32]));
+    vec![
+        case(None, 8.0, a(), b()),
+        case(NotFinite, 8.0, with(&[4, 8], 1.0, &[(9, 1e30)]), filled(&[8, 32], 1e10)),
+        case(NotFinite, 8.0, a(), with(&[8, 32], 1.0, &[(5, 3e38), (37, 3e38)])),
+        case(Bounds, 9.0, a(), b()),
+    ]
+}
+
+/// Arithmetic that the interpreter combines to strips: expressions of four arrays.
+fn strips() -> Vec<Case> {
+    let case = |pattern, flaw, ty: &str, body: &str, big: [(usize, f64); 1]| Case {
+        pattern,
+        flaw,
+        source: format!(
+            "kernel k(p: [{ty}; N], q: [{ty}; N], r: [{ty}; N], w: [{ty}; N], out y: [{ty}; N]) threads(i: N) {{\n    \
+             let (a, b, c, d) = (p[i], q[i], r[i], w[i])\n    {body}\n}}"
+        ),
+        extents: threads(THREADS),
+        given: (0..5).map(|_| with(&[THREADS], 2.0, if flaw == None { &[] } else { &big })).collect(),
+    };
+    let floats: &[(&str, &str)] = &[
+        ("LoadAdd", "y[i] = (a + b) / c"),
+        ("LoadSub", "y[i] = (a * 3.0 - b * b) + (a - b) / c"),
+        ("LoadMul", "y[i] = (a * b) / c"),
+        ("LoadAddB", "y[i] = (a * b) * (c + d)"),
+        ("LoadSubB", "y[i] = (a * b) * (c * d - 1.0 - (c - d))"),
+        ("LoadMulB", "y[i] = (a + b) - (c * d)"),
+        ("AddAB", "y[i] = (a * b) + (c * d)"),
+        ("SubAB", "y[i] = (a * b) * 3.0 - (c * d)"),
+        ("MulAB", "y[i] = (a * b) * (c * d)"),
+        ("Square", "let v = a * b\n    y[i] = v * v"),
+        ("Double", "let v = a * b\n    y[i] = (v + v) * c"),
+        ("AddAdd", "y[i] = a * b + c + d"),
+        ("AddSub", "y[i] = a * b + c - d"),
+        ("AddMul", "y[i] = (a * b + c) * d"),
+        ("SubAdd", "y[i] = a * b - c + d"),
+        ("SubSub", "y[i] = a * b - c - d"),
+        ("SubMul", "y[i] = (a * b - c) * d"),
+        ("FromAdd", "y[i] = (c - a * b) + d"),
+        ("FromSub", "y[i] = (c - a * b) - d"),
+        ("FromMul", "y[i] = (c - a * b) * d"),
+        ("MulAdd", "y[i] = (a + b) * c + d"),
+        ("MulSub", "y[i] = (a + b) * c - d"),
+        ("MulFrom", "y[i] = d - (a + b) * c"),
+        ("MulMul", "y[i] = (a + b) * c * d"),
+        ("Accumulate", "var s = a\n    for k in 0..len(p) { s = s + b * p[k] }\n    y[i] = s"),
+        ("Div", "y[i] = (a * b) / (c + d)"),
+        ("Min", "y[i] = min(a * b, c) + d"),
+        ("Max", "y[i] = max(a * b, c) + d"),
+        ("Select", "y[i] = select(a > b, a * b, c * d)"),
+        ("Neg", "y[i] = -(a * b) + c"),
+        ("Abs", "y[i] = abs(a * b) + c"),
+        ("Sqrt", "y[i] = sqrt(a * b) + c"),
+        ("Rsqrt", "y[i] = rsqrt(a * b) + c"),
+        ("Fma", "y[i] = fma(a, b, c) + d"),
+        ("Lt", "y[i] = select(a * b < c, a, b)"),
+        ("Keep", "if a * b > 3.0 { y[i] = c + d * a }"),
+    ];
+    let ints: &[(&str, &str)] = &[
+        ("AddI", "y[i] = (a + b) & c"),
+        ("SubI", "y[i] = (a - (0 - b)) & c"),
+        ("SubFromI", "y[i] = c - (a & b) * 3"),
+        ("MulI", "y[i] = (a * b) ^ c"),
+        ("NegI", "y[i] = -(a + b) ^ c"),
+        ("LtI", "y[i] = select(a * b < c, a, b)"),
+    ];
+    let mut cases = vec![];
+    for &(code, body) in floats {
+        cases.push(case(Pattern::Strip(code), None, "f32", body, [(37, 0.0)]));
+        cases.push(case(Pattern::Strip(code), NotFinite, "f32", body, [(37, 3e38)]));
+    }
+    for &(code, body) in ints {
+        cases.push(case(Pattern::Strip(code), None, "i32", body, [(37, 0.0)]));
+        cases.push(case(Pattern::Strip(code), Overflow, "i32", body, [(37, 2e9)]));
+    }
+    cases
+}
+
+/// Other ops of the interpreter that stand for more than one operation, or for one of many lanes.
+fn ops() -> Vec<Case> {
+    let case = |op, flaw, source: &str, extents, given: Vec<Given>| Case {
+        pattern: Pattern::Op(op),
+        flaw,
+        source: source.into(),
+        extents,
+        given,
+    };
+    let n = [THREADS];
+    let map = |flaw, op, ty: &str, to: &str, body: &str, x: Given| {
+        let source = format!("kernel k(x: [{ty}; N], out y: [{to}; N]) threads(i: N) {{ y[i] = {body} }}");
+        case(op, flaw, &source, threads(THREADS), vec![x, ones(&n)])
+    };
+    let atomic = |flaw, op, ty: &str, at: &str, x: Given| {
+        let source =
+            format!("kernel k(x: [{ty}; N], inout y: [{ty}; 64]) threads(i: N) {{ atomic_add(y[{at}], x[i]) }}");
+        case(op, flaw, &source, threads(THREADS), vec![x, filled(&[64], if ty == "f32" { 3e38 } else { 2e9 })])
+    };
+    let masked = "kernel k(x: [f32; N], q: [f32; N], out y: [f32; N], out z: [f32; N], out w: [f32; N]) threads(i: N) {
+            let v = x[i]
+            var s = 2.0
+            if v > q[i] {
+                z[i] = 1.0
+                s = v * 4.0
+                w[i] = v
+            }
+            y[i] = s
+        }";
+    let escape = "kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
+            var a = x[i]
+            var n = 0
+            while a < 100.0 && n < 40 {
+                a = a * a + x[i]
+                n += 1
+            }
+            y[i] = a + f32(n)
+        }";
+    let uniform = "kernel k(n: i32, out y: [i32; N]) threads(i: N) {
+            if n * n > 5 { y[i] = i } else { y[i] = 2 }
+        }";
+    let keeps = "kernel k(n: i32, out y: [i32; N]) threads(i: N) {
+            if i * n > 5 { y[i] = i * 3 }
+        }";
+    let both = "kernel k(x: [i32; N], out y: [i32; N], out z: [i32; N]) threads(i: N) {
+            let v = x[i]
+            let p = v * v > 5
+            let q = v < 1000000
+            z[i] = v
+            if p && q { y[i] = v }
+        }";
+    let gather = "kernel k(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[x[i]] }";
+    let scatter = "kernel k(x: [i32; N], inout y: [i32; N]) threads(i: N) { y[x[i] + i - 1] = 3 }";
+    let affine = "kernel k(x: [i32; N], n: i32, out y: [i32; N]) threads(i: N) { y[i] = x[i + n] }";
+    let stored = "kernel k(n: i32, out y: [f32; N]) threads(i: N) { y[i * n] = f32(i) * 0.5 + 1.0 }";
+    let constant = "kernel k(x: [i32; N], n: i32, out y: [i32; N]) threads(i: N) { y[i] = x[n] }";
+    let warp = "kernel k(x: [i32; N], out y: [i32; N]) grid(2) block(32) {
+            let i = global_idx.x
+            y[i] = warp_reduce_add(x[i])
+        }";
+    let tile = "kernel k(x: [bf16; 64, 16], z: [bf16; 16, 16], n: i32, out y: [f32; 16, 16]) grid(1) block(32) {
+            let r = n * n
+            shared t: [f32; 16, 16]
+            t = 0.0
+            t = mma(t, x[r..r + 16, 0..16], z[0..16, 0..16])
+            y[.., ..] = t
+        }";
+    let product = "kernel k(x: [bf16; 16, 16], z: [bf16; 16, 16], out y: [f32; 16, 16]) grid(1) block(32) {
+            shared t: [f32; 16, 16]
+            t = 0.0
+            t = mma(t, x[0..16, 0..16], z[0..16, 0..16])
+            y[.., ..] = t
+        }";
+    let old =
+        "kernel k(x: [i32; N], inout y: [i32; N], out z: [i32; N]) threads(i: N) { z[i] = atomic_add(y[i], x[i]) }";
+    let uniforms = "kernel k(a: f32, b: f32, out y: [f32; N]) threads(i: N) { y[i] = a * b + b - a }";
+    let local = "kernel k(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var a: [i32; 4]
+            a[x[i] & 1] = 3
+            y[i] = a[x[i] & 1]
+        }";
+    let unwritten = "kernel k(x: [i32; N], out y: [i32; N]) threads(i: N) {
+            var a: [i32; 4]
+            a[x[i]] = 3
+            y[i] = a[1]
+        }";
+    let number = |value| Given::Number(value);
+    let at = |value| with(&n, 1.0, &[(37, value)]);
+    vec![
+        case("masked", None, masked, threads(THREADS), vec![at(2.0), ones(&n), ones(&n), ones(&n), ones(&n)]),
+        case("masked", NotFinite, masked, threads(THREADS), vec![at(3e38), ones(&n), ones(&n), ones(&n), ones(&n)]),
+        case("strip loop", None, escape, threads(THREADS), vec![filled(&n, 0.1), ones(&n)]),
+        case("strip loop", NotFinite, escape, threads(THREADS), vec![with(&n, 0.1, &[(9, -3e38)]), ones(&n)]),
+        case("compare, jump", None, uniform, threads(THREADS), vec![number(3.0), ones(&n)]),
+        case("compare, jump", Overflow, uniform, threads(THREADS), vec![number(1e5), ones(&n)]),
+        case("compare, keep", None, keeps, threads(THREADS), vec![number(3.0), ones(&n)]),
+        case("compare, keep", Overflow, keeps, threads(THREADS), vec![number(1e8), ones(&n)]),
+        case("keep both", None, both, threads(THREADS), vec![at(5.0), ones(&n), ones(&n)]),
+        case("keep both", Overflow, both, threads(THREADS), vec![at(1e5), ones(&n), ones(&n)]),
+        case("load gather", None, gather, threads(THREADS), vec![ones(&n), ones(&n)]),
+        case("load gather", Bounds, gather, threads(THREADS), vec![at(64.0), ones(&n)]),
+        case("store scatter", None, scatter, threads(THREADS), vec![ones(&n), ones(&n)]),
+        case("store scatter", Bounds, scatter, threads(THREADS), vec![with(&n, 1.0, &[(63, 2.0)]), ones(&n)]),
+        case("store scatter", Overflow, scatter, threads(THREADS), vec![at(i32::MAX.into()), ones(&n)]),
+        case("load affine", None, affine, threads(THREADS), vec![ones(&n), number(0.0), ones(&n)]),
+        case("load affine", Bounds, affine, threads(THREADS), vec![ones(&n), number(1.0), ones(&n)]),
+        case("load affine", Overflow, affine, threads(THREADS), vec![ones(&n), number(i32::MAX.into()), ones(&n)]),
+        case("store unless aimed", None, stored, threads(THREADS), vec![number(1.0), ones(&n)]),
+        case("store unless aimed", Bounds, stored, threads(THREADS), vec![number(2.0), ones(&n)]),
+        case("store unless aimed", Overflow, stored, threads(THREADS), vec![number(1e8), ones(&n)]),
+        case("load uniform", None, constant, threads(THREADS), vec![ones(&n), number(3.0), ones(&n)]),
+        case("load uniform", Bounds, constant, threads(THREADS), vec![ones(&n), number(-1.0), ones(&n)]),
+        case("warp", None, warp, grid(2, 32), vec![ones(&n), ones(&n)]),
+        case("warp", Overflow, warp, grid(2, 32), vec![with(&n, 0.0, &[(40, 2e9), (50, 2e9)]), ones(&n)]),
+        case(
+            "copy to a tile",
+            None,
+            tile,
+            grid(1, 32),
+            vec![ones(&[64, 16]), ones(&[16, 16]), number(4.0), ones(&[16, 16])],
+        ),
+        case(
+            "copy to a tile",
+            Overflow,
+            tile,
+            grid(1, 32),
+            vec![ones(&[64, 16]), ones(&[16, 16]), number(1e5), ones(&[16, 16])],
+        ),
+        case("product of tiles", None, product, grid(1, 32), vec![ones(&[16, 16]), ones(&[16, 16]), ones(&[16, 16])]),
+        case(
+            "product of tiles",
+            NotFinite,
+            product,
+            grid(1, 32),
+            vec![filled(&[16, 16], 1e30), filled(&[16, 16], 1e30), ones(&[16, 16])],
+        ),
+        case("local lanewise", None, local, threads(THREADS), vec![ones(&n), ones(&n)]),
+        case("local lanewise", Bounds, unwritten, threads(THREADS), vec![at(4.0), ones(&n)]),
+        case("local lanewise", Unwritten, unwritten, threads(THREADS), vec![at(2.0), ones(&n)]),
+        atomic(None, "add rows", "i32", "i", ones(&n)),
+        atomic(Overflow, "add rows", "i32", "i", at(2e9)),
+        atomic(None, "count", "i32", "x[i] & 1", ones(&n)),
+        atomic(Overflow, "count", "i32", "x[i] & 1", at(2e9)),
+        case("add word", None, old, threads(THREADS), vec![ones(&n), ones(&n), ones(&n)]),
+        case("add word", Overflow, old, threads(THREADS), vec![at(2e9), filled(&n, 2e9), ones(&n)]),
+        atomic(NotFinite, "add floats", "f32", "i", at(3.4e38)),
+        atomic(None, "add floats", "f32", "i", ones(&n)),
+        map(None, "divide", "i32", "i32", "100 / x[i]", ones(&n)),
+        map(Division, "divide", "i32", "i32", "100 / x[i]", at(0.0)),
+        map(Overflow, "divide", "i32", "i32", "(0 - 2147483647 - x[i] * x[i]) / x[i]", at(-1.0)),
+        map(None, "map 2", "i32", "i32", "1 << x[i]", ones(&n)),
+        map(Shift, "map 2", "i32", "i32", "1 << x[i]", at(32.0)),
+        map(Shift, "map 2", "i32", "i32", "x[i] >> (x[i] - 2)", with(&n, 3.0, &[(37, 1.0)])),
+        map(None, "map 1", "f32", "i32", "i32(x[i])", ones(&n)),
+        map(Conversion, "map 1", "f32", "i32", "i32(x[i])", at(3e9)),
+        map(Conversion, "slow", "f32", "u8", "u8(x[i])", at(-1.5)),
+        map(NotFinite, "map 1", "f32", "f32", "exp(x[i])", at(1e3)),
+        map(NotFinite, "map 1", "f64", "f32", "f32(x[i])", at(1e300)),
+        case("three", None, uniforms, threads(THREADS), vec![number(2.0), number(3.0), ones(&n)]),
+        case("three", NotFinite, uniforms, threads(THREADS), vec![number(3e38), number(3.0), ones(&n)]),
+        map(None, "map 3", "f64", "f64", "fma(x[i], x[i], x[i])", ones(&n)),
+        map(NotFinite, "map 3", "f64", "f64", "fma(x[i], x[i], x[i])", at(1e300)),
+        map(None, "slow", "i8", "i8", "x[i] ** x[i]", ones(&n)),
+        map(Overflow, "slow", "i8", "i8", "x[i] ** x[i]", at(5.0)),
+    ]
+}
+
+/// Kernels for the passes of LaneIR, with a statement that faults for each check.
+fn lanes() -> Vec<Case> {
+    // The frame of each has arrays `n` of integers and `f` of floats, `i` as a position in them, and sums `a` and `v`.
+    let head = "n: [i32; N], f: [f32; N], inout g: [i32; N], out z: [i32; N], out y: [i32; N], out w: [f32; N]";
+    let plain = |body: &str| format!("kernel k({head}) threads(i: N) {{\n{body}\n}}");
+    let block = |body: &str| format!("kernel k({head}) grid(N / 64) block(64) {{\nlet i = global_idx.x\n{body}\n}}");
+    let end = "y[i] = a\nw[i] = v";
+    let start = "var a = n[i] & 3\nvar v = f[i]";
+    let meeting = |flaw: &str| {
+        block(&format!(
+            "shared s: [i32; 64]\nlet t = thread_idx.x\n{start}\nfor k in 0..3 {{\ns[t] = a\nbarrier()\n\
+             a = a ^ s[63 - t]\n{flaw}\nbarrier()\n}}\n{end}"
+        ))
+    };
+    let frames: [(&str, &dyn Fn(&str) -> String, Extents); 7] = [
+        ("whole", &|flaw| block(&format!("{start}\nfor k in 0..4 {{\n{flaw}\n}}\n{end}")), grid(2, 64)),
+        (
+            "copies",
+            &|flaw| {
+                plain(&format!(
+                    "{start}\nvar b = a\nfor k in 0..4 {{\nlet c = a\na = b\nb = c\n{flaw}\n}}\na = a ^ b\n{end}"
+                ))
+            },
+            threads(128),
+        ),
+        ("phases", &meeting, grid(2, 64)),
+        ("displace", &meeting, grid(2, 64)),
+        ("fold", &meeting, grid(2, 64)),
+        (
+            "induct",
+            &|flaw| plain(&format!("{start}\nfor k in 0..4 {{\na = a ^ n[k * 8] ^ n[k * 24 + 3]\n{flaw}\n}}\n{end}")),
+            threads(128),
+        ),
+        (
+            "live",
+            &|flaw| plain(&format!("{start}\nvar b = 0\nfor k in 0..4 {{\nb = a ^ k\n{flaw}\n}}\n{end}")),
+            threads(128),
+        ),
+    ];
+    let flaws: [(Flaw, &str, f64, f64); 12] = [
+        (None, "a = a ^ (n[i] * n[i])", 1.0, 1.0),
+        (Overflow, "a = a ^ (n[i] * n[i])", 1e5, 1.0),
+        (Overflow, "a = (a & 1) + n[i] + 1", i32::MAX.into(), 1.0),
+        (Overflow, "let _unused = n[i] - (0 - 2147483647)", 5.0, 1.0),
+        (Overflow, "a = a ^ abs(n[i] - 2147483647 - 2)", 0.0, 1.0),
+        (Shift, "a = a ^ (1 << n[i])", 40.0, 1.0),
+        (Conversion, "a = a ^ i32(f[i])", 1.0, -3e9),
+        (Conversion, "if n[i] > 5 { a = a ^ i32(1e20) }", 9.0, 1.0),
+        (Division, "a = a ^ (100 / n[i])", 0.0, 1.0),
+        (Bounds, "a = a ^ n[n[i]]", -1.0, 1.0),
+        (NotFinite, "v = v + f[i] * f[i]", 1.0, 1e30),
+        (Unwritten, "if n[i] == 1 { z[i] = 1 }\na = a ^ z[i]", 2.0, 1.0),
+    ];
+    let mut cases = vec![];
+    for (pass, source, extents) in frames {
+        for (flaw, statement, int, float) in flaws {
+            // Where the checker compares accesses to shared elements, regions end at barriers.
+            if flaw == Unwritten && WITH_BARRIERS.contains(&pass) {
+                continue;
+            }
+            let n = [128];
+            let given = vec![
+                with(&n, 1.0, &[(77, if flaw == None { 1.0 } else { int })]),
+                with(&n, 1.0, &[(77, float)]),
+                ones(&n),
+                ones(&n),
+                ones(&n),
+                ones(&n),
+            ];
+            cases.push(Case { pattern: Pattern::Pass(pass), flaw, source: source(statement), extents, given });
+        }
+    }
+    cases
+}
+
+fn cases() -> Vec<Case> {
+    [trees(), dots(), strips(), ops(), lanes()].into_iter().flatten().collect()
+}
+
+/// A case's kernel in its session.
+fn session(case: &Case) -> (Session, Instance) {
+    let mut session = Session::default();
+    let outcome = session.add("patterns.clk", &case.source, &NoFiles);
+    assert!(!outcome.failed(), "{:#?}\n{}", outcome.diagnostics, case.source);
+    let kernel = session.program.kernels.ids().next_back().expect("a kernel");
+    (session, Instance::new(kernel, vec![]))
+}
+
+/// Returns the arguments of a case, as its kernel declares them.
+fn arguments(case: &Case, module: &clk_lang::ir::def::Module) -> Vec<Argument> {
+    let body = &module.functions[module.kernel.body];
+    let argument = |(param, given): (&KernelParam, &Given)| match (param, given) {
+        (KernelParam::Value { ty: Ty::Scalar(scalar), .. }, Given::Number(value)) => {
+            Argument::Value(vec![Value::of(*value).to_type(*scalar)])
+        }
+        (KernelParam::Array { memory, .. }, Given::Array(shape, values)) => {
+            let layout = body.memories[*memory].layout.clone();
+            let mut bytes = Bytes::zeros(values.len() * layout.size);
+            let scalar = layout.leaves[0].ty.scalar();
+            for (element, value) in bytes.get_mut().chunks_mut(layout.size).zip(values) {
+                element.copy_from_slice(&Value::of(*value).to_type(scalar).to_bytes()[..layout.size]);
+            }
+            let write = param.access() != Some(Access::In);
+            Argument::Array { layout, shape: shape.clone(), bytes, write }
+        }
+        _ => panic!("an argument does not fit its parameter: {}", case.source),
+    };
+    assert_eq!(module.kernel.params.len(), case.given.len(), "{}", case.source);
+    module.kernel.params.iter().zip(&case.given).map(argument).collect()
+}
+
+/// Returns the best instruction set of this machine.
+fn best() -> Isa {
+    Isa::ALL.iter().copied().filter(|isa| isa.is_here()).next_back().expect("a set")
+}
+
+/// Returns whether the code of a case has its pattern. Passes must be there in spite of the checks of its flaw.
+fn has_pattern(case: &Case, found: &dyn Fn(Checks) -> Patterns) -> bool {
+    match case.pattern {
+        Pattern::Op(op) => found(Checks::default()).ops.contains(&op),
+        Pattern::Strip(code) => found(Checks::default()).strips.iter().any(|name| name == code),
+        Pattern::Pass(pass) => case.flaw.checks().into_iter().any(|checks| found(checks).passes.contains(&pass)),
+    }
+}
+
+#[test]
+fn patterns_keep_every_check() {
+    let with_machine_code = Jit::Always.is_here(best());
+    if !with_machine_code {
+        println!("skipped: the passes of LaneIR: this machine or system has no machine code");
+    }
+    let mut failures = vec![];
+    let mut reported: BTreeSet<(Pattern, Flaw)> = BTreeSet::new();
+    for case in cases() {
+        if matches!(case.pattern, Pattern::Pass(_)) && !with_machine_code {
+            continue;
+        }
+        let title = format!("{:?}, {:?}\n{}", case.pattern, case.flaw, case.source);
+        let (session, instance) = session(&case);
+        let prepare = |checks| compile::kernel(&session.program, &instance, checks).expect("a kernel that compiles");
+        let is_lanes = matches!(case.pattern, Pattern::Pass(_));
+        let found = |checks| patterns(&prepare(checks), best(), &case.extents, is_lanes);
+        if !has_pattern(&case, &found) {
+            let found = found(Checks::default());
+            failures.push(format!("the code does not have the pattern: {title}\n{found:?}"));
+            continue;
+        }
+        for checks in case.flaw.checks() {
+            let module = lower_for(&session.program, &instance, checks).expect("a kernel that can be lowered");
+            let arguments = arguments(&case, &module);
+            let expected = by_stepper(&module, case.extents, &arguments, checks);
+            let is_right = match case.flaw {
+                None => expected.faults.is_empty(),
+                flaw => expected.faults.iter().any(|fault| flaw.is(&fault.kind)),
+            };
+            if !is_right {
+                failures.push(format!("the stepper finds {:?}: {title}, {checks:?}", expected.faults));
+                continue;
+            }
+            for isa in Isa::ALL.iter().copied().filter(|isa| isa.is_here()) {
+                for jit in [Jit::Off, Jit::Always, Jit::Forced] {
+                    if jit != Jit::Off && !jit.is_here(isa) {
+                        continue;
+                    }
+                    let simulator = Simulator::with(isa).compiling(jit);
+                    let found = by_simulator(&simulator, prepare(checks), case.extents, &arguments, 2);
+                    if let Some(why) = difference(&expected, &found) {
+                        failures.push(format!("{isa}, {jit}, {checks:?}: {why}: {title}"));
+                    }
+                    let entered = simulator.statistics().machine_code.map_or(0, |counts| counts.entered);
+                    if is_lanes && jit == Jit::Always && isa == best() && entered == 0 {
+                        failures.push(format!("no machine code ran with {checks:?}: {title}"));
+                    }
+                }
+            }
+        }
+        reported.insert((case.pattern, case.flaw));
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n\n"));
+    if with_machine_code {
+        for pass in PASSES {
+            let possible = |flaw: &Flaw| *flaw != Unwritten || !WITH_BARRIERS.contains(&pass);
+            for flaw in Flaw::ALL.into_iter().filter(possible) {
+                assert!(reported.contains(&(Pattern::Pass(pass), flaw)), "no case for `{pass}` with {flaw:?}");
+            }
+        }
+    }
+}
+
+/// Kernels that look at the bits of NaNs: computed ones, moved ones, and where both meet.
+fn nans() -> Vec<Case> {
+    let case =
+        |source: String, extents, given| Case { pattern: Pattern::Op("jump"), flaw: None, source, extents, given };
+    // With sign and payload, quiet and not, and numbers.
+    let bits = [0xffc12345u32, 0x7f812345, 0x7fc00000, 0x7fffffff, 0xff800000, 0x7f800000, 0x3f800000, 0x80000000];
+    let x =
+        |shift: u32| Given::Array(vec![64], (0..64).map(|i| f64::from(bits[(i * 5 + i / 8) % 8] >> shift)).collect());
+    let c = || Given::Array(vec![64], (0..64).map(|i| f64::from(i / 3 % 2)).collect());
+    let mut cases = vec![];
+    for (ty, word, from, shift) in [
+        ("f32", "u32", "x[i]", 0),
+        ("f16", "u16", "x[i]", 16),
+        ("bf16", "u16", "x[i]", 16),
+        ("f64", "u64", "(u64(x[i]) << 32) | u64(3)", 0),
+    ] {
+        let given = if word == "u64" { "u32" } else { word };
+        let source = format!(
+            "kernel k(x: [{given}; N], c: [i32; N], out y: [{word}; N, 12], out z: [{ty}; N, 4]) threads(i: N) {{
+                let v = bitcast({ty}, {from})
+                let one = {ty}(c[i])
+                var joined = v
+                for k in 0..3 {{ if c[i] == k {{ joined = v * one }} }}
+                y[i, 0] = bitcast({word}, joined)
+                y[i, 1] = bitcast({word}, select(c[i] == 1, v - v, v))
+                y[i, 2] = bitcast({word}, v)
+                y[i, 3] = bitcast({word}, v * {ty}(2.5))
+                y[i, 4] = bitcast({word}, -v)
+                y[i, 5] = bitcast({word}, min(v, v + one))
+                y[i, 6] = bitcast({word}, max(v - v, v))
+                y[i, 7] = bitcast({word}, copysign(one, v - v))
+                y[i, 8] = bitcast({word}, sqrt(v))
+                y[i, 9] = bitcast({word}, fma(v, v, -v))
+                y[i, 10] = bitcast({word}, abs(v))
+                y[i, 11] = bitcast({word}, {ty}(f32(v)))
+                z[i, 0] = v
+                z[i, 1] = v / v
+                z[i, 2] = joined
+                z[i, 3] = if c[i] == 1 {{ v }} else {{ v - v }}
+            }}"
+        );
+        cases.push(case(source, threads(64), vec![x(shift), c(), ones(&[64, 12]), ones(&[64, 4])]));
+    }
+    let shared = "kernel k(x: [u32; N], inout y: [f32; N], out z: [f32; N], out w: [f32; N], out r: [f32; N]) grid(2) block(32) {
+            shared s: [f32; 32]
+            let i = global_idx.x
+            let t = thread_idx.x
+            let v = bitcast(f32, x[i])
+            s[t] = v
+            barrier()
+            z[i] = s[31 - t]
+            barrier()
+            s[t] = v * 2.0
+            barrier()
+            var h = 16
+            while h > 0 {
+                if t < h { s[t] = s[t] + s[t + h] }
+                barrier()
+                h /= 2
+            }
+            w[i] = s[t]
+            r[i] = shuffle_xor(v, 1) + 0.0
+            atomic_add(y[i], v)
+            z[i] = select(t > 5, z[i], warp_reduce_add(v))
+        }";
+    let given = vec![x(0), filled(&[64], f64::NEG_INFINITY), ones(&[64]), ones(&[64]), ones(&[64])];
+    cases.push(case(shared.into(), grid(2, 32), given));
+    cases
+}
+
+/// NaNs have the same bits in the stepper, in interpreted code, and in machine code, whatever the instruction set.
+#[test]
+fn the_bits_of_nans_are_defined() {
+    let mut failures = vec![];
+    for case in nans() {
+        let (session, instance) = session(&case);
+        for checks in [Checks::default(), Checks { memory: true, arithmetic: true, nan: false }] {
+            let module = lower_for(&session.program, &instance, checks).expect("a kernel that can be lowered");
+            let arguments = arguments(&case, &module);
+            let expected = by_stepper(&module, case.extents, &arguments, checks);
+            assert!(expected.faults.is_empty(), "{:?}\n{}", expected.faults, case.source);
+            for isa in Isa::ALL.iter().copied().filter(|isa| isa.is_here()) {
+                for jit in [Jit::Off, Jit::Always].into_iter().filter(|jit| *jit == Jit::Off || jit.is_here(isa)) {
+                    let prepared =
+                        compile::kernel(&session.program, &instance, checks).expect("a kernel that compiles");
+                    let simulator = Simulator::with(isa).compiling(jit);
+                    let found = by_simulator(&simulator, prepared, case.extents, &arguments, 1);
+                    if let Some(why) = difference(&expected, &found) {
+                        failures.push(format!("{isa}, {jit}, {checks:?}: {why}\n{}", case.source));
+                    }
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n\n"));
+    for scalar in [Scalar::F16, Scalar::Bf16, Scalar::F32, Scalar::F64] {
+        let nan = Value { ty: scalar, bits: scalar.nan() };
+        assert!(nan.is_nan() && Value::of(f64::NAN).to_type(scalar).with_defined_nan().bits == nan.bits);
+    }
+}
+
+/// The passes on LaneIR, and what finds operands in memory.
+const PASSES: [&str; 7] = ["copies", "displace", "fold", "induct", "live", "phases", "whole"];
+
+/// Passes whose cases are kernels with barriers.
+const WITH_BARRIERS: [&str; 3] = ["phases", "displace", "fold"];
+
+/// Files of LaneIR that change no instruction.
+const NO_PASSES: [&str; 6] = ["bounds", "build", "guards", "text", "verify", "tests"];
+
+/// Ops that stand for one operation, which an op of its own checks, or which checks do not report.
+const SINGLE: &[&str] = &[
+    "blend",
+    "compare",
+    "copy",
+    "select",
+    "spread",
+    "strip",
+    "load column",
+    "store affine",
+    "store column",
+    "store words",
+    "atomic",
+    "aim",
+];
+
+/// Ops of control, of checks and of events.
+const CONTROL: &[&str] = &[
+    "again",
+    "again if",
+    "arrange",
+    "assert",
+    "barrier",
+    "clear",
+    "copy mask",
+    "declare",
+    "end",
+    "enter",
+    "fence",
+    "for",
+    "for lanes",
+    "grid barrier",
+    "jump",
+    "jump if",
+    "jump unless",
+    "keep",
+    "leave",
+    "next",
+    "next lanes",
+    "poll",
+    "print",
+    "resume",
+    "split",
+    "warp barrier",
+    "warp ids",
+    "affine overflow",
+    "conversion check",
+    "finite check",
+    "overflow",
+    "shift check",
+    "report begins",
+    "report block met",
+    "report declared",
+    "report dot",
+    "report fenced",
+    "report gathered",
+    "report left",
+    "report parted",
+    "report polls",
+    "report touch",
+    "report tree",
+    "report warps met",
+];
+
+/// Operations of strips that are no arithmetic, or the same arithmetic with its operands exchanged.
+const PLAIN_STRIPS: &[&str] = &[
+    "Load",
+    "LoadB",
+    "Store",
+    "StoreB",
+    "StoreMasked",
+    "Keep",
+    "KeepNot",
+    "Ahead",
+    "And",
+    "Or",
+    "Xor",
+    "Not",
+    "FromI",
+    "FromU",
+    "Le",
+    "Gt",
+    "Ge",
+    "Eq",
+    "Ne",
+    "LeI",
+    "GtI",
+    "GeI",
+    "LtU",
+    "LeU",
+    "GtU",
+    "GeU",
+    "EqI",
+    "NeI",
+    "Add",
+    "Sub",
+    "SubFrom",
+    "Mul",
+    "AddB",
+    "SubB",
+    "SubFromB",
+    "MulB",
+    "SubFromAB",
+    "SquareB",
+    "DoubleB",
+    "DivInto",
+];
+
+fn source(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/device/sim").join(path)).expect("a source")
+}
+
+fn files(folder: &Path, all: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => files(&path, all),
+            false => all.push(fs::read_to_string(path).expect("a source")),
+        }
+    }
+}
+
+/// Every op, every operation of strips and every pass has a case, or is in a list that says why it needs none.
+#[test]
+fn every_pattern_has_a_case() {
+    let cases = cases();
+    let covered: BTreeSet<Pattern> = cases.iter().filter(|case| case.flaw != None).map(|case| case.pattern).collect();
+    let mut sources = vec![];
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/device/sim"), &mut sources);
+    let mut ops = BTreeSet::new();
+    for text in &sources {
+        for part in text.split("Shape::new(\"").skip(1) {
+            ops.extend(part.split('"').next().map(str::to_string));
+        }
+    }
+    assert!(ops.len() > 60, "the names of ops are elsewhere: {ops:?}");
+    for op in &ops {
+        let is_listed = SINGLE.contains(&op.as_str()) || CONTROL.contains(&op.as_str());
+        let has_case = covered.iter().any(|pattern| matches!(pattern, Pattern::Op(name) if name == op));
+        assert!(is_listed || has_case, "the op `{op}` has no case");
+    }
+    let text = source("strip/def.rs");
+    let codes =
+        text.split("pub(crate) enum Code {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("the codes");
+    let lines = codes.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let names: BTreeSet<&str> = lines.flat_map(|line| line.split([',', ' '])).filter(|name| !name.is_empty()).collect();
+    assert!(names.len() > 70, "the operations of strips are elsewhere: {names:?}");
+    for name in names {
+        let has_case = covered.iter().any(|pattern| matches!(pattern, Pattern::Strip(code) if *code == name));
+        assert!(PLAIN_STRIPS.contains(&name) || has_case, "the operation `{name}` of strips has no case");
+    }
+    let modules = source("lane/mod.rs");
+    for module in modules.lines().filter_map(|line| line.strip_prefix("pub(crate) mod ")?.strip_suffix(';')) {
+        assert!(PASSES.contains(&module) || NO_PASSES.contains(&module), "the pass `{module}` has no case");
+    }
+}

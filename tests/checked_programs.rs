@@ -1,0 +1,107 @@
+//! Random kernels with all checks on, many of which fault: the simulator has to report a fault that the stepper finds, or else compute
+//! the same values, to the bits of NaNs. It runs each as interpreted code and as machine code.
+//!
+//! `CLK_RANDOM_PROGRAMS` is the number of kernels, `CLK_RANDOM_SEED` the first seed.
+
+mod checked;
+mod generate;
+mod shrink;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use checked::{Run, by_simulator, by_stepper, difference};
+use clk_lang::device::FaultKind;
+use clk_lang::device::sim::{Isa, Jit, Simulator};
+use clk_lang::ir::{Checks, text};
+use clk_lang::pass;
+use generate::Program;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// The checks of a program: every third traps NaNs, so that others compute with them.
+fn checks(program: &Program) -> Checks {
+    Checks { memory: true, arithmetic: true, nan: program.seed.is_multiple_of(3) }
+}
+
+fn reference(program: &Program) -> Run {
+    by_stepper(&program.module, program.extents, &program.arguments, checks(program))
+}
+
+/// Runs a program in every way; returns the first difference.
+fn failure(program: &Program) -> Option<String> {
+    let run = || {
+        let expected = reference(program);
+        if expected.faults.iter().any(|f| matches!(f.kind, FaultKind::StepLimit { .. })) {
+            return None;
+        }
+        let sets: Vec<Isa> = Isa::ALL.iter().copied().filter(|isa| isa.is_here()).collect();
+        let isa = sets[program.seed as usize % sets.len()];
+        // Forced machine code also leaves for no reason.
+        let machine = if program.seed.is_multiple_of(4) { Jit::Forced } else { Jit::Always };
+        let ways = [(isa, Jit::Off), (isa, machine), (*sets.last().expect("a set"), machine)];
+        ways.into_iter().filter(|(isa, jit)| *jit == Jit::Off || jit.is_here(*isa)).find_map(|(isa, jit)| {
+            let simulator = Simulator::with(isa).compiling(jit);
+            let prepared = match pass::prepare_for(program.module.clone(), checks(program)) {
+                Ok(prepared) => prepared,
+                Err(error) => return Some(error),
+            };
+            let text = text::print(&prepared.module);
+            let workers = 1 + program.seed as usize % 3;
+            let found = by_simulator(&simulator, prepared, program.extents, &program.arguments, workers);
+            difference(&expected, &found).map(|why| format!("{isa}, {jit}: {why}\nprepared:\n{text}"))
+        })
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Some(format!("panic: {}", text.or(panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()))
+    })
+}
+
+#[test]
+fn checked_programs_do_the_same_everywhere() {
+    let (first, count) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 1500));
+    let next = AtomicU64::new(first);
+    let worker = || {
+        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return Ok(kinds);
+            }
+            let program = generate::checked_program(seed);
+            if let Some(first_found) = failure(&program) {
+                next.store(first + count, Ordering::Relaxed);
+                let small = shrink::shrink(program, |program| failure(program).is_some());
+                let why = failure(&small).unwrap_or(first_found);
+                return Err(format!("seed {seed}, {:?}\n{}\n{why}", small.extents, text::print_spans(&small.module)));
+            }
+            let kind = reference(&program).faults.first().map_or("none".into(), |fault| {
+                format!("{:?}", fault.kind).split([' ', '(', '{']).next().unwrap_or_default().to_string()
+            });
+            *kinds.entry(kind).or_default() += 1;
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let all: Vec<Result<BTreeMap<String, u64>, String>> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
+    });
+    let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+    for found in all {
+        let found = found.unwrap_or_else(|why| panic!("{why}"));
+        found.into_iter().for_each(|(kind, n)| *kinds.entry(kind).or_default() += n);
+    }
+    println!("{count} programs from seed {first}: {kinds:?}");
+    if count >= 1000 {
+        for kind in ["Overflow", "ShiftAmount", "Conversion", "DivisionByZero", "OutOfBounds", "NotFinite", "Unwritten"]
+        {
+            assert!(kinds.contains_key(kind), "no program has a fault of the kind {kind}: {kinds:?}");
+        }
+        let without = kinds.get("none").copied().unwrap_or_default();
+        assert!(without > count / 5 && without < count * 9 / 10, "{without} of {count} programs do not fault");
+    }
+}
