@@ -63,7 +63,7 @@ fn failure(program: &Program) -> Option<String> {
 
 #[test]
 fn checked_programs_do_the_same_everywhere() {
-    let (first, count) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 1500));
+    let (first, count) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 400));
     let next = AtomicU64::new(first);
     let worker = || {
         let mut kinds: BTreeMap<String, u64> = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! Dead code elimination: unused expressions that cannot fault, writes without a following read, branches and loops without
 //! effect, statements behind a jump, branches of constant conditions.
 //!
-//! An unused expression stays if it may fault: faults are part of a kernel's semantics. Without checks, these are loads and integer
-//! divisions; checks add what they report.
+//! An unused expression stays if it may fault: faults are part of a kernel's semantics. Without checks, only loads and integer divisions
+//! may fault. With checks, so may every operation that they report.
 
 use rustc_hash::FxHashSet;
 

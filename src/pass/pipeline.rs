@@ -50,11 +50,11 @@ const IF_CONVERT_SAFE: Pass = pass("if_convert", if_convert::run_checked);
 const HOIST_SAFE: Pass = pass("hoist", hoist::run_checked);
 /// As `SIMPLIFY`, but operations on constants that checks report stay.
 const SIMPLIFY_SAFE: Pass = pass("simplify", simplify::run_checked);
-/// As `SIMPLIFY_SAFE`, but operations on constants that give a NaN or an infinity stay, too.
+/// Like `SIMPLIFY_SAFE`, but also keeps operations on constants that give a NaN or an infinity.
 const SIMPLIFY_TRAPPING: Pass = pass("simplify", simplify::run_trapping);
-/// As `DEAD`, but unused operations that checks observe stay.
+/// Like `DEAD`, but keeps unused operations that checks report.
 const DEAD_SAFE: Pass = pass("dead", dead::run_checked);
-/// As `DEAD_SAFE`, but unused operations on floats stay, too.
+/// Like `DEAD_SAFE`, but also keeps unused operations on floats.
 const DEAD_TRAPPING: Pass = pass("dead", dead::run_trapping);
 /// Removes unused locals and memories and renumbers the rest.
 const TIDY: Pass = pass("tidy", tidy::run);

@@ -1,8 +1,8 @@
 //! Constant folding and algebraic simplification.
 //!
-//! Everything is exact, for every value: on floats only `x * 1`, `x / 1`, `x - 0` and `x + -0` are removed, which change nothing
-//! but the bits of a NaN that was loaded; `x + 0` stays because of `-0`. A division becomes a multiplication only for a power of two, whose reciprocal is exact. An
-//! integer division by a constant zero stays: it is a fault. So does, for runs with checks, what these report.
+//! Everything is exact, for every value. On floats only `x * 1`, `x / 1`, `x - 0` and `x + -0` are removed: they change no number, only
+//! the bits of a loaded NaN. `x + 0` stays because of `-0`. A division becomes a multiplication only for a power of two, whose reciprocal
+//! is exact. An integer division by a constant zero stays: it is a fault. So does, for runs with checks, what these report.
 
 use rustc_hash::FxHashSet;
 
@@ -24,7 +24,7 @@ pub(crate) fn run_checked(module: &mut Module) {
     run_with(module, Reported::Arithmetic);
 }
 
-/// As [`run_checked`], but operations on constants that give a NaN or an infinity stay, too.
+/// Like [`run_checked`], but also keeps operations on constants that give a NaN or an infinity.
 pub(crate) fn run_trapping(module: &mut Module) {
     run_with(module, Reported::Nonfinite);
 }

@@ -499,7 +499,7 @@ impl Generator {
         }
     }
 
-    /// Reads an element of a local array of which only some are written.
+    /// Reads an element of a local array that may not have been written.
     fn unwritten(&mut self) {
         let ty = Ty::Scalar(self.random.scalar());
         let extents = vec![Extent::Known(8)];

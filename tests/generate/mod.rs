@@ -4,7 +4,7 @@
 //! by writing their own elements before a barrier and reading others after it, use atomics only where their order does not
 //! matter, and read only initialized memory. Some programs have one statement that may fault.
 //!
-//! The bits of a NaN are not observed in programs of [`program`], since those of GPUs differ. Programs of [`checked_program`] observe
+//! Programs of [`program`] do not observe the bits of NaNs, since GPUs compute others. Programs of [`checked_program`] observe
 //! them, and most of their operations are such that checks do not report them, so that some of the programs run to their end.
 
 // Tests that include this file use parts of it.

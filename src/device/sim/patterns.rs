@@ -33,7 +33,7 @@ pub fn patterns(kernel: &Prepared, isa: Isa, extents: &Extents, jit: bool) -> Pa
 
 #[cfg(target_arch = "x86_64")]
 fn passes(geometry: &Geometry, isa: Isa, code: &super::code::Code) -> Vec<&'static str> {
-    let division = super::jit::machine::Division::of(isa, geometry, &code.regions);
+    let division = super::jit::division::Division::of(isa, geometry, &code.regions);
     let mut passes: Vec<&'static str> =
         code.regions.iter().flat_map(|region| super::jit::passes::effective(region, division, isa)).collect();
     passes.sort_unstable();

@@ -16,7 +16,7 @@ use super::geometry::Geometry;
 use super::group::{Coding, RegionCode};
 use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
-use super::jit::{compile, machine::Division};
+use super::jit::{compile, division::Division};
 use super::report::Report;
 use crate::base::clock::Instant;
 

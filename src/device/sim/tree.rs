@@ -114,7 +114,7 @@ unsafe fn read<T: Lane>(at: *const u8) -> [T::Repr; CHUNK] {
 unsafe fn define_nans(s: *mut u8, count: usize) {
     let s = s.cast::<u32>();
     for i in 0..count {
-        // SAFETY: the caller's array has so many elements of 4 bytes.
+        // SAFETY: the caller's array has `count` elements of 4 bytes.
         unsafe {
             let bits = s.add(i).read_unaligned();
             let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;

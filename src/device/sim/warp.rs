@@ -207,7 +207,7 @@ fn operate(g: &Group, def: &WarpDef, first: usize, mask: u32, group: &[usize]) {
     }
 }
 
-/// Returns what a run that traps the first NaN reports of the sum that was just computed.
+/// Returns the fault of the sum that was just computed, if it is the first NaN or infinity of a run that traps it.
 fn infinite(g: &Group, def: &WarpDef, first: usize, group: &[usize]) -> Option<FaultKind> {
     if !g.code().checks.nan || def.op != WarpOp::ReduceAdd || !def.scalar.is_float() {
         return None;

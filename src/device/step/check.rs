@@ -3,7 +3,6 @@
 //! The simulator has its own code for these checks, in several forms; tests compare its reports with those of this file.
 
 use super::memory::Array;
-use super::thread::Stop;
 use crate::base::source::Span;
 use crate::device::fault::FaultKind;
 use crate::ir::Checks;
@@ -13,6 +12,9 @@ use crate::lang::scalar::exact::{
     holds, is_first_nonfinite, is_reported, is_reported_conversion, is_reported_math, is_reported_unary,
 };
 use crate::lang::scalar::{Scalar, Value, dynamic};
+
+/// The fault that stops a thread, and its span.
+pub(super) type Stop = (FaultKind, Span);
 
 /// Reports what `report` returns.
 fn stop(report: Option<FaultKind>, span: Span) -> Result<(), Stop> {

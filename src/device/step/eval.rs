@@ -1,8 +1,8 @@
 //! Expressions of the stepper, evaluated by `lang::scalar::dynamic`.
 
-use super::check;
+use super::check::{self, Stop};
 use super::event::{Access, Kind};
-use super::thread::{Place as At, Stop, Thread, World};
+use super::thread::{Place as At, Thread, World};
 use super::value::Val;
 use crate::base::source::Span;
 use crate::device::fault::FaultKind;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::check;
-use super::thread::{Phase, Stop, Thread, Wait, fault};
+use super::check::{self, Stop};
+use super::thread::{Phase, Thread, Wait, fault};
 use super::value::Val;
 use crate::base::source::Span;
 use crate::device::fault::Fault;
@@ -95,7 +95,7 @@ fn infinite(warp: &mut [Arc<Thread<'_>>], lanes: &[usize], result: Val, checks: 
     Some(end(warp, lanes, (kind, span)))
 }
 
-/// Returns what these lanes add, if they wait at a sum.
+/// Returns the operands of these lanes, if they wait at a sum.
 fn addends(warp: &[Arc<Thread<'_>>], lanes: &[usize]) -> Option<(Vec<Value>, Span)> {
     let first = *lanes.first()?;
     let Phase::Waiting(Stmt { kind: StmtKind::Warp { op: WarpOp::ReduceAdd, .. }, span }, _) = warp[first].phase else {

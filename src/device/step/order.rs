@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::check::Stop;
 use super::event::{Access, At, Kind};
 use super::meet::{meet_block, meet_warp, waits_at};
 use super::memory::{Bytes, Shared};
 use super::state::Launch;
-use super::thread::{Observer, Phase, Stop, Thread, World};
+use super::thread::{Observer, Phase, Thread, World};
 use super::value::Val;
 use crate::base::source::Span;
 use crate::device::Arg;

@@ -1,6 +1,6 @@
 //! A thread with an explicit stack of calls and open blocks, so that it can stop before any statement.
 
-use super::check;
+use super::check::{self, Stop};
 use super::event::{Access, At, Kind};
 use super::memory::{Array, Bytes, Shared, Store};
 use super::value::Val;
@@ -166,9 +166,6 @@ pub(super) struct World<'w> {
     /// Bytes of pages that had to be copied.
     pub copied: u64,
 }
-
-/// The fault that stops a thread, and its span.
-pub(super) type Stop = (FaultKind, Span);
 
 /// Where a memory location is: the position of its array in the frame, and in which bytes.
 #[derive(Clone, Copy)]

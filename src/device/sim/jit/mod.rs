@@ -182,12 +182,13 @@ mod alloc;
 // Its tests cover instructions that no code uses yet.
 #[allow(dead_code, unused_imports)]
 pub(crate) mod asm;
+pub(crate) mod division;
 mod emit;
 mod exec;
 mod fold;
 mod frame;
 mod functions;
-pub mod machine;
+mod machine;
 mod next;
 pub(crate) mod passes;
 mod versions;

@@ -4,8 +4,8 @@
 //! the heads of its loops.
 
 use super::alloc::MOST;
+use super::division::{Division, least};
 use super::fold::Folds;
-use super::machine::{Division, least};
 use crate::device::sim::isa::Isa;
 use crate::device::sim::lane::{Region, copies, displace, induct, live, phases, verify, whole};
 

@@ -7,7 +7,8 @@
 use std::sync::{Arc, OnceLock};
 
 use super::ahead::Registers;
-use super::machine::{self, Division, Machine};
+use super::division::Division;
+use super::machine::{self, Machine};
 use crate::base::clock::Instant;
 use crate::device::sim::code::Code;
 use crate::device::sim::group::{Group, RegionCode};
