@@ -236,7 +236,7 @@ fn proofs_that_rest_on_contracts_hold_with_small_arrays() {
 fn contracts_after_divergent_loops_hold() {
     let number =
         |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let (first, count) = (number("CLK_PROVE_SEED", 1), number("CLK_PROVE_KERNELS", 60));
+    let (first, count) = (number("CLK_PROVE_SEED", 1), number("CLK_PROVE_KERNELS", 30));
     let mut tally = divergent::Tally::default();
     for seed in first..first + count {
         divergent::compare(seed, &mut tally);
@@ -245,7 +245,7 @@ fn contracts_after_divergent_loops_hold() {
     assert!(tally.proved > count / 4, "too few limits are proved: {tally:?}");
     assert!(tally.counted > count / 20, "no proof is about an access after a loop: {tally:?}");
     assert!(tally.refuted > count / 20, "too few limits are refuted: {tally:?}");
-    assert!(tally.tight > 0, "no limit is met: {tally:?}");
+    assert!(tally.tight > 0 && tally.most[0] > 8 && tally.most[1] > 8, "runs are not counted: {tally:?}");
 }
 
 /// What a GPU text does not guard is in bounds in all runs.

@@ -489,7 +489,7 @@ fn small_kernels() {
         }",
         ),
         (
-            "rr.pp",
+            "r..pp",
             "(x: [f32; N], inout y: [f32; ceil_div(N, 64)]) grid(ceil_div(N, 64)) block(64) {
             shared s: [f32; 64]
             let t = thread_idx.x
@@ -551,7 +551,7 @@ fn small_kernels() {
         ),
         // An element outside of an array of constants is any number.
         (
-            "rr.pp",
+            "r..pp",
             "(inout y: [f32; 4]) threads(i: 4) {
             let at = [0, 1, 2]
             y[at[i]] = 1.0
