@@ -55,10 +55,6 @@ pub use memory::Memory;
 use crate::base::room;
 use crate::host::unwind::Unwound;
 
-/// Stack sizes in bytes to try for the working thread: deep expressions and calls are walked recursively. Stack is only address
-/// space until it is used; if the system limits even that, a smaller one is taken.
-const STACKS: [usize; 3] = [512 << 20, 64 << 20, 8 << 20];
-
 /// The entry point of the binary.
 pub fn main() -> ExitCode {
     leave(run_process(std::env::args_os().collect()))
@@ -105,7 +101,7 @@ fn unwound(payload: Box<dyn std::any::Any + Send>) -> u8 {
 
 /// Runs the command line on a thread with a large stack; returns the exit code.
 fn run(arguments: Vec<OsString>) -> u8 {
-    for stack in STACKS {
+    for stack in stack::STACKS {
         let arguments = arguments.clone();
         let work = std::thread::Builder::new().name("clk".into()).stack_size(stack).spawn(move || {
             let top = 0u8;

@@ -16,7 +16,8 @@ use super::answer::{self, Failure};
 use super::output::Output;
 use super::requests;
 use super::view::View;
-use crate::app::{STACKS, crash, stack};
+use crate::app::crash;
+use crate::app::stack::{self, STACKS};
 use crate::base::stop;
 
 /// Requests that may wait in a lane.

@@ -47,9 +47,11 @@ impl View {
         let document = self.documents.get(address)?;
         let analyze = || {
             #[cfg(test)]
-            while document.is_endless {
-                crate::base::stop::poll();
-                std::thread::yield_now();
+            if document.is_endless {
+                loop {
+                    crate::base::stop::poll();
+                    std::thread::yield_now();
+                }
             }
             Arc::new(Analysis::new(&document.name, document.text.as_str(), &Overlay(&self.documents)))
         };

@@ -159,7 +159,7 @@ fn warp_is_enough(case: &Case<'_>) -> bool {
     let Geometry::Grid { block, .. } = &case.kernel.geometry else { return false };
     let constant = |e: &Expr| match &e.kind {
         ExprKind::Int(n) => Some(*n),
-        ExprKind::Const(id) => case.program.consts.get(*id)?.known.map(i128::from),
+        ExprKind::Const(id) => case.program.consts.get(*id)?.known,
         _ => None,
     };
     let threads = block.iter().try_fold(1, |all: i128, e| all.checked_mul(constant(e)?));
