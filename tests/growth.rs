@@ -261,6 +261,7 @@ fn work_is_in_proportion_to_the_text() {
 
 /// Runs a command; returns the processor time that it took, in seconds.
 #[cfg(unix)]
+#[expect(clippy::zombie_processes, reason = "`wait4` waits for the child")]
 fn processor_time(command: &mut std::process::Command) -> f64 {
     use std::process::Stdio;
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("clk starts");
