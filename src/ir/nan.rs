@@ -101,7 +101,7 @@ struct Found {
     /// Results of statements that compute, and matrices of the block that a loop adds products to.
     loose_results: FxHashSet<ExprId>,
     loose_memories: FxHashSet<MemId>,
-    /// `select`s and vectors whose loose operands have to be made exact, and locals to which only exact values are written.
+    /// `select`s, vectors and changes of signs whose loose operands have to be made exact, and locals to which only exact values are written.
     joins: FxHashSet<ExprId>,
     joining: FxHashSet<LocalId>,
 }
@@ -112,8 +112,8 @@ impl Found {
             StmtKind::Warp { op, result, .. } if is_reduction(*op) => {
                 self.loose_results.insert(*result);
             }
-            // The simulator may do it at once.
-            StmtKind::For { together: Some(Together::Product(factors)), .. } => {
+            // The simulator may do it at once. Sums of tensor cores have NaNs of their own.
+            StmtKind::For { together: Some(Together::Product(factors)), .. } if factors.sums == Sums::Rounded => {
                 self.loose_memories.insert(factors.sum);
             }
             _ => {}
@@ -144,6 +144,7 @@ impl Found {
             return 0;
         }
         let of = |id: &ExprId| self.exprs[id.index()];
+        let signed = |kinds: Kinds| if kinds & LOOSE != 0 { LOOSE | EXACT } else { kinds };
         match kind {
             ExprKind::Const(bits) if !(crate::lang::scalar::Value { ty: ty.scalar(), bits: *bits }).is_nan() => 0,
             ExprKind::Read(local) => match self.locals.get(local).copied().unwrap_or(0) {
@@ -159,7 +160,10 @@ impl Found {
             ExprKind::Load { place, .. } if self.loose_memories.contains(&place.memory) => LOOSE,
             ExprKind::Convert(value) if !function.exprs[*value].ty.scalar().is_float() => 0,
             ExprKind::Math { function: MathFn::Tf32, .. } => EXACT,
-            ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Math { .. } | ExprKind::Convert(_) => LOOSE,
+            // These change the sign alone, so that a loose operand is made exact before if the result is seen.
+            ExprKind::Unary { value, .. } => signed(of(value)),
+            ExprKind::Math { function: MathFn::Abs | MathFn::Copysign, args } => signed(args.first().map_or(0, of)),
+            ExprKind::Binary { .. } | ExprKind::Math { .. } | ExprKind::Convert(_) => LOOSE,
             ExprKind::Result if self.loose_results.contains(&id) => LOOSE,
             _ => EXACT,
         }
@@ -178,6 +182,8 @@ impl Found {
                 }
                 ExprKind::Select { then, other, .. } if self.joins.insert(id) => todo.extend([then, other]),
                 ExprKind::Compose(parts) if self.joins.insert(id) => todo.extend(parts),
+                ExprKind::Unary { value, .. } if self.joins.insert(id) => todo.push(*value),
+                ExprKind::Math { args, .. } if self.joins.insert(id) => todo.extend(args.first()),
                 ExprKind::Extract { value, .. } | ExprKind::Bitcast(value) => todo.push(*value),
                 _ => {}
             }
@@ -215,6 +221,8 @@ impl Rewrite<'_> {
             StmtKind::Let(id) if self.found.joins.contains(id) => match &self.function.exprs[*id].kind {
                 ExprKind::Select { then, other, .. } => wanted.extend([then, other]),
                 ExprKind::Compose(parts) => wanted.extend(parts),
+                ExprKind::Unary { value, .. } => wanted.push(*value),
+                ExprKind::Math { args, .. } => wanted.extend(args.first()),
                 _ => {}
             },
             StmtKind::Write { local, value } if self.found.joining.contains(local) => wanted.push(*value),

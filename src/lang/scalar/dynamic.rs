@@ -98,8 +98,7 @@ fn numeric(op: BinaryOp, left: Value, right: Value) -> Outcome {
 
 pub fn unary(op: UnaryOp, value: Value) -> Outcome {
     match op {
-        UnaryOp::Neg => with_number!(value.ty,
-            T => Ok(Value::of(T::from_raw(value.bits).op_neg()).with_defined_nan()),
+        UnaryOp::Neg => with_number!(value.ty, T => Ok(Value::of(T::from_raw(value.bits).op_neg())),
             bool => Err(Failure::Undefined)),
         UnaryOp::Not => with_logic!(value.ty, T => Ok(Value::of(T::from_raw(value.bits).op_not())),
             _ => Err(Failure::Undefined)),
@@ -131,8 +130,8 @@ pub fn math(function: MathFn, args: &[Value]) -> Outcome {
             _ => with_integer!(first.ty, T => integers(function, &bits.map(T::from_raw)[..args.len()]), _ => None))
     });
     match function {
-        // It keeps the first bits of a NaN, as tensor cores do.
-        MathFn::Tf32 => value.ok_or(Failure::Undefined),
+        // These change bits, also of a NaN; `tf32` as tensor cores do.
+        MathFn::Tf32 | MathFn::Abs | MathFn::Copysign => value.ok_or(Failure::Undefined),
         _ => value.map(Value::with_defined_nan).ok_or(Failure::Undefined),
     }
 }
