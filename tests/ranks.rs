@@ -602,7 +602,9 @@ fn temporary_files_of_killed_ranks_are_removed_by_the_next_run() {
     while parts() == 0 {
         let (launcher, children) = launched(folder.path());
         // SAFETY: only sends signals to processes of this test.
-        children.iter().for_each(|&child| unsafe { drop(libc::kill(child as i32, libc::SIGKILL)) });
+        children.iter().for_each(|&child| unsafe {
+            libc::kill(child as i32, libc::SIGKILL);
+        });
         ended(launcher);
         (0..3).for_each(|rank| fs::remove_file(folder.path().join(format!("{rank}.txt"))).expect("removed"));
     }
