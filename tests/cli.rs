@@ -150,7 +150,7 @@ fn auto_takes_what_is_there_and_says_why() {
     assert_eq!(ran.err.lines().count(), usize::from(!gpu), "{}", ran.err);
     assert_eq!(auto(None, &[]).err, "", "nobody asked");
     // A script without launches needs no device, and prints no note about it.
-    assert_eq!(run(here(), &["--device", "auto", "-e", "1 + 1"]).err, "");
+    assert_eq!(run(here(), &["--device", "auto", "-e", "print(1 + 1)"]).err, "");
 }
 
 #[test]

@@ -37,7 +37,10 @@ fn agree(what: &str, programs: &[(String, String)]) {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("script.clk"), text).expect("written");
         let ran = limited(clk(folder.path(), &["run", "--device", "both", "script.clk"]));
-        if ran.code != Some(0) || ran.err.contains("E0623") {
+        // A program may assert an order of blocks that the simulator has and a GPU has not; the run says so.
+        let by_order =
+            ran.err.contains("`sim` itself gives other results when blocks and threads come in another order");
+        if ran.code != Some(0) && !by_order || ran.err.contains("E0623") {
             failures.push(format!("== {name}: exit code {:?}\n{}", ran.code, ran.err));
         }
     }

@@ -38,9 +38,13 @@
 //!     %19: v32(x) = load.w4.row %18 under %0
 //!     %21: v32(x) = mul.f32 %20, %15
 //!     %22: v32(x) = add.f32 %21, %19
-//!     store.w4.row %25, %22 under %0
+//!     %23: mask = compare ne.f32 %22, %22
+//!     %25: v32(x, row) = select %23, %24, %22
+//!     store.w4.row %28, %25 under %0
 //! }
 //! ```
+//!
+//! The comparison and the selection give a NaN the defined bits, which `%24` has ([`nan`](crate::ir::nan)).
 //!
 //! The setup runs once per entry. It checks the lowest and the highest index of the group instead of each one. The body runs for
 //! one **batch** of lanes after the other: up to four vectors of 16 lanes (8, where there are 8-byte values), as many as the
