@@ -303,7 +303,8 @@ fn lanes() -> Vec<Case> {
              a = a ^ s[63 - t]\n{flaw}\nbarrier()\n}}\n{end}"
         ))
     };
-    let frames: [(&str, &dyn Fn(&str) -> String, Extents); 7] = [
+    type Frame<'f> = (&'f str, &'f dyn Fn(&str) -> String, Extents);
+    let frames: [Frame<'_>; 7] = [
         ("whole", &|flaw| block(&format!("{start}\nfor k in 0..4 {{\n{flaw}\n}}\n{end}")), grid(2, 64)),
         (
             "copies",
@@ -402,7 +403,7 @@ fn arguments(case: &Case, module: &clk_lang::ir::def::Module) -> Vec<Argument> {
 
 /// Returns the best instruction set of this machine.
 fn best() -> Isa {
-    Isa::ALL.iter().copied().filter(|isa| isa.is_here()).next_back().expect("a set")
+    Isa::ALL.iter().copied().rfind(|isa| isa.is_here()).expect("a set")
 }
 
 /// Returns whether the code of a case has its pattern. Passes must be there in spite of the checks of its flaw.

@@ -29,7 +29,7 @@ fn hovers() {
     hover(&SAXPY.replace("out r", "out §r"), &["out r: [f32; N]"]);
     hover(&SAXPY.replacen("; N]", "; §N]", 1), &["N: i32", "A dimension of `x`, `y`, `r`."]);
     hover(&SAXPY.replace("v = sax", "v = §sax"), &["kernel saxpy(a: f32", "threads(i: N)", "r = a x + y"]);
-    hover(&SAXPY.replacen("ones", "on§es", 1), &["ones(dims…", "An array of ones."]);
+    hover(&SAXPY.replacen("ones", "on§es", 1), &["ones(dims…", "An array of ones: "]);
     hover(&SAXPY.replace("let v", "let §v"), &["let v: [f32; 8]"]);
     hover(&SAXPY.replace("kernel ", "ke§rnel "), &["many threads"]);
     hover("struct P { x: f32, y: i32 }\nlet p = §P { x: 1.0, y: 2 }\n", &["struct P", "8 bytes in an array"]);

@@ -507,6 +507,10 @@ mod sockets {
                 sent += more;
             }
             assert!(sent > 100_000, "{sent} bytes");
+            // The server has accepted it.
+            while count("fd") <= files {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         let begun = Instant::now();
         while (count("fd"), count("task")) != (files, threads) {

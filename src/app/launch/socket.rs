@@ -66,8 +66,10 @@ mod unix {
         let iteration = Iteration::default();
         let mut clients: Vec<Client> = Vec::new();
         while !ending.is_set() {
-            let Some(stream) = socket.accept() else { continue };
+            let accepted = socket.accept();
+            // Closes the descriptors of connections that have ended, also if no other one follows.
             clients.retain(|client| !client.thread.is_finished());
+            let Some(stream) = accepted else { continue };
             make_room(&mut clients);
             if let Err(refusal) = admit(&stream, clients.len()) {
                 refuse(stream, refusal);
