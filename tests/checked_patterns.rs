@@ -303,8 +303,8 @@ fn lanes() -> Vec<Case> {
              a = a ^ s[63 - t]\n{flaw}\nbarrier()\n}}\n{end}"
         ))
     };
-    type Frame<'f> = (&'f str, &'f dyn Fn(&str) -> String, Extents);
-    let frames: [Frame<'_>; 7] = [
+    type Frame<'f> = &'f dyn Fn(&str) -> String;
+    let frames: [(&str, Frame<'_>, Extents); 7] = [
         ("whole", &|flaw| block(&format!("{start}\nfor k in 0..4 {{\n{flaw}\n}}\n{end}")), grid(2, 64)),
         (
             "copies",

@@ -5,7 +5,6 @@
 //! (`pip install nvidia-cuda-nvrtc`, or `CLK_NVRTC`) the tests print that they are skipped.
 
 mod cuda_support;
-#[allow(dead_code)] // only tests that run kernels use launches
 mod generate;
 #[path = "common/nvrtc.rs"]
 mod opened;

@@ -6,7 +6,6 @@
 mod apart;
 #[path = "derive/cases.rs"]
 mod cases;
-#[allow(dead_code)]
 mod generate;
 #[path = "derive/harness.rs"]
 mod harness;

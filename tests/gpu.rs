@@ -6,7 +6,6 @@
 
 #[path = "gpu/agree.rs"]
 mod agree;
-#[allow(dead_code)] // the reference interpreter uses more of a program
 mod generate;
 
 use std::fs;

@@ -78,7 +78,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     // Of an array that the kernel writes, nothing is known later.
     (
-        "rppp.",
+        "rpppp",
         "(inout at: [i32; N], x: [f32; N], out y: [f32; N]) threads(i: N)
         assume permutation(at)
     {

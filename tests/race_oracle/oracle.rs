@@ -204,7 +204,7 @@ impl Truth {
             (_, None) => true,
             (Deed::Reads, Some(value)) => {
                 let stored = |step: &&Step| step.deed == Deed::Writes && step.values.contains(value);
-                atomics || value.bits == 0 || steps.iter().any(|step| stored(&step))
+                atomics || value.bits == 0 || steps.iter().any(stored)
             }
             (_, Some(value)) => step.values.contains(value),
         };
