@@ -130,7 +130,7 @@ impl<'a> Compiler<'a> {
         fits.then_some((place.memory, joint, value))
     }
 
-    /// Returns the value whose NaNs a selection gives the defined bits ([`nan`](crate::ir::nan)), and the expressions that do so.
+    /// Returns the value whose NaNs a selection gives the defined bits ([`nan`]), and the expressions that do so.
     fn computed_value(&self, e: ExprId) -> (ExprId, Vec<ExprId>) {
         if let ExprKind::Select { cond, then, other } = self.f.exprs[e].kind
             && self.f.exprs[cond].kind == (ExprKind::Binary { op: BinOp::Ne, left: other, right: other })

@@ -49,7 +49,7 @@
 //! The setup runs once per entry. It checks the lowest and the highest index of the group instead of each one. The body runs for
 //! one **batch** of lanes after the other: up to four vectors of 16 lanes (8, where there are 8-byte values), as many as the
 //! registers hold; of one row of the group, or, where rows have exactly 8 or 16 lanes, of several rows. With AVX2, vectors have half
-//! as many lanes. [`machine::Division`] says how a launch is divided, and a kernel has machine code for each division that occurs.
+//! as many lanes. [`division::Division`] says how a launch is divided, and a kernel has machine code for each division that occurs.
 //!
 //! Most entries are of **whole groups**: all lanes are active, and batches divide the group. For these a region is
 //! [specialized](crate::device::sim::lane::whole) first: it needs no masks but those of its own conditions. Blocks of a `grid` have
