@@ -17,12 +17,29 @@ m.total(one)
 spin.all(whole)
 """
 
+# Rank 1 ends once the kernel of rank 0 runs, which writes the array in place.
+END_IN_KERNEL = """
+import pathlib, threading, time
+runs = pathlib.Path(PATH)
+def announce():
+    while not x.any(): time.sleep(0.001)
+    runs.touch()
+if rank == 1:
+    while not runs.exists(): time.sleep(0.001)
+    os._exit(9)
+x = np.zeros(64, "int32")
+threading.Thread(target=announce, daemon=True).start()
+"""
 
-def test_a_rank_in_a_kernel_of_another_program_gets_an_exception():
-    script = SPIN + """
-if rank == 1: os._exit(9)
+
+def end_in_kernel(folder):
+    return SPIN + END_IN_KERNEL.replace("PATH", repr(str(folder / "runs")))
+
+
+def test_a_rank_in_a_kernel_of_another_program_gets_an_exception(tmp_path):
+    script = end_in_kernel(tmp_path) + """
 try:
-    spin.spin(np.zeros(64, "int32"))
+    spin.spin(x)
 except clk.Error as error:
     print(error.code, "rank 1 has ended: its process is gone" in error.title)
 finally:
@@ -55,10 +72,8 @@ finally:
     assert (code, out) == (0, "E0551\nfinally\n"), err
 
 
-def test_threads_of_several_programs_are_all_stopped():
-    script = SPIN + """
-import threading
-if rank == 1: os._exit(9)
+def test_threads_of_several_programs_are_all_stopped(tmp_path):
+    script = end_in_kernel(tmp_path) + """
 other = clk.source('''
 kernel spin(inout x: [f32; N]) threads(i: N) { while x[i] >= 0.0 { x[i] = 1.0 - x[i] } }
 fn all(x: f32) -> f32 { all_reduce(x) }
@@ -69,11 +84,8 @@ def work(call):
         call()
     except clk.Error as error:
         codes.append(error.code)
-"""
-    # The third program joins the ranks only now, after the end: its own call says so.
-    script += """
 threads = [threading.Thread(target=work, args=(call,)) for call in (
-    lambda: spin.spin(np.zeros(64, "int32")), lambda: m.total(one), lambda: other.all(1.0))]
+    lambda: spin.spin(x), lambda: m.total(one), lambda: other.all(1.0))]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 print(sorted(codes))
