@@ -254,6 +254,7 @@ fn c2_masks() {
         c.ops[at].b = c.code.masks.len() as MaskId - 1;
     });
     if !cfg!(debug_assertions) {
+        println!("nothing is verified without debug assertions");
         return;
     }
     // After the split, one of the next ops writes the register of the mask of the other lanes. Where the op that it replaces matters
