@@ -84,6 +84,9 @@ pub struct Control {
     pub wait: bool,
     /// Findings of checks that did not stop the launch, for the host to take.
     pub warnings: Arc<Mutex<Vec<Fault>>>,
+    /// Whether races of equal writes (W0601) are kept if a fault ends the launch. They refute that a kernel is free of races, but do not
+    /// show that its result is independent of the order.
+    pub keep_races: bool,
     /// The worst warp of each access, as far as the kernel was prepared to count what warps cost, for the host to take.
     pub crowds: Arc<Mutex<Vec<Fault>>>,
     /// Set if the simulator is to count what launches cost; kernels have to be prepared for it.

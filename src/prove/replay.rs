@@ -243,7 +243,7 @@ impl<'a> Runner<'a> {
         let mut arguments = self.arguments(what, Filling::Numbers(seed))?;
         // Such a launch keeps what its kernel assumes, so that what is proved need not be looked at.
         let declared = Some(Declared { largest: arguments.largest(what), promises: true });
-        let control = Control { declared, ..self.control(CHECKS, arguments.extents) };
+        let control = Control { declared, keep_races: true, ..self.control(CHECKS, arguments.extents) };
         let result = self.executable()?.launch(arguments.extents, &mut arguments.all(self.module)?, &control);
         let mut faults: Vec<Fault> = control.warnings.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
         faults.extend(result.err().map(|fault| *fault));

@@ -500,8 +500,8 @@ fn unheard(control: &Control) -> Control {
 /// has prevented may conflict with them.
 fn hear(control: &Control, run: &Control, result: &Result<Output, Box<Fault>>) {
     let (Ok(mut to), Ok(mut from)) = (control.warnings.lock(), run.warnings.lock()) else { return };
-    let said = |warning: &Fault| result.is_ok() || !matches!(warning.kind, FaultKind::Race(_));
-    from.drain(..).filter(said).for_each(|warning| sanitizer::keep(&mut to, warning));
+    let keep_races = result.is_ok() || control.keep_races;
+    from.drain(..).filter(|warning| keep_races || !matches!(warning.kind, FaultKind::Race(_))).for_each(|warning| sanitizer::keep(&mut to, warning));
 }
 
 /// Up to this many threads, a launch with a fault that is no race is run again with individual tracking.
