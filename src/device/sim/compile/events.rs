@@ -133,6 +133,11 @@ impl<'a> Compiler<'a> {
             if let StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } = &stmt.kind {
                 self.changes[place.memory.index()] = true;
             }
+            if let StmtKind::Store { place, .. } = &stmt.kind
+                && checks.memory
+            {
+                self.stored.insert((place.memory, place.indices.clone()));
+            }
         });
         let mut waits = false;
         each_stmt(&f.body, &mut |stmt| {
@@ -190,14 +195,7 @@ impl<'a> Compiler<'a> {
 
     /// Returns whether some store has the same location expression as this load.
     pub(crate) fn is_stored(&self, place: &Place) -> bool {
-        let mut found = false;
-        if self.is_observed() {
-            each_stmt(&self.f.body, &mut |stmt| {
-                found |= matches!(&stmt.kind, StmtKind::Store { place: p, .. }
-                    if p.memory == place.memory && p.indices == place.indices);
-            });
-        }
-        found
+        self.stored.contains(&(place.memory, place.indices.clone()))
     }
 
     pub fn is_observed(&self) -> bool {

@@ -241,7 +241,7 @@ impl<'a> Compiler<'a> {
             }
             let mut inside = 0;
             let mut written = false;
-            crate::ir::visit::each_stmt(std::slice::from_ref(stmt).to_vec().as_ref(), &mut |s| {
+            crate::ir::visit::each_stmt(std::slice::from_ref(stmt), &mut |s| {
                 inside += 1;
                 written |=
                     matches!(&s.kind, StmtKind::Write { local: l, .. } | StmtKind::For { local: l, .. } if *l == local);

@@ -168,6 +168,7 @@ impl<'a> Compiler<'a> {
             ordered: false,
             polls: false,
             changes: vec![],
+            stored: FxHashSet::default(),
             waits: false,
             splits: false,
         };

@@ -293,6 +293,8 @@ pub struct Compiler<'a> {
     pub(super) polls: bool,
     /// By memory: the kernel stores to it or updates it atomically.
     pub(super) changes: Vec<bool>,
+    /// The memory and indices of each store; empty if memory is not checked.
+    pub(super) stored: FxHashSet<(MemId, Vec<ExprId>)>,
     /// Some loop may wait for other threads, so that the warps of a block may have to run separately.
     pub(super) waits: bool,
     /// All barriers are emitted.
