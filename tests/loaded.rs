@@ -89,6 +89,21 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("", "print(x @ w, w @ w, q @ q)"),
     ("", "if v[0] > v[1] && m[0] || m[1] { print(1) } else { print(2) }\nwhile m[1] { break }"),
     ("", "print(if m[0] { v } else { at })"),
+    // Literals that take the type of the other operand.
+    (
+        "",
+        "print(w + [1, 2, 3], [1, 2, 3] - w, w * [-1, 2, 0], w / [2.0, 4.0, 8.0], b + [1, 2, 3], u * [1, 2, 3], v + [1, 2, 3])",
+    ),
+    ("", "print(x + [[1, 2, 3], [4, 5, 6]], x + [1, 2, 3], x > [1, 2, 3], w == [1.5, -2, 0.25], v != [30, 10, 2])"),
+    ("", "print(w + arange(3), arange(1, 4) * b, x @ [1, 2, 3], [1, 2, 3] @ w, w ** [2, 1, 0], b & [1, 1, 1])"),
+    ("", "print(w[m] + [1, 2], f32(v) + [1, 2, 3], w[at] * [1, 2, 3], (w + [1, 2, 3]) * [2, 2, 2])"),
+    ("", "print(min(w, [1, 2, 3]), clamp(w, [0, 0, 0], [1, 1, 1]), select(m, w, [1, 2, 3]), dot(w, [1, 2, 3]))"),
+    ("", "print(close(w, [1.5, -2.0, 0.25]), ceil_div(b, [1, 2, 3]), concat(w, [1, 2]), stack(w, [1, 2, 3]))"),
+    ("", "var r = w\nr += [1, 2, 3]\nr[at] = [7, 8, 9]\nr[0..2] *= [2, 3]\nprint(r)"),
+    ("", "var r = x\nr[1] = [7, 8, 9]\nr[.., at] = [[1, 2, 3], [4, 5, 6]]\nprint(r)"),
+    ("", "print(v + [0.5, 1.5, 2.5])"),
+    ("", "print(b + [1, 2, 300])"),
+    ("", "print(w + [1i8, 2i8, 3i8])"),
     // Conversions.
     ("", "print(f32(v), i32(w), f64(x), u8(at), bool_of(m))\nfn bool_of(m: [bool; N]) -> [i32; N] { i32(m) }"),
     ("", "print(f32(longest(v)), i32(longest(w)), sum(f64(longest(v))), f32(v[at]), f32(sum(v)))"),

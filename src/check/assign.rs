@@ -51,7 +51,14 @@ impl Cx<'_> {
                 self.no_converted_place(place.span, told);
                 make(ExprKind::Error, ty, value.span)
             }
-            None => make(ExprKind::Error, value.ty.clone(), value.span),
+            None => {
+                if matches!(place.kind, ExprKind::Slice { .. } | ExprKind::Index { .. })
+                    && self.vars.shallow(&place.ty) == Type::Unknown
+                {
+                    self.leave_literals_open(&[&value]);
+                }
+                make(ExprKind::Error, value.ty.clone(), value.span)
+            }
         };
         self.check_assigned(&place, &result, is_tile || place.is_part());
         StmtKind::Assign { place: Box::new(place), op: op.map(|o| o.0), value }

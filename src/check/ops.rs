@@ -261,6 +261,7 @@ impl Cx<'_> {
                     self.vars.unify(ty, &Type::Unknown);
                 }
             }
+            self.leave_literals_open(parts);
             return Joined::Unknown;
         }
         let mut scalar = scalar_of(types.first().unwrap_or(&Type::Error));
@@ -283,6 +284,17 @@ impl Cx<'_> {
         match self.shape_together(parts, at, what, &scalar) {
             Some(whole) => Joined::Is { scalar, whole },
             None => Joined::Bad,
+        }
+    }
+
+    /// Leaves the element type of array literals to the run, which gives them that of the other operands: `d + [1, 2]`.
+    pub fn leave_literals_open(&mut self, parts: &[&Expr]) {
+        for part in parts.iter().filter(|part| part.is_literal_array()) {
+            if let Type::Array(a) = self.vars.shallow(&part.ty)
+                && self.vars.kind(&a.element).is_some()
+            {
+                self.vars.unify(&a.element, &Type::Unknown);
+            }
         }
     }
 
@@ -480,7 +492,10 @@ impl Cx<'_> {
         let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
         match (&lt, &rt) {
             (Type::Error, _) | (_, Type::Error) => return Type::Error,
-            (Type::Unknown, _) | (_, Type::Unknown) => return Type::Unknown,
+            (Type::Unknown, _) | (_, Type::Unknown) => {
+                self.leave_literals_open(&[l, r]);
+                return Type::Unknown;
+            }
             _ => {}
         }
         let (Type::Array(a), Type::Array(b)) = (&lt, &rt) else {

@@ -134,7 +134,11 @@ impl Cx<'_> {
             self.report(d);
             return Type::Error;
         }
-        if types.iter().all(|ty| *ty == Type::Strings) { Type::Strings } else { Type::Unknown }
+        if types.iter().all(|ty| *ty == Type::Strings) {
+            return Type::Strings;
+        }
+        self.leave_literals_open(&args.iter().collect::<Vec<_>>());
+        Type::Unknown
     }
 
     fn concat_type(&mut self, types: &[Arc<ArrayType>], axis: usize, args: &[Expr]) -> Type {

@@ -547,6 +547,20 @@ impl Expr {
             _ => false,
         }
     }
+
+    /// Whether the expression is an array literal that consists of number literals, or an `arange` of them.
+    pub fn is_literal_array(&self) -> bool {
+        let is_number = |e: &Expr| match &e.kind {
+            ExprKind::Int(_) | ExprKind::Float(_) => true,
+            ExprKind::Unary { op: UnaryOp::Neg, expr } => matches!(expr.kind, ExprKind::Int(_) | ExprKind::Float(_)),
+            _ => false,
+        };
+        match &self.kind {
+            ExprKind::Array(items) => items.iter().all(is_number),
+            ExprKind::Builtin { builtin: Builtin::Arange, args, .. } => args.iter().all(is_number),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

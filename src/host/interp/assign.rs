@@ -13,6 +13,7 @@ use crate::lang::scalar::Scalar;
 
 use super::frame::Frame;
 use super::machine::{Eval, Machine};
+use super::open::is_open;
 
 /// One step of an access path, from a variable to a part of its value.
 pub(super) enum Step {
@@ -36,11 +37,17 @@ impl From<Selector> for Step {
 
 impl Machine<'_> {
     pub(crate) fn assign(&mut self, frame: &mut Frame, place: &Expr, op: Option<BinaryOp>, value: &Expr) -> Eval<()> {
-        let with = value.span;
-        let value = self.eval(frame, value)?;
+        let (with, given) = (value.span, value);
+        let mut value = self.eval(frame, value)?;
         // Evaluated once, as its indices may draw random numbers or have side effects.
         let (root, steps) = self.place(frame, place)?;
         let Some(op) = op else {
+            if is_open(given) && !steps.is_empty() {
+                let whole = self.read(frame, place, root, &[])?;
+                if let Some(scalar) = ops::common_scalar(&[&grad::primal(&whole)]) {
+                    value = self.literal_array(frame, given, scalar, "the assignment")?;
+                }
+            }
             let given = matches!(value, Value::Scalar(_)).then(|| value.clone());
             self.put(frame, place, (root, &steps), value)?;
             if let (Some(given), []) = (given, &steps[..]) {
@@ -49,6 +56,11 @@ impl Machine<'_> {
             return Ok(());
         };
         let old = self.read(frame, place, root, &steps)?;
+        if is_open(given)
+            && let Some(scalar) = ops::common_scalar(&[&grad::primal(&old)])
+        {
+            value = self.literal_array(frame, given, scalar, &format!("`{}`", op.symbol()))?;
+        }
         self.sound(place.span, || overflow::of_binary(op, &old, &value))?;
         let new = grad::ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
         if steps.is_empty() {

@@ -47,7 +47,8 @@ impl Machine<'_> {
             }
             Cumsum | Dot => {
                 let to = self.total_type(frame, &expr.ty);
-                let values = self.values(frame, args)?;
+                let mut values = self.values(frame, args)?;
+                self.adapt_arguments(frame, args, &mut values, builtin)?;
                 let axis = match named(more, "axis") {
                     Some(axis) => Some(self.integer(frame, axis)?),
                     None => None,
@@ -82,6 +83,7 @@ impl Machine<'_> {
             },
             _ => {
                 let mut values = self.values(frame, args)?;
+                self.adapt_arguments(frame, args, &mut values, builtin)?;
                 if self.interp.tracing > 0 && !has_derivative(builtin) {
                     values.iter_mut().for_each(|value| *value = grad::primal(value));
                 }

@@ -22,6 +22,7 @@ use super::code::COMPUTED;
 use super::conform::{Extents, Place};
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
+use super::open::is_open;
 
 /// A bound of a range expression.
 type Bound<'e> = &'e Option<Box<Expr>>;
@@ -286,8 +287,12 @@ impl Machine<'_> {
                 _ => self.truth(frame, right).map(Value::bool),
             };
         }
-        let a = self.eval(frame, left)?;
-        let b = self.eval(frame, right)?;
+        let (mut a, mut b) = (self.eval(frame, left)?, self.eval(frame, right)?);
+        if is_open(left) || is_open(right) {
+            let mut operands = [a, b];
+            self.adapt_literals(frame, &[left, right], &mut operands, &format!("`{}`", op.symbol()))?;
+            [a, b] = operands;
+        }
         self.sound(span, || overflow::of_binary(op, &a, &b))?;
         grad::ops::binary(op, &a, &b).map_err(|problem| {
             self.problem_because(problem, span, || {
@@ -538,7 +543,7 @@ impl Machine<'_> {
 }
 
 /// Returns the shape of a literal of several axes, whose elements are one flat list in the tree.
-fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
+pub(super) fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
     let Type::Array(array) = ty else { return None };
     let known = |d: &Dim| if let Dim::Known(n) = d { Some(*n) } else { None };
     let shape: Vec<i64> = array.dims.iter().map(known).collect::<Option<_>>()?;

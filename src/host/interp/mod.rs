@@ -33,6 +33,7 @@ mod machine;
 mod map;
 mod measure;
 mod note;
+mod open;
 mod origin;
 mod ranks;
 mod record;

@@ -36,6 +36,7 @@ pub(crate) use geometry::{cross, length, normalize};
 pub use math::{ceil_div, math, select};
 pub(crate) use matmul::dot_to;
 pub use matmul::{dot, matmul};
+pub(crate) use operand::{adapt, common_scalar};
 pub(crate) use parts::{Column, assign, lanes_of, set_lanes, shape, whole};
 pub use parts::{assign_field, compose, field, index, keys, len, named_field, swizzle};
 pub use rearrange::{concat, flip, literal, reshape, stack, transpose};
