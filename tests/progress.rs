@@ -89,3 +89,69 @@ fn a_pipe_has_none() {
     at_end(&text);
     assert!(!text.contains("groups of threads") && !text.contains('\r'), "{text:?}");
 }
+
+/// A lock that threads of one warp wait for: the thread that has it cannot go on.
+const LOCK: &str = "kernel add(inout lock: [i32; 1], inout sum: [i32; 1]) grid(2) block(32) {\n    \
+                    while atomic_compare_exchange(lock[0], 0, 1) != 0 { }\n    sum[0] += 1\n    fence()\n    \
+                    atomic_exchange(lock[0], 0)\n}\nvar lock = [0]\nvar sum = [0]\nadd(lock, sum)\n";
+
+/// A queue of work in one block: each thread takes numbers until none is left, for long.
+const QUEUE: &str = "kernel work(inout next: [u32; 1], inout y: [u32; N]) grid(1) block(32) {\n    loop {\n        \
+                     let i = atomic_add(next[0], 1u32)\n        if i > 4000000000u32 { break }\n        \
+                     y[thread_idx.x] = i\n    }\n}\nvar next = zeros(1, type = u32)\nvar y = zeros(32, type = u32)\n\
+                     work(next, y)\n";
+
+fn run(folder: &std::path::Path, text: &str, options: &[&str]) -> Command {
+    std::fs::write(folder.join("lock.clk"), text).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_clk"));
+    command.args(["run", "--device", "sim"]).args(options).arg("lock.clk").current_dir(folder).env_remove("NO_COLOR");
+    command
+}
+
+#[test]
+fn a_launch_without_progress_has_a_note() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for options in [&[][..], &["--workers", "1"], &["--workers", "3"]] {
+        let mut session = Session::of(run(folder.path(), LOCK, options), true);
+        session.wait_for("the loop at lock.clk:2:5 waits for other threads");
+        session.wait_for("`--check` reports the cause");
+        session.interrupt();
+        let shown = session.rest();
+        let (before, message) = at_end(shown);
+        assert!(!left(before).contains("--check") && !message.contains("no progress"), "{shown:?}");
+    }
+}
+
+#[test]
+fn checks_report_the_cause_of_a_launch_without_progress() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut session = Session::of(run(folder.path(), LOCK, &["--check"]), true);
+    let shown = session.rest();
+    assert!(shown.contains("E0605") && !shown.contains("no progress"), "{shown:?}");
+    let divergent = "kernel half(inout y: [i32; 64]) grid(1) block(64) {\n    if thread_idx.x < 40 { barrier() }\n    \
+                     y[thread_idx.x] = 1\n}\nvar y = zeros(64, type = i32)\nhalf(y)\n";
+    let mut session = Session::of(run(folder.path(), divergent, &["--check"]), true);
+    let shown = session.rest();
+    assert!(shown.contains("E0604"), "{shown:?}");
+}
+
+#[test]
+fn work_and_pipes_have_no_note() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut work = Session::of(run(folder.path(), QUEUE, &[]), true);
+    let piped = tempfile::tempdir().expect("a folder");
+    let mut command = run(piped.path(), LOCK, &["--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("clk starts");
+    // A launch that waits has its note by now, which tells that the others had time enough for theirs.
+    let waits = tempfile::tempdir().expect("a folder");
+    let mut waits = Session::of(run(waits.path(), LOCK, &[]), true);
+    waits.wait_for("no progress for 3 s");
+    // SAFETY: sends a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("no progress"), "{text:?}");
+    work.interrupt();
+    let shown = work.rest();
+    assert!(!shown.contains("no progress"), "{shown:?}");
+}

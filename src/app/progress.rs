@@ -1,6 +1,6 @@
-//! A progress bar for long launches and measurements, on standard error if that is a terminal.
+//! A progress bar for long launches and measurements, and a note about launches without progress, on standard error if that is a terminal.
 //!
-//! Other output to the terminal removes the bar first, and so does every end of the process.
+//! Other output to the terminal removes them first, and so does every end of the process.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +11,21 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::tty;
+use crate::base::escape;
+use crate::base::source::Sources;
 use crate::device::Progress;
+use crate::device::stall::Look;
 
 /// Minimum duration of a launch before a bar is shown.
 const LONG: Duration = Duration::from_millis(700);
 const TICK: Duration = Duration::from_millis(100);
+/// Minimum time without progress before a note is shown.
+const STALLED: Duration = Duration::from_secs(1);
 
 /// Columns kept free to the right of the bar: the terminal echoes `^C` there, and a wrapped line could not be erased.
 const MARGIN: usize = 8;
 
-/// The bar on the screen, if any.
+/// The bar or the note on the screen, if any.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Set when the process is ending: no bar is drawn any more.
@@ -61,15 +66,39 @@ pub(crate) struct Watch {
 /// What the parts of a launch are called.
 pub(crate) const OF_LAUNCHES: &str = "groups of threads";
 
-/// Starts showing progress, in parts that are called so; `None` if standard error is no terminal.
-pub(crate) fn watch(progress: &Arc<Progress>, parts: &'static str) -> Option<Watch> {
+/// How a note about launches without progress tells their places and the way out.
+pub(crate) struct Notes {
+    sources: Sources,
+    check: &'static str,
+}
+
+impl Notes {
+    /// `check` is how the user switches all checks on.
+    pub fn new(sources: &Sources, check: &'static str) -> Notes {
+        Notes { sources: sources.clone(), check }
+    }
+}
+
+/// Starts showing progress, in parts that are called so; `None` if standard error is no terminal. With `notes`, launches without progress
+/// get a note.
+pub(crate) fn watch(
+    progress: &Arc<Progress>,
+    parts: &'static str,
+    notes: impl FnOnce() -> Option<Notes>,
+) -> Option<Watch> {
     if !std::io::stderr().is_terminal() {
         return None;
     }
+    let notes = notes();
+    if notes.is_some() {
+        progress.stalls.want();
+    }
     let ended = Arc::new((Mutex::new(false), Condvar::new()));
     let (progress, end) = (progress.clone(), ended.clone());
-    let thread =
-        std::thread::Builder::new().name("clk-progress".into()).spawn(move || follow(&progress, parts, &end)).ok()?;
+    let thread = std::thread::Builder::new()
+        .name("clk-progress".into())
+        .spawn(move || follow(&progress, parts, notes.as_ref(), &end))
+        .ok()?;
     Some(Watch { ended, thread: Some(thread) })
 }
 
@@ -86,10 +115,13 @@ impl Drop for Watch {
     }
 }
 
-/// Draws the bar until the run has ended.
-fn follow(progress: &Progress, parts: &str, (ended, wake): &(Mutex<bool>, Condvar)) {
+/// Draws the bar or the note until the run has ended.
+fn follow(progress: &Progress, parts: &str, notes: Option<&Notes>, (ended, wake): &(Mutex<bool>, Condvar)) {
     let mut since = Instant::now();
     let mut before = 0;
+    let mut stall = Stall::new(progress);
+    // Whether the note is shown.
+    let mut noted = false;
     let Ok(mut done) = ended.lock() else { return };
     while !*done {
         done = match wake.wait_timeout(done, TICK) {
@@ -100,10 +132,26 @@ fn follow(progress: &Progress, parts: &str, (ended, wake): &(Mutex<bool>, Condva
         // A different launch than at the last tick.
         if of == 0 || begun < before {
             since = Instant::now();
-            clear();
+            if !noted {
+                clear();
+            }
         }
         before = begun;
-        if of > 1 && begun < of && since.elapsed() > LONG {
+        let text = notes.and_then(|notes| stall.note(progress, notes));
+        if noted != text.is_some() {
+            clear();
+            noted = !noted;
+        }
+        if let Some([first, second]) = text {
+            let Ok(mut shown) = SHOWN.lock() else { return };
+            if !ENDING.load(Ordering::SeqCst) {
+                let bar = shown.get_or_insert_with(new_note);
+                let room = tty::width().saturating_sub(MARGIN);
+                bar.set_prefix(cut(&first, room));
+                bar.set_message(cut(&second, room));
+                bar.tick();
+            }
+        } else if of > 1 && begun < of && since.elapsed() > LONG {
             let Ok(mut shown) = SHOWN.lock() else { return };
             // The launch may have ended while this thread waited for the lock.
             if progress.of.load(Ordering::Relaxed) == of && !ENDING.load(Ordering::SeqCst) {
@@ -112,6 +160,77 @@ fn follow(progress: &Progress, parts: &str, (ended, wake): &(Mutex<bool>, Condva
         }
     }
     clear();
+}
+
+/// Measures how long a launch has made no progress.
+struct Stall {
+    /// The start of the time without progress, as far as it is known.
+    since: Instant,
+    /// The last time at which all workers were found waiting, or were first looked at.
+    seen: Instant,
+    look: Look,
+    begun: u64,
+    /// The place of the loop in which a worker waits, once the launch counts as stalled.
+    place: Option<String>,
+}
+
+impl Stall {
+    fn new(progress: &Progress) -> Stall {
+        let now = Instant::now();
+        let look = progress.stalls.look();
+        Stall { since: now, seen: now, look, begun: progress.begun.load(Ordering::Relaxed), place: None }
+    }
+
+    /// Returns the lines of the note, if there has been no progress for a while.
+    fn note(&mut self, progress: &Progress, notes: &Notes) -> Option<[String; 2]> {
+        let check = notes.check;
+        if let Some((waited, kernels)) = progress.stalls.kernels().filter(|(waited, _)| *waited > STALLED) {
+            let names: Vec<String> = kernels.names.iter().map(|name| format!("`{}`", escape::name(name))).collect();
+            let names = match &names[..] {
+                [one] => format!("kernel {one} has"),
+                several => format!("kernels {} have", several.join(", ")),
+            };
+            let seconds = waited.as_secs();
+            return Some([
+                format!("{names} not ended on {} for {seconds} s; Ctrl-C ends the run", kernels.device),
+                format!("{check} finds a divergent barrier or a lock within a warp, on the simulator"),
+            ]);
+        }
+        if self.seen.elapsed() > STALLED {
+            let begun = progress.begun.load(Ordering::Relaxed);
+            let spin = progress.stalls.spin(&self.look).filter(|_| begun == self.begun);
+            self.place = spin.map(|place| {
+                let (line, column) = notes.sources.line_column(place);
+                format!("{}:{line}:{column}", escape::name(notes.sources.name(place.file)))
+            });
+            let since = self.since;
+            *self = Stall { place: self.place.take(), ..Stall::new(progress) };
+            if self.place.is_some() {
+                self.since = since;
+            }
+        }
+        let place = self.place.as_ref()?;
+        let seconds = self.since.elapsed().as_secs();
+        Some([
+            format!("no progress for {seconds} s: the loop at {place} waits for other threads"),
+            format!("{check} reports the cause if they never come; Ctrl-C ends the run"),
+        ])
+    }
+}
+
+fn new_note() -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix}\n{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(style);
+    bar
+}
+
+/// Cuts a line to this number of columns.
+fn cut(line: &str, columns: usize) -> String {
+    match line.char_indices().nth(columns) {
+        Some(_) => line.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+        None => line.to_string(),
+    }
 }
 
 fn new_bar(of: u64, parts: &str, since: Instant) -> ProgressBar {

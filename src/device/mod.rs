@@ -19,6 +19,7 @@ pub mod lent;
 pub mod ordered;
 pub mod profile;
 pub mod sim;
+pub mod stall;
 pub mod step;
 pub mod storage;
 
@@ -130,6 +131,7 @@ pub struct Larger {
 pub struct Progress {
     pub begun: AtomicU64,
     pub of: AtomicU64,
+    pub stalls: stall::Stalls,
 }
 
 /// A device that runs kernels: the simulator, a GPU.

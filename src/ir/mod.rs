@@ -9,6 +9,7 @@ pub mod footprint;
 pub mod nan;
 pub mod owner;
 pub mod ranges;
+pub mod spin;
 pub mod text;
 pub mod typing;
 pub mod unseen;

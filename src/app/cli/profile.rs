@@ -8,9 +8,10 @@ use crate::app::console::Console;
 use crate::app::context::Context;
 use crate::app::generated::Generator;
 use crate::app::profile::{Shown, expressions};
+use crate::app::progress::{self, Notes};
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
-use crate::app::{exit, names, progress};
+use crate::app::{exit, names};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::source::Span;
@@ -129,7 +130,9 @@ fn run(compiled: &Compiled, wanted: &Wanted, context: &mut Context) -> Ran {
     context.limits.check = Some(false);
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     interpreter.count(Some(counting.clone()));
-    let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES);
+    let json = context.console.json;
+    let notes = || (!json).then(|| Notes::new(&compiled.session.sources, "`clk run --check`"));
+    let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES, notes);
     let result = all(compiled, &mut interpreter, wanted, context);
     drop(watch);
     let code = match result {

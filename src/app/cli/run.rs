@@ -5,9 +5,10 @@ use std::path::Path;
 
 use super::{args, stats};
 use crate::app::context::Context;
+use crate::app::progress::{self, Notes};
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
-use crate::app::{debug, disk, exit, progress, proof, ranks};
+use crate::app::{debug, disk, exit, proof, ranks};
 use crate::base::diag::Diagnostic;
 use crate::base::source::FileId;
 use crate::compile::Session;
@@ -121,7 +122,9 @@ fn run(
     context: &mut Context,
 ) -> (Option<Diagnostic>, u8) {
     for chunk in compiled.chunks.clone() {
-        let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES);
+        let json = context.console.json;
+        let notes = || (!json).then(|| Notes::new(&compiled.session.sources, "`--check`"));
+        let watch = progress::watch(&interpreter.options.control.progress, progress::OF_LAUNCHES, notes);
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
         drop(watch);
         let warnings = proof::beyond(

@@ -49,7 +49,7 @@ pub(crate) fn file(path: &Path, kernel: Option<&str>, limit: f64, context: &mut 
     interpreter.tuning.end_kernels = Some(std::sync::Arc::new(move || {
         machine.stop_kernels();
     }));
-    let watch = progress::watch(&interpreter.tuning.progress, "choices");
+    let watch = progress::watch(&interpreter.tuning.progress, "choices", || None);
     let ran = run(&compiled, &mut interpreter, context);
     drop(watch);
     let warnings = interpreter.take_warnings();

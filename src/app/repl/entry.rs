@@ -9,7 +9,7 @@ use crate::app::cli;
 use crate::app::console::paint;
 use crate::app::disk::Disk;
 use crate::app::memory;
-use crate::app::progress;
+use crate::app::progress::{self, Notes};
 use crate::app::world::Terminal;
 use crate::base::aligned;
 use crate::base::arena::Id;
@@ -134,7 +134,8 @@ impl Repl<'_> {
     /// Runs the new chunks and shows the value; `None` after a failure was reported.
     fn run_chunks(&mut self, entered: &Entered, show: bool) -> Option<Option<Last>> {
         let mut last = None;
-        let watch = progress::watch(&self.interpreter.options.control.progress, progress::OF_LAUNCHES);
+        let notes = || Some(Notes::new(&self.session.sources, "`:check ENTRY`"));
+        let watch = progress::watch(&self.interpreter.options.control.progress, progress::OF_LAUNCHES, notes);
         for chunk in entered.outcome.chunks.clone() {
             let console = &mut self.context.console;
             let result = self.interpreter.run_entry(&self.session, chunk, &mut Terminal { console });

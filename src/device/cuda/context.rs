@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::arrays::Arrays;
 use super::batch::Batch;
 use super::cache::{self, Store};
+use super::doubtful::Doubtful;
 use super::driver::{Address, Answer, Driver, Event, Module, Properties, Refusal};
 use super::nvrtc::{Compiler, Failure, Place};
 use super::records::Records;
@@ -105,6 +106,8 @@ pub(crate) struct Context {
     /// The launches of a `batch { }`, and whether one is open.
     pub batch: Mutex<Batch>,
     pub batching: AtomicBool,
+    /// Kernels whose end the host may wait for in vain, to be shown.
+    pub doubtful: Mutex<Doubtful>,
     /// Why tensor cores are not used has been said.
     told: AtomicBool,
     /// Who says whether arrays of other processes belong to this one's, and whether there are new ones.
@@ -169,6 +172,7 @@ impl Context {
             replays: Replays::default(),
             batch: Mutex::default(),
             batching: AtomicBool::new(false),
+            doubtful: Mutex::default(),
             told: AtomicBool::new(false),
             guard: OnceLock::new(),
             exchanged: AtomicBool::new(false),

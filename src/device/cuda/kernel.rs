@@ -11,8 +11,8 @@ use super::variant::Variant;
 use super::whole;
 use crate::base::late::Late;
 use crate::base::source::Sources;
-use crate::ir::Prepared;
 use crate::ir::def::{Form, Kernel as Definition};
+use crate::ir::{Prepared, spin};
 
 /// A kernel with all variants of its text that launches needed so far.
 pub(crate) struct Kernel {
@@ -25,6 +25,7 @@ pub(crate) struct Kernel {
     variants: Mutex<HashMap<Options, Arc<Variant>>>,
     /// Those for tensor cores; `None` where there can be none.
     of_product: Mutex<HashMap<Options, Option<Arc<Variant>>>>,
+    may_hang: OnceLock<bool>,
     /// Plans of recent launches, the last one first.
     pub plans: Mutex<Vec<Kept>>,
 }
@@ -40,6 +41,7 @@ impl Kernel {
             own_elements,
             variants: Mutex::default(),
             of_product: Mutex::default(),
+            may_hang: OnceLock::new(),
             plans: Mutex::default(),
         };
         // The text of a `grid` kernel is specialized for the block, which only the launch knows.
@@ -51,6 +53,12 @@ impl Kernel {
 
     pub fn definition(&self) -> &Definition {
         &self.prepared.module.kernel
+    }
+
+    /// Returns whether its threads may wait forever.
+    pub fn may_hang(&self) -> bool {
+        let module = &self.prepared.module;
+        *self.may_hang.get_or_init(|| module.functions.get(module.kernel.body).is_some_and(spin::may_hang))
     }
 
     /// Returns the options of the variant that launches prefer.

@@ -14,6 +14,7 @@ mod batch;
 pub mod cache;
 mod context;
 pub mod cubin;
+mod doubtful;
 pub mod driver;
 mod fault;
 #[cfg(target_os = "linux")]

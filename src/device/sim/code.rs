@@ -303,6 +303,8 @@ pub(crate) struct Code {
     pub calls: Vec<Call>,
     /// Some loop polls by atomic operations.
     pub polls: bool,
+    /// Some loop only waits for other threads.
+    pub spins: bool,
     /// No barrier was left out, so that the warps of a block may run one after the other.
     pub splits: bool,
     /// Regions that may have machine code.

@@ -135,11 +135,11 @@ impl Step for AgainIf {
 }
 
 /// At the end of an iteration of a polling loop, before mask `b` starts the next one: yields from time to time. `x` is behind the
-/// loop.
-pub(crate) struct Poll;
+/// loop, `y` its place. `WAITS`: the loop only waits for other threads.
+pub(crate) struct Poll<const WAITS: bool>;
 
-impl Step for Poll {
-    const SHAPE: Shape = Shape::new("poll").b(Field::Mask).x(Word::Target);
+impl<const WAITS: bool> Step for Poll<WAITS> {
+    const SHAPE: Shape = Shape::new("poll").b(Field::Mask).x(Word::Target).y(Word::Span);
 
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         g.polled += 1;
@@ -149,7 +149,7 @@ impl Step for Poll {
         }
         // SAFETY: C3: `op` is one of the code's.
         g.enter(unsafe { (*op).b });
-        poll::pause(g, op)
+        poll::pause::<WAITS>(g, op)
     }
 }
 

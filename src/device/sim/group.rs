@@ -25,6 +25,7 @@ use super::memory::{MemoryRt, Plan, Run};
 use super::note::Note;
 use super::shape::Shape;
 use crate::device::FaultKind;
+use crate::device::stall::Worker;
 use crate::ir::def::Scope;
 
 /// Executes an op and returns the next one; null ends the run.
@@ -293,6 +294,24 @@ pub(crate) struct Tally {
     pub left: u32,
 }
 
+/// What a group looked like when it last paused in a polling loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight {
+    pub op: *const Op,
+    pub lanes: usize,
+    /// Iterations of all loops until then, and since the look before.
+    pub iterations: u64,
+    pub passed: u64,
+    /// How often it has looked the same.
+    pub same: u32,
+}
+
+impl Default for Sight {
+    fn default() -> Sight {
+        Sight { op: std::ptr::null(), lanes: 0, iterations: 0, passed: 0, same: 0 }
+    }
+}
+
 /// Why a group stopped.
 #[derive(Debug)]
 pub struct Stop {
@@ -366,6 +385,9 @@ pub(crate) struct Group {
     /// Consecutive time slices in which only some of the warps polled; and the number of all slices with polling.
     pub lonely: u32,
     pub looks: u32,
+    /// Where the worker records whether its groups only wait, or null; and what this group looked like then.
+    pub worker: *const Worker,
+    pub sight: Sight,
     /// Where machine code comes from, if the launch may have some; how often there was none; and what became of entering it, by
     /// region.
     pub coding: Option<NonNull<dyn Coding>>,

@@ -1,6 +1,6 @@
 //! Polling loops, which wait for other threads: when a group that runs one yields.
 
-use super::group::{Group, Op, Pause, WARP};
+use super::group::{Group, Op, Pause, Sight, WARP};
 
 /// Iterations of polling loops in a time slice.
 pub(crate) const SLICE: u32 = 16;
@@ -8,6 +8,8 @@ pub(crate) const SLICE: u32 = 16;
 const LONELY: u32 = 16;
 /// Slices of polling before warps that all poll are split.
 const LONG: u32 = 4096;
+/// Consecutive looks that find a group as it was before, after which it counts as waiting.
+const PATIENCE: u32 = 64;
 /// In a backward launch, this many blocks at either end run each warp separately from the start.
 pub(crate) const ENDS: u64 = 4;
 
@@ -24,13 +26,14 @@ pub(crate) fn polling(g: &Group) -> u32 {
 /// Called at `op`, the end of an iteration of a polling loop whose mask is the current one. Returns the op to continue with, or
 /// null if the group yields.
 #[cold]
-pub(crate) fn pause(g: &mut Group, op: *const Op) -> *const Op {
+pub(crate) fn pause<const WAITS: bool>(g: &mut Group, op: *const Op) -> *const Op {
     let next = op.wrapping_add(1);
     let polling = polling(g);
     if polling == 0 {
         return next;
     }
     g.looks += 1;
+    record::<WAITS>(g, op);
     g.lonely = if polling != g.warps { g.lonely + 1 } else { 0 };
     let is_split = g.lonely >= LONELY || (g.looks >= LONG && g.warps.count_ones() > 1);
     if !is_split && !g.is_split && !g.shares {
@@ -38,4 +41,23 @@ pub(crate) fn pause(g: &mut Group, op: *const Op) -> *const Op {
     }
     (g.resume, g.pause) = (next, if is_split { Pause::Fork } else { Pause::Iteration });
     std::ptr::null()
+}
+
+/// Records whether the group waits as before: in the same loop, which no lane has left. A group that left the loop and came back has run
+/// other iterations meanwhile, those of an outer loop.
+fn record<const WAITS: bool>(g: &mut Group, op: *const Op) {
+    // SAFETY: G5: the worker's record lives as long as its groups run.
+    let Some(worker) = (unsafe { g.worker.as_ref() }) else { return };
+    let iterations = g.steps + u64::from(g.granted - g.ticks);
+    let (before, lanes) = (g.sight, g.active_count());
+    let passed = iterations.wrapping_sub(before.iterations);
+    let is_same = WAITS && (op, lanes, passed) == (before.op, before.lanes, before.passed);
+    let same = if is_same { before.same.saturating_add(1) } else { 0 };
+    g.sight = Sight { op, lanes, iterations, passed, same };
+    if !is_same {
+        worker.moves();
+    } else if same >= PATIENCE {
+        // SAFETY: C3: `op` is one of the code's.
+        worker.waits(g.code().place(unsafe { (*op).y }).0);
+    }
 }

@@ -13,6 +13,7 @@ use super::frame::{Frame, Launch};
 use super::warp_split::Standing;
 use crate::base::clock::Instant;
 use crate::base::{room, threads};
+use crate::device::stall::Registered;
 use crate::device::{BlockOrder, Extents, Fault, FaultKind, Output};
 
 /// A launch that helper threads may join. The pointer is valid while `state` admits helpers.
@@ -254,7 +255,8 @@ const WAKING: Duration = Duration::from_micros(20);
 /// Runs the first group; returns whether the others, if they take as long, are done before helpers would be awake.
 fn is_short(launch: &Launch<'_>, extents: &Extents, progress: &Progress) -> bool {
     let start = Instant::now();
-    let mut frame = Frame::new(launch, true);
+    let worker = registered(launch);
+    let mut frame = recorded(Frame::new(launch, true), &worker);
     let number = progress.next.fetch_add(1, Ordering::Relaxed);
     frame.start(number);
     frame.run();
@@ -271,6 +273,7 @@ fn cores() -> usize {
 
 /// Runs batches of groups up to `end`.
 fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, end: u64, batch: u64, alone: bool) {
+    let worker = registered(launch);
     let mut frame = None;
     'work: loop {
         let first = progress.next.fetch_add(batch, Ordering::Relaxed);
@@ -279,7 +282,7 @@ fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, end: u64,
             if number >= progress.end.load(Ordering::Relaxed).min(end) {
                 break 'work;
             }
-            let frame = frame.get_or_insert_with(|| Frame::new(launch, alone));
+            let frame = frame.get_or_insert_with(|| recorded(Frame::new(launch, alone), &worker));
             frame.start(number);
             // A kernel may have no loop that checks the stop flag, and a launch very many groups.
             if launch.control.stop.load(Ordering::Relaxed) {
@@ -293,6 +296,17 @@ fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, end: u64,
     if let Some(frame) = &mut frame {
         frame.add_sums();
     }
+}
+
+/// Registers this worker, if the kernel has loops that only wait for other threads. Checks find such loops by themselves.
+fn registered<'a>(launch: &Launch<'a>) -> Option<Registered<'a>> {
+    if launch.code.spins && launch.watch.is_none() { launch.control.progress.stalls.register() } else { None }
+}
+
+/// Has a frame record where its groups wait. The frame must not outlive the registration.
+fn recorded<'a>(mut frame: Frame<'a>, worker: &Option<Registered<'_>>) -> Frame<'a> {
+    frame.group.worker = worker.as_ref().map_or(std::ptr::null(), |registered| &raw const *registered.worker);
+    frame
 }
 
 /// Stops a group before it has run.
@@ -323,8 +337,9 @@ fn collect(frame: &mut Frame<'_>, number: u64, extents: &Extents, progress: &Pro
 /// Runs a cooperative launch: all blocks are alive at once and are scheduled round-robin between grid barriers.
 fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
     let mut frames: Vec<Frame<'_>> = room::vec(usize::try_from(launch.geometry.units).unwrap_or(usize::MAX));
+    let worker = registered(launch);
     for number in 0..launch.geometry.units {
-        let mut frame = Frame::new(launch, true);
+        let mut frame = recorded(Frame::new(launch, true), &worker);
         frame.start(number);
         if launch.control.stop.load(Ordering::Relaxed) {
             interrupted(&mut frame);

@@ -292,7 +292,7 @@ impl<'a> Compiler<'a> {
 
     /// Returns whether an iteration only reads memory that other threads may write, so that iterations repeat identically until
     /// one of them does.
-    fn idles(&self, body: &Block) -> bool {
+    pub(super) fn idles(&self, body: &Block) -> bool {
         let (mut looks, mut acts) = (false, false);
         let (mut written, mut read) = (vec![], vec![]);
         each_stmt(body, &mut |stmt| match &stmt.kind {

@@ -8,6 +8,7 @@ use crate::base::stop;
 use crate::device::sim::lanes::mask::{CopyMask, Leave, Resume, Split};
 use crate::device::sim::lanes::{convert, is_wide, pick_wide};
 use crate::device::sim::warp;
+use crate::ir::spin::only_waits;
 use crate::ir::variance::Variance;
 use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
@@ -578,7 +579,9 @@ impl<'a> Compiler<'a> {
         if polls {
             self.report_polls(from, label, body, span);
         }
-        self.poll(polls);
+        if polls {
+            self.poll(only_waits(self.f, body) || self.idles(body), span);
+        }
         let y = self.span(span);
         match own {
             Some(b) => {
@@ -594,13 +597,13 @@ impl<'a> Compiler<'a> {
         self.close(own);
     }
 
-    /// At the end of an iteration of a loop that may wait for other threads (if it `polls`): yields to these from time to time.
-    fn poll(&mut self, polls: bool) {
-        if !polls {
-            return;
-        }
-        let b = self.mask;
-        let jump = self.emit_jump(plain::<control::Poll>(), Op { b, ..nothing() });
+    /// At the end of an iteration of a loop that may wait for other threads: yields to these from time to time. `waits`: it does nothing
+    /// else.
+    fn poll(&mut self, waits: bool, span: Span) {
+        self.spins |= waits;
+        let (b, y) = (self.mask, self.span(span));
+        let run = if waits { plain::<control::Poll<true>>() } else { plain::<control::Poll<false>>() };
+        let jump = self.emit_jump(run, Op { b, y, ..nothing() });
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(jump);
         }
@@ -667,7 +670,9 @@ impl<'a> Compiler<'a> {
                 let jump = self.emit_jump(run, Op { b, ..nothing() });
                 self.end_of_mask(jump);
             }
-            self.poll(takes(body));
+            if takes(body) {
+                self.poll(false, span);
+            }
             let op = Op { d: def.local, a: def.step, c: narrow, y: n, ..nothing() };
             let at = self.emit_jump(plain::<control::NextUniform>(), op);
             self.role(Role::Next);
@@ -693,7 +698,9 @@ impl<'a> Compiler<'a> {
         self.report_parted(from, span, body, true);
         self.branches_off(from, span, Way::For, self.segment);
         self.iteration(label, body);
-        self.poll(takes(body));
+        if takes(body) {
+            self.poll(false, span);
+        }
         let at = self.emit_jump(self.pick::<control::NextLanes>(), Op { c, y: n, ..nothing() });
         self.ops[at].x = top;
         if let Some(region) = self.regions.last_mut() {

@@ -167,6 +167,7 @@ impl<'a> Compiler<'a> {
             syncs: false,
             ordered: false,
             polls: false,
+            spins: false,
             changes: vec![],
             stored: FxHashSet::default(),
             waits: false,
@@ -312,6 +313,7 @@ impl<'a> Compiler<'a> {
             ordered: self.ordered,
             calls: self.f.calls.clone(),
             polls: self.polls,
+            spins: self.spins,
             splits: self.splits,
             regions: self.regions_of_lanes,
             views: if self.jit {

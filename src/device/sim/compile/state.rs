@@ -291,6 +291,7 @@ pub struct Compiler<'a> {
     pub(super) syncs: bool,
     pub(super) ordered: bool,
     pub(super) polls: bool,
+    pub(super) spins: bool,
     /// By memory: the kernel stores to it or updates it atomically.
     pub(super) changes: Vec<bool>,
     /// The memory and indices of each store; empty if memory is not checked.

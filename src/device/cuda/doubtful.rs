@@ -1,0 +1,58 @@
+//! Kernels that may wait forever, to be shown while the host waits for them.
+//!
+//! Input: launches of such kernels, and the waits of the host. Output: [`Stalls::kernels`]. A launch costs nothing unless somebody wants to
+//! show it, and a wait only a lock.
+
+use std::sync::{Arc, PoisonError};
+
+use super::context::Context;
+use super::kernel::Kernel;
+use crate::device::stall::{Awaited, Kernels, Stalls};
+use crate::device::{Control, Progress};
+
+/// The most kernels that are named.
+const MOST: usize = 2;
+
+/// Launches since the host last waited.
+#[derive(Default)]
+pub(crate) struct Doubtful {
+    progress: Option<Arc<Progress>>,
+    names: Vec<String>,
+}
+
+/// The host waits, until this is dropped.
+pub(crate) struct Waiting<'a> {
+    context: &'a Context,
+    shown: Option<Awaited>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            *self.context.doubtful.lock().unwrap_or_else(PoisonError::into_inner) = Doubtful::default();
+        }
+    }
+}
+
+impl Context {
+    /// Records a launch that is about to be issued, if it may wait forever.
+    pub fn doubt(&self, kernel: &Kernel, control: &Control) {
+        if !control.progress.stalls.is_wanted() || !kernel.may_hang() {
+            return;
+        }
+        let mut doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = &kernel.definition().name;
+        if doubtful.names.len() < MOST && !doubtful.names.contains(name) {
+            doubtful.names.push(name.clone());
+        }
+        doubtful.progress = Some(control.progress.clone());
+    }
+
+    /// Records that the host waits for the launches so far.
+    pub fn waiting(&self) -> Waiting<'_> {
+        let doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernels = |names: &[String]| Kernels { device: self.name.clone(), names: names.to_vec() };
+        let shown = doubtful.progress.as_ref().map(|progress| Stalls::wait(progress, kernels(&doubtful.names)));
+        Waiting { context: self, shown }
+    }
+}
