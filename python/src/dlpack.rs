@@ -210,6 +210,7 @@ fn scalar_of(ty: DataType) -> Result<Scalar, String> {
     };
     found.filter(|_| ty.lanes == 1).ok_or_else(|| match ty.code {
         5 => format!("complex{}", ty.bits),
+        7..=14 => "float8".into(),
         code => format!("DLPack's type {code} of {} bits and {} lanes", ty.bits, ty.lanes),
     })
 }

@@ -162,14 +162,27 @@ pub fn read(
     if let Ok(view) = buffer(object) {
         return of_buffer(object, view, Library::Own);
     }
-    let kind = object.get_type().name()?.to_string();
-    Err(errors::refused(
-        py,
-        "E0809",
-        format!("a `{kind}` is no array"),
-        &["`numpy.asarray(…, dtype=…)` makes one"],
-        &[],
-    ))
+    Err(no_array(object, None, false))
+}
+
+/// Whether an object says where its elements are.
+pub fn is_readable(object: &Bound<'_, PyAny>) -> bool {
+    is_array(object) || object.hasattr("__array_interface__").unwrap_or(false) || buffer(object).is_ok()
+}
+
+/// Returns the exception for an object that is not an array. `dtype` is NumPy's name of the type that its elements should have, and
+/// `is_out` is whether a result is to be written to it.
+pub fn no_array(object: &Bound<'_, PyAny>, dtype: Option<&str>, is_out: bool) -> PyErr {
+    let py = object.py();
+    let kind = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+    let dtype = dtype.map_or_else(|| "dtype=…".to_string(), |name| format!("\"{name}\""));
+    let help = match object.hasattr("to_numpy").unwrap_or(false) {
+        _ if is_out => format!("`numpy.empty(shape, {dtype})` is an array to write to"),
+        // Series and frames of pandas and polars.
+        true => format!("`x.to_numpy({dtype})` is its array"),
+        false => format!("`numpy.asarray(x, {dtype})` makes one"),
+    };
+    errors::refused(py, "E0809", format!("a `{kind}` is not an array"), &[&help], &[])
 }
 
 fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Arc<View>> {
@@ -218,6 +231,9 @@ pub fn no_type(py: Python<'_>, name: &str) -> PyErr {
     let help = match name.contains('>') {
         true => "turn the bytes around: `x.astype(x.dtype.newbyteorder(\"=\"))`",
         false if name.contains("complex") || name.starts_with('Z') => "pass parts: `x.real`, `x.imag`",
+        false if name.contains("float8") => {
+            "convert it: `x.astype(\"float16\")`, `x.to(torch.float16)`; or pass its bytes: `x.view(\"uint8\")`, `x.view(torch.uint8)`"
+        }
         false => "convert it: `x.astype(…)`",
     };
     errors::refused(py, "E0809", title, &[help], &[types])

@@ -683,7 +683,7 @@ trait NextIfNeeded: Iterator {
 impl<I: Iterator> NextIfNeeded for I {}
 
 /// Reads an argument of an array parameter. One that is written has to be writable, and without gaps.
-fn array_argument(
+pub fn array_argument(
     py: Python<'_>,
     of: &Callable,
     param: &Parameter,
@@ -700,9 +700,9 @@ fn array_argument(
     let foreign = foreign::read(value, record, wanted);
     if !written {
         let fit = foreign.and_then(|foreign| gpu::fitting(value, foreign, wanted, false));
-        return fit.map_err(|error| about(py, error, of, param));
+        return fit.map_err(|error| about(error, value, of, param));
     }
-    let mut foreign = foreign.map_err(|error| about(py, error, of, param))?;
+    let mut foreign = foreign.map_err(|error| about(error, value, of, param))?;
     foreign.written = true;
     let place = || format!("`{}` of `{}` is written", param.name, of.name);
     if foreign.readonly {
@@ -715,13 +715,22 @@ fn array_argument(
         let help = "pass an array of its own, and copy it where it belongs: `x[...] = result`";
         return Err(errors::refused(py, "E0809", title, &[help], &[]));
     }
-    let mut fit = gpu::fitting(value, foreign, wanted, true).map_err(|error| about(py, error, of, param))?;
+    let mut fit = gpu::fitting(value, foreign, wanted, true).map_err(|error| about(error, value, of, param))?;
     fit.written = true;
     Ok(fit)
 }
 
 /// Says which parameter an error is about.
-fn about(py: Python<'_>, error: PyErr, of: &Callable, param: &Parameter) -> PyErr {
+fn about(error: PyErr, value: &Bound<'_, PyAny>, of: &Callable, param: &Parameter) -> PyErr {
+    let py = value.py();
+    // Only the parameter knows the type that the remedy names.
+    let error = match (foreign::is_readable(value), &param.kind) {
+        (false, Kind::Array { element: Ok(clk_lang::host::array::Element::Scalar(scalar)), .. }) => {
+            foreign::no_array(value, Some(embed::numpy_name(*scalar)), param.access == Access::Out)
+        }
+        (false, _) => foreign::no_array(value, None, param.access == Access::Out),
+        (true, _) => error,
+    };
     let text = format!("`{}` of `{}` is `{}`", param.name, of.name, param.text);
     // An error of another library gets a note, as `Exception.add_note` makes them.
     let _ = error.value(py).call_method1("add_note", (text,));

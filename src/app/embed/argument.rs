@@ -3,6 +3,7 @@
 
 use super::describe::{Callable, Kind, Parameter};
 use super::lending::Lending;
+use crate::check::typed::{Access, Bound, GenericKind, Signature};
 use crate::host::array::{Array, Element, RecordLayout, leaf};
 use crate::host::problem::Problem;
 use crate::host::value::Value;
@@ -72,7 +73,7 @@ impl Argument {
         let place = &|| format!("`{}` of `{}`", param.name, of.name);
         let title = match (&param.kind, self) {
             (Kind::Array { element, rank }, Argument::Array(array)) => {
-                return fitted(array, named(element).as_ref(), *rank, place, &param.text).map(Value::Array);
+                return fitted(array, named(element).as_ref(), *rank, place, param).map(Value::Array);
             }
             (Kind::Value(element), value) => match named(element) {
                 Some(element) => return value.single(&element, place),
@@ -208,11 +209,59 @@ impl Argument {
     }
 }
 
+/// Refuses elements that a bound of a type parameter does not allow: `T: Num` is no `bool`.
+pub(super) fn check_bounds(
+    of: &Callable,
+    sig: &Signature,
+    arguments: &[Option<Argument>],
+    generics: &[Option<Element>],
+) -> Result<()> {
+    for (at, (generic, element)) in sig.generics.iter().zip(generics).enumerate() {
+        let (GenericKind::Type { bound }, Some(element)) = (&generic.kind, element) else { continue };
+        let scalar = match element {
+            Element::Scalar(scalar) => Some(*scalar),
+            _ => None,
+        };
+        let (fits, word, like) = match bound {
+            Bound::Any => continue,
+            Bound::Num => (scalar.is_some_and(|scalar| scalar != Scalar::Bool), "Num", Scalar::U8),
+            Bound::Int => (scalar.is_some_and(|scalar| scalar.is_int()), "Int", Scalar::I32),
+            Bound::Float => (scalar.is_some_and(|scalar| scalar.is_float()), "Float", Scalar::F32),
+        };
+        if fits {
+            continue;
+        }
+        let is_own = |param: &&Parameter| match &param.kind {
+            Kind::Array { element, .. } | Kind::Value(element) => *element == Err(at),
+            _ => false,
+        };
+        let given = of.params.iter().zip(arguments).filter(|(param, _)| is_own(param));
+        let Some((param, argument)) = given.filter_map(|(param, given)| Some((param, given.as_ref()?))).next() else {
+            continue;
+        };
+        let place = format!("`{}` of `{}` is `{}` with `{}: {word}`", param.name, of.name, param.text, generic.name);
+        let name = numpy_name(like);
+        return Err(Box::new(match argument {
+            Argument::Array(array) => {
+                Problem::new("E0809", format!("{place}, and this array is `{}`", array.type_name()))
+                    .help(format!("convert it: `x.astype({name:?})`, `x.to(torch.{name})`"))
+            }
+            given => {
+                let convert = if *bound == Bound::Float { "float(…)" } else { "int(…)" };
+                Problem::new("E0804", format!("{place}, not {}", given.words()))
+                    .help(format!("convert it: `{convert}`"))
+            }
+        }));
+    }
+    Ok(())
+}
+
 /// Returns an array as one for a parameter: scalars along a last axis of two to four are vectors.
-fn fitted(array: Array, element: Option<&Element>, rank: usize, place: Place<'_>, text: &str) -> Result<Array> {
+fn fitted(array: Array, element: Option<&Element>, rank: usize, place: Place<'_>, param: &Parameter) -> Result<Array> {
+    let text = &param.text;
     let array = match element {
         None => array,
-        Some(element) => array.recast(element).ok_or_else(|| wrong_elements(&array, element, place, text))?,
+        Some(element) => array.recast(element).ok_or_else(|| wrong_elements(&array, element, place, param))?,
     };
     if array.rank() == rank {
         return Ok(array);
@@ -227,10 +276,15 @@ fn fitted(array: Array, element: Option<&Element>, rank: usize, place: Place<'_>
     Err(Box::new(Problem::new("E0809", title).note(format!("it is `{}`", array.type_name())).help(help)))
 }
 
-fn wrong_elements(array: &Array, element: &Element, place: Place<'_>, text: &str) -> Box<Problem> {
-    let title = format!("{} is `{text}`, and this array is `{}`", place(), array.type_name());
+fn wrong_elements(array: &Array, element: &Element, place: Place<'_>, param: &Parameter) -> Box<Problem> {
+    let title = format!("{} is `{}`, and this array is `{}`", place(), param.text, array.type_name());
     let problem = Problem::new("E0809", title);
     Box::new(match element {
+        // A converted copy would take the result, and the caller would never see it.
+        Element::Scalar(ty) if param.access == Access::Out => problem.help(format!(
+            "`numpy.empty(shape, {0:?})` is an array to write to, as is `torch.empty(shape, dtype=torch.{0})`",
+            numpy_name(*ty)
+        )),
         Element::Scalar(ty) if array.scalar().is_some() => problem
             .help(format!("convert it, where that is meant: `x.astype({0:?})`, `x.to(torch.{0})`", numpy_name(*ty)))
             .note("arrays are not converted on the way, which would cost a copy at every call"),

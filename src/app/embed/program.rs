@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-use super::argument::Argument;
+use super::argument::{self, Argument};
 use super::describe::{self, Callable, Kind};
 use super::lending::{self, Borrowed, settle};
 use super::report::Report;
@@ -419,6 +419,7 @@ fn values(
     interpreter: &mut Interpreter,
 ) -> Result<Values, Box<Problem>> {
     let generics = elements(of, &arguments);
+    argument::check_bounds(of, of.item.signature(&session.program), &arguments, &generics)?;
     let (mut values, mut types) = (SmallVec::new(), SmallVec::new());
     let mut given = arguments.into_iter();
     for param in &of.params {
