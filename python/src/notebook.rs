@@ -1,5 +1,6 @@
 //! Sessions for notebooks: cells run on a thread of Clk, and their events come as tuples.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
@@ -106,6 +107,11 @@ impl Notebook {
             None => Value::Array(foreign::read(value, None, &Wanted::Host)?.reading(true)?),
         };
         py.detach(|| self.inner.set(name, value)).map_err(PyValueError::new_err)
+    }
+
+    /// Returns the definitions of the session as a program, and the folder of its imports, if this is the name of a kernel or function.
+    fn program_with(&self, py: Python<'_>, name: &str) -> Option<(String, PathBuf)> {
+        py.detach(|| self.inner.program_with(name))
     }
 
     /// Returns the value of a variable.

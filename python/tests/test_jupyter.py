@@ -141,6 +141,10 @@ def test_completion_and_inspection(client):
     assert content["found"] and "root" in content["data"]["text/markdown"]
     assert "3.5" in answer(client, client.inspect("tariff", 3))["data"]["text/plain"]
     assert not answer(client, client.inspect("  ", 1))["found"]
+    # Nothing is known of a name that nothing has.
+    for cell, position in [("nothing_has_it", 4), ("let y = nothing_has_it + 1", 12), ("nothing_has_it(1)", 3), ("tariff.no", 8), ("f32x9", 2)]:
+        content = answer(client, client.inspect(cell, position))
+        assert not content["found"] and content["data"] == {}, (cell, content)
 
 
 def test_completeness(client):
@@ -173,6 +177,41 @@ def test_interrupts(client):
     assert reply["status"] == "error" and reply["ename"] == "E0607"
     _, messages = run(client, "before")
     assert only(messages, "execute_result")[0]["data"]["text/plain"] == "5"
+
+
+def test_progress_moves_within_a_block(client):
+    # One thread, so that no group of threads begins while the launch runs.
+    run(client, "kernel alone(out y: [i32; 1]) threads(i: 1) { var n = 0\n for k in 0..2000000000 { for l in 0..1000 { n = (n << 1) ^ k } }\n y[i] = n }")
+    seen = []
+
+    def on_message(kind, content):
+        if kind in ("display_data", "update_display_data") and content["data"]["text/plain"]:
+            seen.append((kind, content["data"]))
+            if len(seen) == 3:
+                client.manager.interrupt_kernel()
+
+    reply, _ = run(client, "alone()", on_message)
+    assert reply["status"] == "error" and [kind for kind, _ in seen[:3]] == ["display_data"] + 2 * ["update_display_data"]
+    texts = [data["text/plain"] for _, data in seen]
+    assert len(set(texts)) == len(texts) and all(text.endswith(" s") for text in texts)
+    assert all("<progress>" in data["text/html"] for _, data in seen)
+
+
+def test_history(client):
+    start = run(client, "let first = 1")[0]["execution_count"]
+    run(client, "first + 1")
+    run(client, "let second = 2")
+    run(client, "first + 1")
+    history = lambda **asked: answer(client, client.history(**{"raw": True, "output": False, **asked}))["history"]
+    assert history(hist_access_type="tail", n=2) == [[1, start + 2, "let second = 2"], [1, start + 3, "first + 1"]]
+    assert history(hist_access_type="tail", n=1, output=True) == [[1, start + 3, ["first + 1", "2"]]]
+    assert history(hist_access_type="tail", n=0) == []
+    for session in (0, 1):
+        assert history(hist_access_type="range", session=session, start=start, stop=start + 1) == [[1, start, "let first = 1"]]
+    assert history(hist_access_type="range", session=-1, start=0, stop=start) == []
+    found = history(hist_access_type="search", pattern="first *", unique=True)
+    assert found == [[1, start + 3, "first + 1"]]
+    assert len(history(hist_access_type="search", pattern="first *", n=5)) == 2
 
 
 def test_interrupts_while_something_is_shown(client):
@@ -222,8 +261,11 @@ def test_exit_ends_the_kernel(kernel_spec):
     from jupyter_client.manager import start_new_kernel
 
     manager, client = start_new_kernel(kernel_name="clk")
-    reply, _ = run(client, "exit(0)")
-    assert reply["payload"] == [{"source": "ask_exit", "keepkernel": False}]
+    for cell in ["exit(0)", "exit", "quit()", ":quit", ":q", "1 + 1\n:quit\n1 +"]:
+        reply, _ = run(client, cell)
+        assert reply.get("payload") == [{"source": "ask_exit", "keepkernel": False}], (cell, reply)
+    reply, messages = run(client, "let exit = 3\nexit")
+    assert reply["payload"] == [] and only(messages, "execute_result")[0]["data"]["text/plain"] == "3"
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
@@ -267,6 +309,8 @@ class ClkTests(jkt.KernelTests):
         {"code": "plot([1.0, 2.0])", "mime": "image/svg+xml"},
     ]
     code_inspect_sample = "sqrt"
+    supported_history_operations = ("tail", "range", "search")
+    code_history_pattern = "6 [*]*"
 
 
 unittest.main()
@@ -296,7 +340,15 @@ for cell, kind in [("%%clk -i missing\\n1", NameError), ("%clk nothing", clk.Com
     print(type(shell.run_cell(cell).error_in_exec) , isinstance(shell.run_cell(cell).error_in_exec, kind))
 print("FRAMES")
 shell.run_cell("def caller():\\n    return clk.source('kernel shift(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i + 1] }').shift(x)\\ncaller()")
+shell.run_cell("%%clk -o sq, half\\nfn half(x: f32) -> f32 { 0.5 * x }")
+print("KERNEL", shell.user_ns["sq"](shell.user_ns["x"]).tolist(), shell.user_ns["half"](3), type(shell.user_ns["sq"]) is clk.Callable)
+shell.run_cell("%%clk -o deep\\nconst K = 3.0\\nfn inner(x: f32) -> f32 { K * x }\\nfn deep(x: f32) -> f32 { inner(x) + 1.0 }\\nprint(deep(0.0))")
+shell.run_cell("%%clk -o deep\\nfn inner(x: f32) -> f32 { 10.0 * x }")
+print("REDEFINED", shell.user_ns["deep"](1.0), shell.run_cell("%clk deep(1.0)").result)
 shell.run_cell("%clk print(sum(y))")
+shell.run_cell("%clk :quit")
+print("ENDED", type(shell.run_cell("%clk y").error_in_exec).__name__, shell.run_cell("%clk 6 * 7").result)
+shell.run_cell("%clk print(7.0 * 2.0)")
 """
 
 
@@ -309,6 +361,10 @@ def test_the_magic(tmp_path):
     assert done.stdout.count("> True") == 4, done.stdout
     # The traceback shows the frames of the caller, and no frames of IPython.
     shown = done.stdout.split("FRAMES\n")[1]
+    assert "KERNEL [0.0, 1.0, 4.0, 9.0] 1.5 True" in shown and "ENDED CompileError 42" in shown, shown
+    [_, ours, session] = next(line for line in shown.splitlines() if line.startswith("REDEFINED")).split()
+    assert ours == session, shown
+    shown = shown.split("KERNEL")[0]
     assert "in caller" in shown and "interactiveshell" not in shown and "E0601" in shown, shown
 
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::types::{self};
 use super::{Analysis, Meaning, documentation, slice};
 use crate::base::source::Span;
+use crate::check::typed::Type;
 use crate::syntax;
 use crate::syntax::token::Tok;
 
@@ -49,6 +50,10 @@ impl Analysis {
         let (start, end) = self.types().around(offset as u32)?;
         let span = Span { file: self.file, start, end };
         let (ty, owner) = self.types().of(span)?;
+        // Unknown names and what is made of them.
+        if *ty == Type::Error {
+            return None;
+        }
         let ty = types::shown(&self.session.program, ty, owner);
         Some(Hover { range: span.range(), text: format!("```clk\n{ty}\n```") })
     }

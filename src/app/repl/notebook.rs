@@ -3,14 +3,17 @@
 //! Input: cells, and questions about them (completion, inspection). Output: events in order: what was printed, shown and reported, the
 //! cell's value, and at last whether it succeeded.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::command_elsewhere;
 use super::commands;
 use super::helper::Entry;
 use super::keys::is_unfinished;
 use super::state::Repl;
+use super::transcript;
 use crate::app::console::{Console, Stage};
 use crate::app::context::Context;
 use crate::app::crash;
@@ -68,6 +71,7 @@ enum Order {
     Inspect(String, usize, Sender<Option<String>>),
     Set(String, Value, Sender<Result<(), String>>),
     Get(String, Sender<Option<Value>>),
+    Program(String, Sender<Option<(String, PathBuf)>>),
 }
 
 /// A session. Dropping it ends its thread.
@@ -144,6 +148,11 @@ impl Notebook {
     /// Returns the value of a variable.
     pub fn get(&self, name: &str) -> Option<Value> {
         self.ask(|answer| Order::Get(name.into(), answer)).recv().ok().flatten()
+    }
+
+    /// Returns the definitions of the session as a program, and the folder of its imports, if this is the name of a kernel or function.
+    pub fn program_with(&self, name: &str) -> Option<(String, PathBuf)> {
+        self.ask(|answer| Order::Program(name.into(), answer)).recv().ok().flatten()
     }
 
     /// Stops the cell that is running.
@@ -255,6 +264,7 @@ fn serve(inbox: &Receiver<Order>, interrupt: Interrupt, checked: bool, progress:
             Order::Inspect(cell, position, answer) => drop(answer.send(repl.inspection(&cell, position))),
             Order::Set(name, value, answer) => drop(answer.send(repl.define(&name, value))),
             Order::Get(name, answer) => drop(answer.send(repl.named_value(&name))),
+            Order::Program(name, answer) => drop(answer.send(repl.program_with(&name))),
         }
     }
 }
@@ -284,6 +294,10 @@ impl Repl<'_> {
 
     /// Runs an entry or a command.
     fn part(&mut self, text: &str) {
+        let text = match command_elsewhere(text.trim()).filter(|(word, _)| self.binding(word).is_none()) {
+            Some((_, command)) => format!(":{command}"),
+            None => text.to_string(),
+        };
         let word = text.trim().strip_prefix(':').and_then(|command| command.split_whitespace().next());
         match word.and_then(|word| commands::find(word).ok()).map(|command| command.name) {
             Some("quit") => self.ended = Some(crate::app::exit::OK),
@@ -356,6 +370,16 @@ impl Repl<'_> {
         self.interpreter.globals[global.index()] = Some(value);
         self.release();
         Ok(())
+    }
+
+    fn program_with(&self, name: &str) -> Option<(String, PathBuf)> {
+        match self.binding(name)? {
+            Binding::Kernel(_) | Binding::Fn(_) => {
+                let folder = self.session.folder.clone();
+                Some((transcript::definitions(&self.log, &folder.join("session.clk")), folder))
+            }
+            _ => None,
+        }
     }
 
     fn named_value(&self, name: &str) -> Option<Value> {

@@ -205,6 +205,16 @@ pub(crate) fn script(log: &[Kept], seed: Option<u64>, path: &Path) -> String {
     script.write()
 }
 
+/// Returns the definitions and imports of the entries as a program at this path, without statements.
+pub(crate) fn definitions(log: &[Kept], path: &Path) -> String {
+    let mut script = Script { words: words(log), ..Script::default() };
+    for kept in log {
+        script.entry(kept, path.parent().unwrap_or(Path::new("")));
+    }
+    script.pieces.retain(|piece| !matches!(piece, Piece::Statement(_)));
+    script.write()
+}
+
 /// Returns the numbers of the values that entries use.
 fn wanted(log: &[Kept]) -> FxHashSet<usize> {
     let mut found = FxHashSet::default();
