@@ -17,6 +17,7 @@ import types
 from typing import Any
 
 from . import _clk
+from ._answers import Profile, Proof, Text
 from ._callable import Callable, of_origin as _of_origin
 from ._clk import Array, Program as _Program, __version__, devices, leave as _leave
 from ._derive import grad, value_and_grad
@@ -60,7 +61,10 @@ __all__ = [
     "FileError",
     "Module",
     "OutOfMemory",
+    "Profile",
+    "Proof",
     "Span",
+    "Text",
     "Warning",
     "__version__",
     "devices",

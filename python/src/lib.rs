@@ -13,6 +13,7 @@ mod errors;
 mod exchange;
 mod foreign;
 mod gpu;
+mod inspect;
 mod notebook;
 mod program;
 mod signals;
@@ -41,6 +42,10 @@ fn _clk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(attend::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(attend::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(attend::after_fork_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::prove, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::cuda, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::profile, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::why, module)?)?;
     module.add_function(wrap_pyfunction!(leave, module)?)?;
     module.add_function(wrap_pyfunction!(command_line, module)?)
 }

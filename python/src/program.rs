@@ -226,9 +226,67 @@ struct Options<'py> {
     block: Option<[i64; 3]>,
 }
 
+/// A call as Python states it.
+pub struct Request<'py> {
+    /// The arguments, by parameter.
+    pub given: Vec<Option<Bound<'py, PyAny>>>,
+    /// Everything but the arguments.
+    pub call: Call,
+    pub how: How,
+}
+
 impl Callee {
-    fn of(&self) -> &Callable {
+    pub fn of(&self) -> &Callable {
         &self.shared.callables[self.at]
+    }
+
+    /// Reads what a call is given.
+    pub fn request<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Request<'py>> {
+        let of = self.of();
+        let mut given: Vec<Option<Bound<'py, PyAny>>> = vec![None; of.params.len()];
+        positional(py, of, args, &mut given)?;
+        let mut call = Call::default();
+        let mut options = Options { how: self.how.clone(), ..Options::default() };
+        if let Some(kwargs) = kwargs {
+            named(of, kwargs, &mut given, &mut call, &mut options)?;
+        }
+        if let Some(out) = options.out.take() {
+            place_out(py, of, &out, &mut given)?;
+        }
+        call.geometry = match (options.grid, options.block) {
+            (Some(grid), Some(block)) => Some((grid, block)),
+            (None, None) => None,
+            _ => {
+                let title = "`grid` and `block` are given together, or not at all".to_string();
+                return Err(errors::refused(py, "E0802", title, &[], &[]));
+            }
+        };
+        Ok(Request { given, call, how: options.how })
+    }
+
+    /// Works on the program, at the position of the callable, and writes what that prints. Signals stop the work.
+    pub fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut embed::Program, usize, usize) -> Result<T, Vec<embed::Report>> + Send,
+    ) -> PyResult<T> {
+        let shared = &self.shared;
+        let work = |caller: Caller<'_>| match shared.lock(&caller) {
+            None => (Err(interrupted()), String::new()),
+            Some(mut program) => {
+                caller.begin();
+                (work(&mut program, self.at, caller.stack_end), program.take_printed())
+            }
+        };
+        let ((answer, printed), signals) = attend::run(py, &shared.stop, &AtomicBool::new(true), work);
+        write(py, printed)?;
+        signals?;
+        answer.map_err(|reports| errors::raise(py, &reports))
     }
 }
 
@@ -333,31 +391,14 @@ impl Callee {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let of = self.of();
-        let mut given: Vec<Option<Bound<'py, PyAny>>> = vec![None; of.params.len()];
-        positional(py, of, args, &mut given)?;
-        let mut call = Call::default();
-        let mut options = Options { how: self.how.clone(), ..Options::default() };
-        if let Some(kwargs) = kwargs {
-            named(of, kwargs, &mut given, &mut call, &mut options)?;
-        }
-        if let Some(out) = options.out.take() {
-            place_out(py, of, &out, &mut given)?;
-        }
-        let mut passed = Passed::read(py, of, &given, &options.how)?;
-        if let (Some(number), None) = (passed.gpu, &options.how.device) {
-            options.how.device = Some(format!("gpu:{number}"));
+        let Request { given, mut call, mut how } = self.request(py, args, kwargs)?;
+        let mut passed = Passed::read(py, of, &given, &how)?;
+        if let (Some(number), None) = (passed.gpu, &how.device) {
+            how.device = Some(format!("gpu:{number}"));
         }
         call.stays = passed.form.far;
         call.arguments = std::mem::take(&mut passed.arguments);
-        call.geometry = match (options.grid, options.block) {
-            (Some(grid), Some(block)) => Some((grid, block)),
-            (None, None) => None,
-            _ => {
-                let title = "`grid` and `block` are given together, or not at all".to_string();
-                return Err(errors::refused(py, "E0802", title, &[], &[]));
-            }
-        };
-        let (shared, at, how) = (&self.shared, self.at, &options.how);
+        let (shared, at, how) = (&self.shared, self.at, &how);
         let work = |caller: Caller<'_>| match shared.lock(&caller) {
             None => (Err(interrupted()), String::new()),
             Some(mut program) => {

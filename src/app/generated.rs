@@ -11,7 +11,7 @@ use super::gradient;
 use super::libraries;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
-use crate::check::typed::{Bound, ExprKind, FnRef, Generic, GenericKind, KernelId, Type};
+use crate::check::typed::{Bound, ExprKind, FnRef, Generic, GenericKind, Kernel, KernelId, Type};
 use crate::compile::{self, Session};
 use crate::device::cuda::cubin::{self, Resources};
 use crate::device::cuda::driver::nvidia;
@@ -262,6 +262,17 @@ fn run(program: &Path, file: &Path, lines: bool) -> Result<String, String> {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),
     }
+}
+
+/// Returns a comment with the types that generated code assumes for type parameters; empty if there are none.
+pub(crate) fn assumed_types(kernel: &Kernel) -> String {
+    let types = kernel.sig.generics.iter().filter_map(|generic| match generic.kind {
+        GenericKind::Type { bound: Bound::Int } => Some(format!("{} = i32", generic.name)),
+        GenericKind::Type { .. } => Some(format!("{} = f32", generic.name)),
+        _ => None,
+    });
+    let types: Vec<String> = types.collect();
+    if types.is_empty() { String::new() } else { format!("// for {}\n", types.join(", ")) }
 }
 
 /// Returns a compile-time argument for a parameter: its default, or a typical type.

@@ -1,5 +1,6 @@
 //! The text of a profile: for each kernel its bound, its hottest lines, and its source with the counts beside.
 
+pub(crate) mod advice;
 pub(crate) mod expressions;
 mod numbers;
 

@@ -31,6 +31,7 @@ pub(crate) use tree::{Part, Tree};
 use words::{Passed, is_plain};
 
 use super::disk::Disk;
+use super::launch::form;
 use super::world::Captured;
 
 /// Bytes for copies of a launch's state.
@@ -43,6 +44,32 @@ pub(crate) fn element(session: &mut Session, interpreter: &mut Interpreter, aske
     let (name, index) = parts(asked)?;
     let array = variable(session, interpreter, name)?;
     let index = indices(session, interpreter, &index)?;
+    followed(session, interpreter, (asked, name, &array), &index, part)
+}
+
+/// Like [`element`], but of an array that a call from outside has written or returned, which `find` finds by its name. Indices are numbers.
+pub(crate) fn element_of_call(
+    session: &Session,
+    interpreter: &Interpreter,
+    asked: &str,
+    find: impl FnOnce(&str) -> Answer<Array>,
+    part: &Part,
+) -> Answer<Tree> {
+    let (name, index) = parts(asked)?;
+    let array = find(name)?;
+    let number = |text: &&str| text.parse().map_err(|_| format!("`{text}` is not an index"));
+    let index = index.iter().map(number).collect::<Answer<Vec<usize>>>()?;
+    followed(session, interpreter, (asked, name, &array), &index, part)
+}
+
+/// Returns the tree of an element of an array.
+fn followed(
+    session: &Session,
+    interpreter: &Interpreter,
+    (asked, name, array): (&str, &str, &Array),
+    index: &[usize],
+    part: &Part,
+) -> Answer<Tree> {
     let shape = array.shape().to_vec();
     let outside = index.iter().zip(&shape).any(|(at, extent)| at >= extent);
     if index.len() != shape.len() || outside {
@@ -50,7 +77,7 @@ pub(crate) fn element(session: &mut Session, interpreter: &mut Interpreter, aske
     }
     let mut teller = Teller::new(session, interpreter, part);
     let among = recorded(teller.interpreter).len();
-    teller.element((&array, among), (name, &index), 0)?;
+    teller.element((array, among), (name, index), 0)?;
     teller.tree.finished()
 }
 
@@ -58,6 +85,16 @@ pub(crate) fn element(session: &mut Session, interpreter: &mut Interpreter, aske
 pub(crate) fn not_finite(session: &Session, interpreter: &Interpreter, name: &str, part: &Part) -> Answer<Tree> {
     let name = name.trim();
     let array = variable(session, interpreter, name)?;
+    not_finite_in(session, interpreter, (name, array), part)
+}
+
+/// Like [`not_finite`], but of an array with this name.
+pub(crate) fn not_finite_in(
+    session: &Session,
+    interpreter: &Interpreter,
+    (name, array): (&str, Array),
+    part: &Part,
+) -> Answer<Tree> {
     let recorded = recorded(interpreter);
     let by_launch = recorded.iter().any(|launch| launch.made(&array).is_some());
     if !by_launch && interpreter.trail.maker(&array).is_none() {
@@ -196,6 +233,19 @@ impl<'a> Teller<'a> {
         }
     }
 
+    /// Whether a launch is the statement of a call from outside.
+    fn is_of_call(&self, span: Span) -> bool {
+        self.sources().name(span.file) == form::NAME
+    }
+
+    /// Returns `the launch at line 3`, or `the call`.
+    fn launch_at(&self, span: Span) -> String {
+        match self.is_of_call(span) {
+            true => "the call".into(),
+            false => format!("the launch at {}", self.place(span)),
+        }
+    }
+
     fn source(&self, span: Span) -> String {
         self.sources().slice(span).split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -265,8 +315,11 @@ impl<'a> Teller<'a> {
             let spot = spot(&own, index, (position, end), (leaf, flat * layout.size + leaf.offset));
             if own != name {
                 let kernel = self.kernel_name(launch.kernel());
-                let place = self.place(launch.span);
-                self.say(level, &format!("{name} is `{own}` of `{kernel}`, launched at {place}"));
+                let launched = match self.is_of_call(launch.span) {
+                    true => String::new(),
+                    false => format!(", launched at {}", self.place(launch.span)),
+                };
+                self.say(level, &format!("{name} is `{own}` of `{kernel}`{launched}"));
             }
             let node = origins.written(&spot).map_err(stopped)?;
             self.compare(&node, held(array, spot.offset, spot.ty)?, level);
@@ -324,13 +377,12 @@ impl<'a> Teller<'a> {
                 let held = held(&array, offset, ty)?.map_or(String::new(), |value| shown(&value));
                 let element = format!("{name}[{}]", listed(&index));
                 return Err(format!(
-                    "`{element}` is {held} in the run, and finite if the launch at {} runs step by step: it \
+                    "`{element}` is {held} in the run, and finite if {} runs step by step: it \
                      depends on the order of threads (`--check` reports races)",
-                    self.place(launch.span)
+                    self.launch_at(launch.span)
                 ));
             }
             let (node, is_there) = origins.not_finite(node).map_err(stopped)?;
-            let place = self.place(launch.span);
             if let Source::Argument(position, spot) = &node.source {
                 let param = positions.iter().position(|at| at == position);
                 let given = param.and_then(|param| Some((launch.given.get(param)?, launch.places.get(param)?)));
@@ -347,7 +399,8 @@ impl<'a> Teller<'a> {
                 Source::Argument(..) | Source::End("a parameter") => "a number that is not finite was passed to",
                 _ => "the first number that is not finite, in",
             };
-            self.say(0, &format!("{title} the launch at {place}:"));
+            let said = format!("{title} {}:", self.launch_at(launch.span));
+            self.say(0, &said);
             return self.node(&mut origins, (number, launch, &prepared), &node, 1);
         }
         let said = self.by_the_script(&array, &name, &unfolded(offset / array.element().size().max(1), array.shape()));
@@ -559,15 +612,15 @@ impl<'a> Teller<'a> {
     ) -> Answer<()> {
         let (_, positions) = args_of(launch).map_err(no_memory)?;
         let param = positions.iter().position(|at| *at == position);
-        let place = self.place(launch.span);
+        let place = self.launch_at(launch.span);
         let known = param.and_then(|param| Some((param, launch.given.get(param)?)));
         let (Some((param, Value::Array(array))), Some((_, layout))) = (known, array_of(prepared, position)) else {
-            self.say(level, &format!("{head}, as it was before the launch at {place}"));
+            self.say(level, &format!("{head}, as it was before {place}"));
             return Ok(());
         };
         let passed = launch.places.get(param).copied().flatten();
         let name = passed.map_or(spot.name.clone(), |passed| self.source(passed));
-        let said = format!("{head}, of the argument `{name}` of the launch at {place}");
+        let said = format!("{head}, of the argument `{name}` of {place}");
         self.say(level, &said);
         let is_literal = self.interpreter.trail.maker(array).is_some_and(|(_, step)| {
             passed == Some(step.span) && !step.operands.iter().any(|part| matches!(part.value, Value::Array(_)))

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use rustc_hash::FxHashMap;
-
 use crate::app::console::Console;
 use crate::app::context::Context;
 use crate::app::generated::Generator;
+use crate::app::profile::advice::{KernelIds, advice_for, names_of_gpus, resources};
 use crate::app::profile::{Shown, expressions};
 use crate::app::progress::{self, Notes};
 use crate::app::script::{self, Compiled};
@@ -14,16 +13,11 @@ use crate::app::world::Terminal;
 use crate::app::{exit, names};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
-use crate::base::source::Span;
-use crate::check::typed::KernelId;
 use crate::compile::Session;
 use crate::device::profile::{Counted, Counting, Profile};
 use crate::host::interp::Interpreter;
-use crate::profile::Resources;
-use crate::profile::advice::{Subject, advice};
 use crate::profile::devices::{GPUS, Gpu, find};
 use crate::profile::repair::Kernels;
-use crate::prove::{Property, Verdict, examine};
 
 /// Options of `clk profile` beside the file.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +51,7 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
         return nothing(&ran.profiles, wanted, context);
     }
     let kernels = Kernels::new(&session.sources);
-    let ids = Ids::of(session);
+    let ids = KernelIds::of(session);
     for profile in &shown {
         if profile.of == Counted::Expression && !context.console.json {
             continue;
@@ -71,7 +65,7 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
                 context.console.print(&text);
             }
         }
-        for warning in advised(profile, resources, gpu, (session, &kernels, &ids)) {
+        for warning in advice_for(profile, resources, gpu, (session, &kernels, &ids)) {
             context.console.report(&warning, &session.sources);
         }
     }
@@ -85,12 +79,12 @@ pub(crate) fn file(path: &Path, wanted: &Wanted, context: &mut Context) -> u8 {
 
 /// Shows the profiles of an entry of a session.
 pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut Console) {
-    let (kernels, ids) = (Kernels::new(&session.sources), Ids::of(session));
+    let (kernels, ids) = (Kernels::new(&session.sources), KernelIds::of(session));
     for profile in profiles.iter().filter(|profile| profile.of != Counted::Expression) {
         let shown = Shown { profile, resources: None, gpu: &GPUS[0], sources: &session.sources, kernels: &kernels };
         let text = shown.text(console.style);
         console.print(&text);
-        console.report_all(&advised(profile, None, &GPUS[0], (session, &kernels, &ids)), &session.sources);
+        console.report_all(&advice_for(profile, None, &GPUS[0], (session, &kernels, &ids)), &session.sources);
     }
     if let Some(text) = expressions::table(profiles.iter(), &GPUS[0], &session.sources, console.style) {
         console.print(&text);
@@ -101,8 +95,8 @@ pub(crate) fn of_session(profiles: &[Profile], session: &Session, console: &mut 
 pub(crate) fn advises(compiled: &Compiled, context: &mut Context) -> Vec<Diagnostic> {
     let ran = run(compiled, &Wanted::default(), context);
     let session = &compiled.session;
-    let (kernels, ids) = (Kernels::new(&session.sources), Ids::of(session));
-    let of = |profile: &Profile| advised(profile, None, &GPUS[0], (session, &kernels, &ids));
+    let (kernels, ids) = (Kernels::new(&session.sources), KernelIds::of(session));
+    let of = |profile: &Profile| advice_for(profile, None, &GPUS[0], (session, &kernels, &ids));
     ran.profiles.iter().flat_map(of).collect()
 }
 
@@ -110,10 +104,8 @@ fn gpu(wanted: &Wanted, context: &mut Context) -> Option<&'static Gpu> {
     let Some(name) = &wanted.gpu else { return GPUS.first() };
     let found = find(name);
     if found.is_none() {
-        let known: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
-        context
-            .console
-            .error_line(&format!("error: no GPU `{name}` is known\n  Help: `--for` knows {}", known.join(", ")));
+        let help = format!("`--for` knows {}", names_of_gpus());
+        context.console.error_line(&format!("error: no GPU `{name}` is known\n  Help: {help}"));
     }
     found
 }
@@ -197,46 +189,4 @@ fn is_named(kernel: &str, name: &str) -> bool {
     kernel
         .strip_prefix(name)
         .is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
-}
-
-/// The kernels of a program, by the span of their name.
-struct Ids(FxHashMap<Span, KernelId>);
-
-impl Ids {
-    fn of(session: &Session) -> Ids {
-        Ids(session.program.kernels.iter().map(|(id, kernel)| (kernel.name_span, id)).collect())
-    }
-
-    /// Returns the kernel that a profile is of.
-    fn find(&self, kernels: &Kernels<'_>, profile: &Profile) -> Option<KernelId> {
-        let (_, kernel) = kernels.at(profile.span)?;
-        self.0.get(&kernel.name.span).copied()
-    }
-}
-
-/// Returns what the compiler says of a kernel, if there is one and the kernel has no compile-time parameters.
-fn resources(
-    generator: &Generator,
-    session: &Session,
-    kernel: Option<KernelId>,
-    profile: &Profile,
-) -> Option<Resources> {
-    let id = kernel.filter(|_| profile.of == Counted::Kernel)?;
-    let plain = session.program.kernels[id].sig.generics.is_empty();
-    if plain && !profile.tiled { generator.resources(session, id) } else { None }
-}
-
-fn advised(
-    profile: &Profile,
-    resources: Option<Resources>,
-    gpu: &'static Gpu,
-    (session, kernels, ids): (&Session, &Kernels<'_>, &Ids),
-) -> Vec<Diagnostic> {
-    let any_order = || {
-        let Some(id) = ids.find(kernels, profile) else { return false };
-        let report = examine(&session.program, id);
-        let is_proved = |property| matches!(report.verdict(property), Some(Verdict::Proved { .. }));
-        report.unexamined.is_empty() && is_proved(Property::RaceFree) && is_proved(Property::Order)
-    };
-    advice(&Subject { profile, kernels, gpu, resources, any_order: &any_order })
 }

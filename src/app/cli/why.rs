@@ -67,7 +67,7 @@ pub(crate) fn file(
     };
     match told {
         Ok(tree) => {
-            context.console.print(&tree.text("--more"));
+            context.console.print(&tree.text(|place| format!("--more {place}")));
             exit::OK
         }
         Err(complaint) => {

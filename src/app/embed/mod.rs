@@ -8,6 +8,7 @@
 mod argument;
 pub(super) mod describe;
 pub(super) mod html;
+mod inspect;
 mod lending;
 mod program;
 pub(super) mod report;
@@ -19,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use argument::{Argument, numpy_name};
 pub use describe::{Callable, Kind, Parameter};
+pub use inspect::{CallProfile, OriginQuery, Proof};
 pub use lending::{Far, Lending, is_recorded, meeting, owner};
 pub use program::{Call, Check, How, Program, Returned};
 pub use report::{Place, Report};

@@ -87,6 +87,42 @@ pub struct Call {
     pub stays: bool,
 }
 
+/// A call that has run, with its interpreter.
+pub(super) struct ObservedCall<'a> {
+    pub of: &'a Callable,
+    pub session: &'a Session,
+    pub interpreter: &'a Interpreter,
+    form: &'a Form,
+    /// Like [`Returned::value`].
+    value: Value,
+}
+
+impl ObservedCall<'_> {
+    /// Returns the arrays that the call has written or returned, by name. The result of a function is called `result`.
+    pub fn arrays(&self) -> Vec<(String, Array)> {
+        let mut made = match &self.value {
+            Value::Tuple(parts) if self.of.is_kernel => parts.iter(),
+            Value::Unit => [].iter(),
+            one => std::slice::from_ref(one).iter(),
+        };
+        let mut found = Vec::new();
+        for (global, param) in self.form.params.iter().zip(&self.of.params) {
+            let value = match global {
+                _ if param.access == Access::In => None,
+                Some(global) => self.interpreter.globals.get(global.index()).and_then(Option::as_ref),
+                None => made.next(),
+            };
+            if let Some(Value::Array(array)) = value {
+                found.push((param.name.clone(), array.clone()));
+            }
+        }
+        if let (false, Some(Value::Array(array))) = (self.of.is_kernel, made.next()) {
+            found.push(("result".into(), array.clone()));
+        }
+        found
+    }
+}
+
 /// What a call has given.
 pub struct Returned {
     /// The result of a function, or the arrays that a kernel has allocated.
@@ -319,14 +355,8 @@ impl Program {
                 *argument = Some(Argument::Array(taken.map_err(|problem| vec![Report::of(problem)])?));
             }
         }
-        let (values, types) =
-            values(of, arguments, session, interpreter).map_err(|problem| vec![Report::of(*problem)])?;
-        let (grid, extents) = (geometry, dims.iter().map(|(_, extent)| *extent).collect::<Vec<_>>());
-        let names = dims.into_iter().map(|(name, _)| name).collect();
-        let path = SmolStr::new(&of.name);
-        let key = Key { item: of.item, path, types, generics, dims: names, geometry: grid.is_some() };
-        let form = forms.find(session, key).map_err(|refusal| refused(refusal, session))?;
-        place(interpreter, &form, values, &extents, grid);
+        let call = Call { arguments, generics, dims, geometry, stays };
+        let form = bind(of, call, session, forms, interpreter)?;
         interpreter.moved = moved(&form);
         interpreter.stack_end = stack_end;
         let mut world = Captured::default();
@@ -363,6 +393,42 @@ impl Program {
             }
             Err(diagnostics) => Err(failure(diagnostics, member.as_deref(), &session.sources)),
         }
+    }
+
+    /// Calls a kernel or function on the simulator, with arguments in memory of their own, and looks at the run. `begin` prepares the
+    /// interpreter.
+    pub(super) fn observe<T>(
+        &mut self,
+        callable: usize,
+        call: Call,
+        stack_end: usize,
+        begin: impl FnOnce(&mut Interpreter),
+        look: impl FnOnce(&ObservedCall<'_>) -> Result<T, Box<Diagnostic>>,
+    ) -> Result<T, Failure> {
+        stop::forget();
+        let callables = self.callables.clone();
+        let Some(of) = callables.get(callable) else { return Err(vec![]) };
+        let mut interpreter = self.ranked(&How::simulated())?;
+        let Program { session, forms, stop, member, printed, .. } = self;
+        let _stoppable = member.as_ref().map(|member| member.begin(stop.clone()));
+        let form = bind(of, call, session, forms, &mut interpreter)?;
+        interpreter.stack_end = stack_end;
+        begin(&mut interpreter);
+        let mut world = Captured::default();
+        let ran = guarded(stop, || {
+            let last = interpreter.run_entry(session, form.chunk, &mut world)?;
+            let value = last.map_or(Value::Unit, |last| last.value);
+            look(&ObservedCall { of, session, interpreter: &interpreter, form: &form, value })
+        });
+        *printed = world.printed;
+        ran.map_err(|diagnostics| failure(diagnostics, member.as_deref(), &session.sources))
+    }
+
+    /// Does work that may be stopped, run out of memory, or panic.
+    pub(super) fn guard<T>(&self, work: impl FnOnce(&Session) -> Result<T, Failure>) -> Result<T, Failure> {
+        stop::forget();
+        let done = guarded(&self.stop, || Ok(work(&self.session)));
+        done.map_err(|diagnostics| Report::all(&spelled(diagnostics), &self.session.sources))?
     }
 }
 
@@ -407,6 +473,25 @@ fn guarded<T>(stop: &Arc<AtomicBool>, work: impl FnOnce() -> Result<T, Box<Diagn
 fn refused(refusal: Refusal, session: &Session) -> Failure {
     let (diagnostics, sources) = refusal.diagnostics("", &session.sources);
     Report::all(&diagnostics, &sources)
+}
+
+/// Compiles the statement of a call, and assigns the arguments to its variables.
+fn bind(
+    of: &Callable,
+    call: Call,
+    session: &mut Session,
+    forms: &mut Forms,
+    interpreter: &mut Interpreter,
+) -> Result<Arc<Form>, Failure> {
+    let Call { arguments, generics, dims, geometry, .. } = call;
+    let (values, types) = values(of, arguments, session, interpreter).map_err(|problem| vec![Report::of(*problem)])?;
+    let extents: Vec<i64> = dims.iter().map(|(_, extent)| *extent).collect();
+    let names = dims.into_iter().map(|(name, _)| name).collect();
+    let path = SmolStr::new(&of.name);
+    let key = Key { item: of.item, path, types, generics, dims: names, geometry: geometry.is_some() };
+    let form = forms.find(session, key).map_err(|refusal| refused(refusal, session))?;
+    place(interpreter, &form, values, &extents, geometry);
+    Ok(form)
 }
 
 type Values = (SmallVec<[Option<Value>; 6]>, SmallVec<[Option<Given>; 6]>);

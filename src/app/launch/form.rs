@@ -22,7 +22,7 @@ use crate::compile::Session;
 use crate::lang::scalar::Scalar;
 
 /// Source name of the text in diagnostics.
-const NAME: &str = "<launch>";
+pub(crate) const NAME: &str = "<launch>";
 /// Maximum number of cached forms; distinct combinations of argument types are rarely more.
 const MOST: usize = 4096;
 

@@ -118,13 +118,13 @@ impl Tree {
         }
     }
 
-    /// Returns the text, and how to ask for what it leaves out, if it leaves out anything: `asked` and the place.
-    pub fn text(&self, asked: &str) -> String {
+    /// Returns the text, and how to ask for what it leaves out, if it leaves out anything: `asked` of the place.
+    pub fn text(&self, asked: impl FnOnce(&str) -> String) -> String {
         if self.cuts == 0 {
             return self.text.clone();
         }
         let from: String = self.part.from.iter().map(|number| format!("{number}.")).collect();
-        format!("{}`{asked} {from}1` shows what is at [1]\n", self.text)
+        format!("{}`{}` shows what is at [1]\n", self.text, asked(&format!("{from}1")))
     }
 }
 

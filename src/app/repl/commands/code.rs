@@ -1,10 +1,10 @@
 //! Commands that show the generated code of a kernel.
 
-use crate::app::generated::{Failure, Generator, Level};
+use crate::app::generated::{Failure, Generator, Level, assumed_types};
 use crate::app::listing::{self, Language};
 use crate::app::repl::state::{Answer, Repl};
 use crate::app::{names, proof};
-use crate::check::typed::{Binding, Bound, GenericKind, KernelId};
+use crate::check::typed::{Binding, KernelId};
 use crate::prove::examine_until;
 
 impl Repl<'_> {
@@ -21,7 +21,7 @@ impl Repl<'_> {
         let (sums, relies) = (self.context.limits.sums, self.context.machine.relies());
         let generator = Generator::new(self.context.text.clone(), None).adding(sums, relies);
         match generator.kernel(&self.session, kernel, level, false) {
-            Ok(text) => Ok(colored(&(self.assumed(kernel) + &text))),
+            Ok(text) => Ok(colored(&(assumed_types(&self.session.program.kernels[kernel]) + &text))),
             Err(Failure::Program(diagnostics)) => {
                 self.report_all(&diagnostics);
                 Ok(String::new())
@@ -54,18 +54,6 @@ impl Repl<'_> {
             self.report_all(&proof::counterexamples(&report));
         }
         Ok(String::new())
-    }
-
-    /// Describes the types assumed for type parameters.
-    fn assumed(&self, kernel: KernelId) -> String {
-        let generics = self.session.program.kernels[kernel].sig.generics.iter();
-        let types = generics.filter_map(|generic| match generic.kind {
-            GenericKind::Type { bound: Bound::Int } => Some(format!("{} = i32", generic.name)),
-            GenericKind::Type { .. } => Some(format!("{} = f32", generic.name)),
-            _ => None,
-        });
-        let types: Vec<String> = types.collect();
-        if types.is_empty() { String::new() } else { format!("// for {}\n", types.join(", ")) }
     }
 
     /// Returns a kernel of the session, or of an imported module (`nn.softmax`).

@@ -17,14 +17,15 @@ impl Repl<'_> {
         let (element, part) = (&asked[..end], part(&asked[end..])?);
         let (mut session, mut interpreter) = self.once_more()?;
         let tree = why::element(&mut session, &mut interpreter, element, &part)?;
-        Ok(tree.text(&format!(":why {element} more")))
+        Ok(tree.text(|place| format!(":why {element} more {place}")))
     }
 
     pub(super) fn why_not_finite(&mut self, asked: &str) -> Answer {
         let (name, rest) = asked.trim().split_once(' ').unwrap_or((asked, ""));
         let part = part(rest)?;
         let (session, interpreter) = self.once_more()?;
-        Ok(why::not_finite(&session, &interpreter, name, &part)?.text(&format!(":whynan {name} more")))
+        let tree = why::not_finite(&session, &interpreter, name, &part)?;
+        Ok(tree.text(|place| format!(":whynan {name} more {place}")))
     }
 
     /// Runs the entries of the session again, with its launches kept.

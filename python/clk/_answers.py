@@ -1,0 +1,57 @@
+"""Answers to questions about kernels: texts, proofs, profiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ._errors import Diagnostic
+
+
+class Text(str):
+    """A string that sessions and notebooks show as it is, with its lines."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, repr=False)
+class Proof:
+    """What is proved of a kernel. `print` shows it."""
+
+    kernel: str
+    text: str
+    #: By property, such as "in bounds": "proved" for all sizes, "refuted" by a counterexample, or "unknown".
+    verdicts: dict[str, str]
+    #: Errors of runs that show what is refuted.
+    counterexamples: tuple[Diagnostic, ...]
+    #: Whether every launch of the program with other compile-time arguments was examined, too.
+    is_complete: bool
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether all properties are proved, for all launches of the program."""
+        return bool(self.verdicts) and self.is_complete and all(verdict == "proved" for verdict in self.verdicts.values())
+
+    def __repr__(self) -> str:
+        return "\n".join([self.text.rstrip(), *(found.rendered.rstrip() for found in self.counterexamples)])
+
+
+@dataclass(frozen=True, repr=False)
+class Profile:
+    """What a call costs a GPU. `print` shows it."""
+
+    kernel: str
+    text: str
+    #: For each kernel and array expression that ran: its counts, as `clk profile --json` prints them.
+    counts: tuple[dict[str, Any], ...]
+    advice: tuple[Diagnostic, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join([self.text.rstrip(), *(found.rendered.rstrip() for found in self.advice)])
+
+
+for _public in (Text, Proof, Profile):
+    _public.__module__ = "clk"

@@ -1,0 +1,179 @@
+"""Questions about kernels: proofs, generated code, profiles, origins."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import clk
+import numpy as np
+import pytest
+
+TEXT = """
+kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) {
+    r[i] = alpha * x[i] + y[i]
+}
+kernel shift(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i + 1] }
+kernel column(x: [f32; M, N], out y: [f32; M]) threads(i: M) {
+    var sum = 0.0
+    for j in 0..N { sum += x[i, j] }
+    y[i] = sum
+}
+kernel root(inout x: [f32; N]) threads(i: N) { x[i] = sqrt(x[i]) }
+kernel levels(levels: i32, out y: [i32; N]) threads(i: N) { y[i] = levels }
+kernel double<T: Num>(x: [T; N], out y: [T; N]) threads(i: N) { y[i] = x[i] + x[i] }
+kernel repeat<const K: i32>(out y: [i32; N]) threads(i: N) { y[i] = K }
+kernel spin(out y: [i32; N]) threads(i: N) {
+    var n = 0
+    for k in 0..2000000000 { n = (n << 1) ^ k }
+    y[i] = n
+}
+fn twice(x: [f32; N]) -> [f32; N] { let half = saxpy(1.0, x, x); half * 1.0 }
+fn total(x: [f32; N]) -> f32 { sum(x) }
+fn plain(x: f32) -> f32 { x }
+"""
+
+
+@pytest.fixture(scope="module")
+def m():
+    return clk.source(TEXT, name="answers.clk")
+
+
+def ones(*shape):
+    return np.ones(shape, "float32")
+
+
+def refusal(kind, call):
+    with pytest.raises(kind) as found:
+        call()
+    return found.value
+
+
+def test_proofs(m):
+    proof = m.saxpy.prove()
+    assert isinstance(proof, clk.Proof) and proof.is_proved and proof.kernel == "saxpy" and not proof.counterexamples
+    assert proof.verdicts["in bounds"] == proof.verdicts["free of races"] == "proved"
+    assert "proved for all sizes" in proof.text and repr(proof) == proof.text.rstrip()
+    refuted = m.shift.prove()
+    assert refuted.verdicts["in bounds"] == "refuted" and not refuted.is_proved
+    assert [found.code for found in refuted.counterexamples] == ["E0601"]
+    assert refuted.counterexamples[0].spans[0].file == "answers.clk" and "E0601" in repr(refuted)
+    error = refusal(clk.ArgumentError, m.twice.prove)
+    assert "`twice` is a function" in str(error)
+    # What calls compile is no part of the program's proofs, and the program still runs.
+    m.saxpy(1.0, ones(3), ones(3))
+    assert m.saxpy.prove() == proof
+
+
+def test_cuda(m):
+    text = m.saxpy.cuda()
+    assert isinstance(text, str) and "__global__" in text and "saxpy" in text and repr(text) == text
+    assert m.double.cuda().startswith("// for T = f32\n")
+    assert "a compile-time parameter of `repeat` has no default" in str(refusal(clk.ArgumentError, m.repeat.cuda))
+    assert "`plain` is a function" in str(refusal(clk.ArgumentError, m.plain.cuda))
+
+
+def test_profiles(m):
+    x = np.zeros((256, 256), "float32")
+    profile = m.column.profile(x)
+    assert isinstance(profile, clk.Profile) and profile.kernel == "column" and str(profile).startswith("column: 256 threads")
+    [counts] = profile.counts
+    assert counts["kernel"] == "column" and counts["threads"] == 256 and counts["launches"] == 1
+    # Threads that are neighbors read rows of their own.
+    assert profile.advice and all(isinstance(found, clk.Diagnostic) for found in profile.advice)
+    assert profile.advice[0].rendered.rstrip() in repr(profile)
+    other = m.column.profile(x, gpu="a100")
+    assert other.counts[0]["gpu"] != counts["gpu"]
+    assert "no GPU `z80` is known" in str(refusal(clk.ArgumentError, lambda: m.column.profile(x, gpu="z80")))
+    assert m.plain.profile(1.0).text == "no kernel was launched\n"
+    expressions = m.twice.profile(ones(4))
+    assert {counts["kernel"] for counts in expressions.counts} >= {"saxpy"}
+    for wrong in [lambda: m.column.profile(x, device="gpu"), lambda: m.column.using(device="gpu").profile(x)]:
+        assert "`profile` runs on the simulator" in str(refusal(clk.ArgumentError, wrong))
+    assert refusal(clk.Fault, lambda: m.shift.profile(ones(2))).code == "E0601"
+
+
+def test_origins(m):
+    x, y = np.array([1, 2, 3], "float32"), np.array([4, 5, 6], "float32")
+    tree = m.saxpy.why("r[1]", 2.0, x, y)
+    assert isinstance(tree, clk.Text) and repr(tree) == tree
+    first, *rest = tree.splitlines()
+    assert first.startswith("r[1] = 9") and "answers.clk" not in first and "line 3" in first
+    assert any("x[1] = 2.0, of the argument `x` of the call" in line for line in rest), tree
+    assert any("y[1] = 5.0, of the argument `y` of the call" in line for line in rest), tree
+    assert "<launch>" not in tree
+    # The name of a parameter comes before that of an option.
+    assert m.levels.why("y[0]", levels=7, N=1).startswith("y[0] = 7")
+    whole = m.column.why("y[0]", ones(1, 3))
+    cut = m.column.why("y[0]", ones(1, 3), levels=1)
+    assert "a sum of 3 terms" in whole and "… [1]" in cut and "a sum" not in cut
+
+
+def test_origins_go_on(m):
+    cut = m.saxpy.why("r[0]", 2.0, ones(2), ones(2), levels=1)
+    assert "… [1]" in cut and cut.splitlines()[-1] == '`more="1"` shows what is at [1]'
+    assert "of the argument `x`" in m.saxpy.why("r[0]", 2.0, ones(2), ones(2), levels=2, more="1")
+    with pytest.raises(clk.ArgumentError, match="no place"):
+        m.saxpy.why("r[0]", 2.0, ones(2), ones(2), levels=1, more="9")
+
+
+def test_origins_of_results_and_of_numbers_that_are_not_finite(m):
+    tree = m.twice.why("result[1]", np.array([1, 2], "float32"))
+    assert tree.startswith("result[1] = 4") and "saxpy" in tree and "launched at line" in tree
+    x = np.array([1, -4, 9], "float32")
+    tree = m.root.why("x", x, first_nan=True)
+    assert "the first number that is not finite, in the call:" in tree and "sqrt" in tree
+    assert x.tolist() == [1, -4, 9], "the call has copies"
+    error = refusal(clk.ArgumentError, lambda: m.root.why("x", ones(3), first_nan=True))
+    assert "all numbers of `x` are finite" in str(error)
+
+
+@pytest.mark.parametrize(
+    "element, said",
+    [
+        ("r[3]", "`r[3]` is no element of it"),
+        ("r[0, 0]", "is no element of it"),
+        ("r", "is no element of a variable"),
+        ("alpha[0]", "`saxpy` writes no array `alpha`, but `r`"),
+        ("rr[0]", "did you mean `r`?"),
+        ("r[-1]", "`-1` is not an index"),
+        ("r[i]", "`i` is not an index"),
+    ],
+)
+def test_origins_that_do_not_exist(m, element, said):
+    error = refusal(clk.ArgumentError, lambda: m.saxpy.why(element, 2.0, ones(3), ones(3)))
+    assert said in str(error), str(error)
+
+
+def test_origins_of_other_calls(m):
+    assert "`total` writes and returns no array" in str(refusal(clk.ArgumentError, lambda: m.total.why("result[0]", ones(2))))
+    assert "`why` runs on the simulator" in str(refusal(clk.ArgumentError, lambda: m.saxpy.why("r[0]", 1.0, ones(1), ones(1), device="gpu")))
+    assert refusal(clk.ArgumentError, lambda: m.saxpy.why("r[0]", 1.0, ones(1))).code == "E0802"
+    with pytest.raises(TypeError):
+        m.saxpy.why()
+    # What is written is written to copies.
+    r = np.full(2, 7, "float32")
+    assert m.saxpy.why("r[0]", 1.0, ones(2), ones(2), out=r).startswith("r[0] = 2") and r.tolist() == [7, 7]
+
+
+def test_ctrl_c_ends_the_answers(m):
+    def interrupt(main):
+        # As Ctrl-C does, once the call runs: the main thread is in it at several looks in a row.
+        looks = 0
+        while looks < 5:
+            looks = looks + 1 if sys._current_frames()[main].f_code.co_name in ("profile", "why") else 0
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    for call in [lambda: m.spin.profile(N=1 << 20), lambda: m.spin.why("y[0]", N=1 << 20)]:
+        sender = threading.Thread(target=interrupt, args=(threading.get_ident(),), daemon=True)
+        sender.start()
+        with pytest.raises(KeyboardInterrupt):
+            call()
+        sender.join()
+    assert m.plain(1.0) == 1
+
+
+def test_texts_are_shown_with_their_lines():
+    assert repr(clk.Text("a\nb")) == "a\nb" and clk.Text("a") == "a"
