@@ -1,9 +1,31 @@
+import sys
 from collections.abc import Iterator
 from os import PathLike
-from typing import Any
+from typing import Any, Self, final
+
+from typing_extensions import disjoint_base
+
+__all__ = [
+    "__version__",
+    "Array",
+    "Callable",
+    "Program",
+    "Notebook",
+    "devices",
+    "before_fork",
+    "after_fork_in_parent",
+    "after_fork_in_child",
+    "prove",
+    "cuda",
+    "profile",
+    "why",
+    "leave",
+    "command_line",
+]
 
 __version__: str
 
+@final
 class Array:
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -28,18 +50,24 @@ class Array:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@disjoint_base
 class Callable:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         program: Program,
         at: int,
         device: str | None = None,
         check: bool | str | None = None,
         trap_nan: bool = False,
         deterministic: bool = False,
-    ) -> None: ...
+    ) -> Self: ...
+    @property
+    def __qualname__(self) -> str: ...
+    @property
+    def __signature__(self) -> Any: ...
     @property
     def text(self) -> str: ...
     @property
@@ -56,6 +84,7 @@ class Callable:
     def result(self) -> str | None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+@final
 class Program:
     @staticmethod
     def load(path: str | PathLike[str]) -> Program: ...
@@ -77,8 +106,9 @@ class Program:
     def dtype(self, name: str) -> Any: ...
     def stubs(self, name: str) -> str: ...
 
+@final
 class Notebook:
-    def __init__(self, check: bool = True) -> None: ...
+    def __new__(cls, check: bool = True) -> Self: ...
     def start(self, cell: str) -> None: ...
     def next(self) -> tuple[Any, ...]: ...
     def interrupt(self) -> None: ...
@@ -90,7 +120,22 @@ class Notebook:
     def is_invalid(cell: str) -> bool: ...
     def set(self, name: str, value: Any) -> None: ...
     def get(self, name: str) -> Any: ...
+    def program_with(self, name: str) -> tuple[str, str] | None: ...
 
+def prove(callee: Callable) -> tuple[str, list[tuple[str, str]], list[Any], bool]: ...
+def cuda(callee: Callable) -> str: ...
+def profile(
+    callee: Callable, args: tuple[Any, ...], kwargs: dict[str, Any], gpu: str | None
+) -> tuple[str, list[str], list[Any]]: ...
+def why(
+    callee: Callable,
+    element: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    levels: int | None,
+    more: str | None,
+    first_nan: bool,
+) -> str: ...
 def devices() -> list[tuple[str, str]]: ...
 def before_fork() -> None: ...
 def after_fork_in_parent() -> None: ...

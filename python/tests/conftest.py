@@ -6,7 +6,7 @@ import clk
 import pytest
 
 #: Libraries whose arrays are tried if they are installed; each that is not is reported as skipped.
-LIBRARIES = ["numpy", "ml_dtypes", "torch", "jax", "IPython", "ipykernel", "jupyter_kernel_test", "nbclient", "mypy"]
+LIBRARIES = ["numpy", "ml_dtypes", "torch", "jax", "IPython", "ipykernel", "jupyter_kernel_test", "nbclient", "mypy", "pyright", "pandas"]
 
 SAXPY = """
 /// r = alpha * x + y
