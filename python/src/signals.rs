@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 /// Whether Ctrl-C has come during the call of the main thread.
 static COME: AtomicBool = AtomicBool::new(false);
@@ -87,12 +87,19 @@ pub fn is_main_thread() -> bool {
 
 /// Whether the program handles Ctrl-C itself: its handler may let the call go on.
 pub fn has_own_handler(py: Python<'_>) -> bool {
+    // Every call of the main thread asks.
+    static FUNCTIONS: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
     let find = || {
-        let signal = py.import(intern!(py, "signal"))?;
-        let own = signal.call_method1(intern!(py, "getsignal"), (SIGINT,))?;
-        Ok::<_, PyErr>(own.is_callable() && !own.is(&signal.getattr(intern!(py, "default_int_handler"))?))
+        // `signal.getsignal` makes an enumeration of the answer, which takes longer than a small call.
+        let signal = py.import("_signal").or_else(|_| py.import("signal"))?;
+        Ok::<_, PyErr>([signal.getattr("getsignal")?.unbind(), signal.getattr("default_int_handler")?.unbind()])
     };
-    find().unwrap_or(false)
+    let is_own = || {
+        let [get, usual] = FUNCTIONS.get_or_try_init(py, find)?;
+        let own = get.bind(py).call1((SIGINT,))?;
+        Ok::<_, PyErr>(own.is_callable() && !own.is(usual))
+    };
+    is_own().unwrap_or(false)
 }
 
 /// The number of Ctrl-C's signal.
