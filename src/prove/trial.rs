@@ -198,7 +198,8 @@ impl Trials for Contracts {
 
 /// Runs a launch with checks; what it reports may contradict contracts.
 fn checked_run(kernel: &Kernel, known: &mut Known, loaded: &Loaded, trial: &Trial<'_>) -> Result<(), Box<Diagnostic>> {
-    let control = Control { warnings: Arc::default(), crowds: Arc::default(), keep_races: true, ..alone(trial.control) };
+    let control =
+        Control { warnings: Arc::default(), crowds: Arc::default(), keep_races: true, ..alone(trial.control) };
     let Some(mut arrays) = Arrays::of(trial) else { return Ok(()) };
     let result = loaded.executable.launch(trial.extents, &mut arrays.all(trial), &control);
     let taken = |list: &Mutex<Vec<Fault>>| list.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();

@@ -501,7 +501,9 @@ fn unheard(control: &Control) -> Control {
 fn hear(control: &Control, run: &Control, result: &Result<Output, Box<Fault>>) {
     let (Ok(mut to), Ok(mut from)) = (control.warnings.lock(), run.warnings.lock()) else { return };
     let keep_races = result.is_ok() || control.keep_races;
-    from.drain(..).filter(|warning| keep_races || !matches!(warning.kind, FaultKind::Race(_))).for_each(|warning| sanitizer::keep(&mut to, warning));
+    from.drain(..)
+        .filter(|warning| keep_races || !matches!(warning.kind, FaultKind::Race(_)))
+        .for_each(|warning| sanitizer::keep(&mut to, warning));
 }
 
 /// Up to this many threads, a launch with a fault that is no race is run again with individual tracking.

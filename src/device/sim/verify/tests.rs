@@ -43,7 +43,7 @@ fn many() {
     $best = %0
     if %8 {
         %28: f32 = load @x[thread.x]
-        store @y[thread.x] = %28
+        store @y[thread.x] = %7
         $best = %7
     } else {
         store @y[thread.x] = %0
@@ -260,7 +260,7 @@ fn c2_masks() {
         c.code.masks.push(reg);
         c.ops[at].b = c.code.masks.len() as MaskId - 1;
     });
-    // A load of the `then` branch writes the register of the mask of the other lanes.
+    // The load of the `then` branch, whose value is unused, writes the register of the mask of the other lanes.
     refused(MANY, "C2 masks: mask", "split", |c, at| {
         let load = at + 1 + named(&c.ops[at + 1..], "load affine");
         let mut access = c.code.accesses[c.ops[load].x as usize].clone();
