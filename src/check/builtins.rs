@@ -460,7 +460,10 @@ impl Cx<'_> {
         let (at, bt) = (self.vars.shallow(&a.ty), self.vars.shallow(&b.ty));
         let ty = match (&at, &bt) {
             (Type::Error, _) | (_, Type::Error) => return self.bad(call.span),
-            (Type::Unknown, _) | (_, Type::Unknown) => Type::Unknown,
+            (Type::Unknown, _) | (_, Type::Unknown) => {
+                self.leave_literals_open(&[a, b]);
+                Type::Unknown
+            }
             (Type::Vector(s, n), Type::Vector(t, m)) if s == t && n == m => Type::Scalar(*s),
             (Type::Array(x), Type::Array(y)) if x.dims.len() == 1 && y.dims.len() == 1 => {
                 self.need_host(call.at, "`dot` of arrays");

@@ -9,7 +9,6 @@ use std::time::Instant;
 use super::arrays::Arrays;
 use super::batch::Batch;
 use super::cache::{self, Store};
-use super::doubtful::Doubtful;
 use super::driver::{Address, Answer, Driver, Event, Module, Properties, Refusal};
 use super::nvrtc::{Compiler, Failure, Place};
 use super::records::Records;
@@ -17,7 +16,7 @@ use super::replay::Replays;
 use super::text::abi::Options;
 use crate::base::late::Late;
 use crate::device::exchange::{ENDED, Guard};
-use crate::device::{DeviceError, Statistics};
+use crate::device::{DeviceError, Progress, Statistics};
 use crate::ir::ranges::Summary;
 use crate::lang::cores::Cores;
 
@@ -81,6 +80,13 @@ pub struct Isolation {
     pub witness: Arc<dyn crate::device::Device>,
     /// Called when there can be no such processes and kernels run in this one; without it that is an error.
     pub otherwise: Option<fn(&str)>,
+}
+
+/// Kernels launched since the host last waited that may run forever.
+#[derive(Default)]
+pub(crate) struct Doubtful {
+    pub progress: Option<Arc<Progress>>,
+    pub names: Vec<String>,
 }
 
 /// The shared state of a GPU.

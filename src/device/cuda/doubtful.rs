@@ -3,22 +3,15 @@
 //! Input: launches of such kernels, and the waits of the host. Output: [`Stalls::kernels`]. A launch costs nothing unless somebody wants to
 //! show it, and a wait only a lock.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
-use super::context::Context;
+use super::context::{Context, Doubtful};
 use super::kernel::Kernel;
+use crate::device::Control;
 use crate::device::stall::{Awaited, Kernels, Stalls};
-use crate::device::{Control, Progress};
 
 /// The most kernels that are named.
 const MOST: usize = 2;
-
-/// Launches since the host last waited.
-#[derive(Default)]
-pub(crate) struct Doubtful {
-    progress: Option<Arc<Progress>>,
-    names: Vec<String>,
-}
 
 /// The host waits, until this is dropped.
 pub(crate) struct Waiting<'a> {
