@@ -9,7 +9,7 @@
 /* eslint-disable arrow-parens */
 /* global grammar, seq, choice, repeat, repeat1, optional, prec, token, field, alias */
 
-// Binding powers, the loosest first.
+// Precedence levels, lowest first.
 const LEVEL = {
   range: 1,
   or: 2,
@@ -48,7 +48,7 @@ const ARITHMETIC = [
 
 const ASSIGNMENTS = ['=', '+=', '-=', '*=', '/=', '%=', '**=', '@=', '&=', '|=', '^=', '<<=', '>>='];
 
-// The two lists below are compared with the compiler's tables by `cargo test --test editors`.
+// `cargo test --test editors` compares the two lists below with the compiler's tables.
 const KEYWORDS = [
   'kernel', 'fn', 'struct', 'const', 'let', 'var', 'shared', 'if', 'else', 'for', 'in', 'while', 'loop', 'break', 'continue',
   'return', 'import', 'test', 'bench', 'out', 'inout', 'true', 'false',
@@ -58,11 +58,11 @@ const CONTEXTUAL = ['threads', 'grid', 'block', 'step', 'on', 'batch', 'time', '
 const listed = (rule) => optional(seq(rule, repeat(seq(',', rule)), optional(',')));
 const listed1 = (rule) => seq(rule, repeat(seq(',', rule)), optional(','));
 
-/** The rules of expressions, in or outside of a head. */
+/** The rules of expressions. In a head, such as the condition of an `if`, a `{` begins the body instead of a struct value. */
 function expressions(head) {
   const name = (rule) => head ? `_head${rule}` : rule;
   const of = ($, rule) => $[name(rule)];
-  // A rule of a head with the name of its twin.
+  // The head version of a rule produces the same node type as the ordinary version.
   const as = ($, rule) => head ? alias($[`_head_${rule}`], $[rule]) : $[rule];
   const rule = (rule) => head ? `_head_${rule}` : rule;
   const binary = ($, table, operand) => choice(...table.map(([operator, level]) =>
@@ -71,7 +71,7 @@ function expressions(head) {
   return {
     [name('_expression')]: $ => choice(as($, 'range_expression'), of($, '_logic')),
 
-    // `..` may be open at its end, `..=` is not. The scanner knows whether a `step` behind an open `..` is the keyword.
+    // `..` may omit its end, `..=` may not. The scanner decides whether a `step` after `..` is the keyword.
     [rule('range_expression')]: $ => prec.right(LEVEL.range, seq(
       optional(field('start', of($, '_logic'))),
       choice(
@@ -92,7 +92,7 @@ function expressions(head) {
     ),
     [name('_logic_expression')]: $ => binary($, LOGIC, of($, '_logic')),
 
-    // What binds tighter than a comparison.
+    // Operators with a higher precedence than comparisons.
     [name('_value')]: $ => choice(
       head ? alias($._head_arithmetic, $.binary_expression) : alias($._arithmetic, $.binary_expression),
       as($, 'unary_expression'),
@@ -151,7 +151,7 @@ module.exports = grammar({
     $._block_comment_rest,
     $.string_content,
     $._open_step,
-    // Never used by a rule: valid only while the parser recovers from an error.
+    // No rule uses it, so it is valid only while the parser recovers from an error.
     $._error_sentinel,
   ],
 
@@ -176,7 +176,7 @@ module.exports = grammar({
 
     shebang: _ => /#![^\n]*/,
 
-    // Items. Those that end with a `}` need no end of line.
+    // Items. An item that ends with a `}` needs no newline after it.
 
     _item: $ => choice($.struct_item, $.function_item, $.kernel_item, $.test_item, $.bench_item),
     _item_line: $ => choice($.const_item, $.import_item),
@@ -269,7 +269,7 @@ module.exports = grammar({
       '}',
     ),
 
-    // Those that end with a `}`.
+    // Statements that end with a `}`.
     _statement: $ => choice(
       $.for_statement,
       $.while_statement,
@@ -352,7 +352,7 @@ module.exports = grammar({
     ),
     time_expression: $ => prec(1, seq('time', field('body', $.block))),
 
-    // Strings. `string_content` comes from the scanner, which reads blanks too.
+    // Strings. The scanner produces `string_content`, because it includes blanks.
 
     string: $ => seq(
       '"', repeat(choice($.string_content, $.escape_sequence, $.interpolation)), token.immediate('"'),
@@ -365,8 +365,8 @@ module.exports = grammar({
 
     // Tokens
 
-    // A word that has a meaning only in its place is a name elsewhere.
-    // The precedence decides for the name where both could be: `on(x)` is a call, and `0..step step 2` has an end.
+    // A contextual keyword is an ordinary name elsewhere.
+    // If both are possible, the precedence selects the name: `on(x)` is a call, and the range `0..step step 2` has an end.
     _name: $ => prec(LEVEL.range + 1, choice($.identifier, alias(choice(...CONTEXTUAL), $.identifier))),
     _parameter_name: $ => choice($.identifier, alias(choice(...CONTEXTUAL), $.identifier)),
     _field_name: $ => choice(alias($.identifier, $.field_identifier), alias(choice(...CONTEXTUAL), $.field_identifier)),

@@ -1,4 +1,4 @@
-; Where two patterns name one node, the later one wins.
+; If two patterns match a node, the later one wins.
 
 ; Names
 

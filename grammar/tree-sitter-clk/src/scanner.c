@@ -1,4 +1,4 @@
-// What a grammar cannot say: newlines that end a statement, comments that nest, the text of strings.
+// Tokens that a grammar cannot express: newlines that end a statement, nested comments, the text of strings.
 // The scanner has no state.
 
 #include "tree_sitter/parser.h"
@@ -29,7 +29,7 @@ static bool is_word(int32_t c) {
     return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Behind a "/*", to the end of its "*/"; comments nest. False at the end of the file.
+// Reads the rest of a block comment after its "/*"; comments nest. Returns false at the end of the file.
 static bool block_comment_rest(TSLexer *lexer) {
     unsigned depth = 1;
     while (depth > 0) {
@@ -47,7 +47,7 @@ static bool block_comment_rest(TSLexer *lexer) {
     return true;
 }
 
-// Literal text up to a quote, a brace, a backslash or the end of the line.
+// Reads literal text up to a quote, a brace, a backslash or the end of the line.
 static bool string_content(TSLexer *lexer) {
     bool any = false;
     for (;;) {
@@ -66,7 +66,7 @@ static bool string_content(TSLexer *lexer) {
     }
 }
 
-// Whether the token that begins here, the first of its line, goes on with the statement of the line before.
+// Returns whether the token here, the first of its line, continues the statement of the previous line.
 static bool continues_line(TSLexer *lexer) {
     switch (lexer->lookahead) {
         case '-':
@@ -105,9 +105,8 @@ static bool continues_line(TSLexer *lexer) {
     }
 }
 
-// A newline that ends the statement before it. The token is empty and stands behind that statement, so that comments in
-// between stay what they are. The parser asks only where a statement may end; so headers that wait for their "{" and lines
-// in parentheses do not come here.
+// Reads a newline that ends the previous statement. The token is empty and directly follows that statement, so that later comments
+// remain separate tokens. The parser requests it only where a statement may end, so not within parentheses or in a header before its "{".
 static bool newline(TSLexer *lexer) {
     bool seen = false;
     lexer->mark_end(lexer);
@@ -129,7 +128,7 @@ static bool newline(TSLexer *lexer) {
                     advance(lexer);
                     slashes++;
                 }
-                // Documentation belongs to what follows.
+                // Documentation belongs to the next item.
                 if (slashes == 3 && seen) return true;
                 while (lexer->lookahead != '\n' && !lexer->eof(lexer)) advance(lexer);
             } else {
@@ -141,8 +140,8 @@ static bool newline(TSLexer *lexer) {
     }
 }
 
-// At "step" behind an open "..": whether it is the keyword, which a value follows, and not a name that the range ends with.
-// "0..step step 2" has an end, "0..step(2)" and "0..step[2]" too; "0.. step -1" has none.
+// Returns whether a "step" after ".." is the keyword, which a value follows, and not a name that is the end of the range.
+// In "0..step step 2", "0..step(2)" and "0..step[2]", it is the end; in "0.. step -1", it is the keyword.
 static bool open_step(TSLexer *lexer) {
     for (const char *word = "step"; *word; word++) {
         if (lexer->lookahead != *word) return false;

@@ -1,6 +1,6 @@
 ; The query of the grammar with the capture names of Helix; `cargo test --test editors` keeps it so.
 
-; Where two patterns name one node, the later one wins.
+; If two patterns match a node, the later one wins.
 
 ; Names
 
