@@ -131,7 +131,7 @@ pub struct Larger {
 pub struct Progress {
     pub begun: AtomicU64,
     pub of: AtomicU64,
-    pub stalls: stall::Stalls,
+    pub stalls: Arc<stall::Stalls>,
 }
 
 /// A device that runs kernels: the simulator, a GPU.

@@ -74,11 +74,11 @@ impl Drop for Registered<'_> {
 }
 
 /// The host waits for kernels, until this is dropped.
-pub(crate) struct Awaited(Arc<super::Progress>);
+pub(crate) struct Awaited(Arc<Stalls>);
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        *self.0.stalls.awaited() = None;
+        *self.0.awaited() = None;
     }
 }
 
@@ -111,9 +111,9 @@ impl Stalls {
     }
 
     /// Records that the host waits for these kernels.
-    pub(crate) fn wait(progress: &Arc<super::Progress>, kernels: Kernels) -> Awaited {
-        *progress.stalls.awaited() = Some((Instant::now(), kernels));
-        Awaited(progress.clone())
+    pub(crate) fn wait(self: &Arc<Stalls>, kernels: Kernels) -> Awaited {
+        *self.awaited() = Some((Instant::now(), kernels));
+        Awaited(self.clone())
     }
 
     pub fn look(&self) -> Look {

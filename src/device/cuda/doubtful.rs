@@ -1,14 +1,14 @@
 //! Kernels that may wait forever, to be shown while the host waits for them.
 //!
-//! Input: launches of such kernels, and the waits of the host. Output: [`Stalls::kernels`]. A launch costs nothing unless somebody wants to
-//! show it, and a wait only a lock.
+//! Input: launches of such kernels, and the waits of the host. Output: [`Stalls::kernels`](crate::device::stall::Stalls::kernels). Launches
+//! record nothing unless a terminal shows notes, and a wait costs a lock.
 
 use std::sync::PoisonError;
 
 use super::context::{Context, Doubtful};
 use super::kernel::Kernel;
 use crate::device::Control;
-use crate::device::stall::{Awaited, Kernels, Stalls};
+use crate::device::stall::{Awaited, Kernels};
 
 /// The most kernels that are named.
 const MOST: usize = 2;
@@ -45,7 +45,7 @@ impl Context {
     pub fn waiting(&self) -> Waiting<'_> {
         let doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
         let kernels = |names: &[String]| Kernels { device: self.name.clone(), names: names.to_vec() };
-        let shown = doubtful.progress.as_ref().map(|progress| Stalls::wait(progress, kernels(&doubtful.names)));
+        let shown = doubtful.progress.as_ref().map(|progress| progress.stalls.wait(kernels(&doubtful.names)));
         Waiting { context: self, shown }
     }
 }

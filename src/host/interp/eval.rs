@@ -6,7 +6,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::room;
 use crate::base::source::Span;
 use crate::check::literal::Literal;
-use crate::check::typed::{ConstId, Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
+use crate::check::typed::{ConstId, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::device::profile::{Standing, standing_at};
 use crate::host::array::SliceSpec;
 use crate::host::grad;
@@ -22,7 +22,7 @@ use super::code::COMPUTED;
 use super::conform::{Extents, Place};
 use super::frame::Frame;
 use super::machine::{Eval, Machine, Signal};
-use super::open::is_open;
+use super::open::{is_open, nested_shape};
 
 /// A bound of a range expression.
 type Bound<'e> = &'e Option<Box<Expr>>;
@@ -540,14 +540,6 @@ impl Machine<'_> {
             Diagnostic::error("E0999", title).at(span, "while running this").help("please report this as a bug of Clk"),
         )
     }
-}
-
-/// Returns the shape of a literal of several axes, whose elements are one flat list in the tree.
-pub(super) fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
-    let Type::Array(array) = ty else { return None };
-    let known = |d: &Dim| if let Dim::Known(n) = d { Some(*n) } else { None };
-    let shape: Vec<i64> = array.dims.iter().map(known).collect::<Option<_>>()?;
-    (shape.len() > 1 && shape.iter().product::<i64>() == count as i64).then_some(shape)
 }
 
 /// Returns the elements of an array literal, and its shape if it consists of nested rows of unknown type.

@@ -2,7 +2,7 @@
 //!
 //! Input: the operands of an operation. Output: their values, where such literals have the scalar type of the other operands.
 
-use crate::check::typed::{Expr, ExprKind, Type};
+use crate::check::typed::{Dim, Expr, ExprKind, Type};
 use crate::host::array::Element;
 use crate::host::grad;
 use crate::host::ops;
@@ -10,13 +10,20 @@ use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Scalar;
 
-use super::eval::nested_shape;
 use super::frame::Frame;
 use super::machine::{Eval, Machine};
 
 /// Returns whether the expression is such a literal.
 pub(super) fn is_open(expr: &Expr) -> bool {
     matches!(&expr.ty, Type::Array(array) if array.element == Type::Unknown) && expr.is_literal_array()
+}
+
+/// Returns the shape of a literal of several axes, whose elements are one flat list in the tree.
+pub(super) fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
+    let Type::Array(array) = ty else { return None };
+    let known = |d: &Dim| if let Dim::Known(n) = d { Some(*n) } else { None };
+    let shape: Vec<i64> = array.dims.iter().map(known).collect::<Option<_>>()?;
+    (shape.len() > 1 && shape.iter().product::<i64>() == count as i64).then_some(shape)
 }
 
 impl Machine<'_> {
