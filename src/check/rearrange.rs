@@ -172,7 +172,10 @@ impl Cx<'_> {
             return self.after_error(call.args, call.span);
         };
         let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
-        let Some(types) = types else { return call.make(args, Type::Unknown) };
+        let Some(types) = types else {
+            self.leave_literals_open(&args.iter().collect::<Vec<_>>());
+            return call.make(args, Type::Unknown);
+        };
         let Some(first) = types.first() else { return self.bad(call.span) };
         for (a, arg) in types.iter().zip(&args) {
             if a.dims.iter().zip(&first.dims).any(|(x, y)| !crate::check::infer::same_dim(x, y)) {
