@@ -202,6 +202,17 @@ fn a_table_of_many_columns() {
     assert_eq!(titles, ["`bad.csv` has two columns called `column7`"]);
 }
 
+/// The value of an atomic operation in a loop is examined once for each expression, although each operand occurs twice.
+#[test]
+fn values_of_atomics_in_loops_are_visited_once() {
+    let sums: String = (0..60).map(|k| format!("        let v{} = v{k} * v{k}\n", k + 1)).collect();
+    let text = format!(
+        "kernel k(x: [i32; N], inout y: [i32; N]) threads(i: N) {{\n    let v0 = x[i]\n    while atomic_or(y[0], 1) == 0 {{\n{sums}        atomic_max(y[0], v60)\n    }}\n}}\nvar y = [0]\nk([0], y)\nprint(y)\n"
+    );
+    let ran = within(move || run(std::path::Path::new("."), &["-e", &text]));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "[1]\n"), "{}", ran.err);
+}
+
 /// Programs and commands whose work is in proportion to the text: four times the text takes less than eight times the processor time
 /// (sixteen times, if each part looked at all others).
 #[cfg(unix)]

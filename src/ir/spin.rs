@@ -25,7 +25,7 @@ pub fn only_waits(f: &Function, body: &Block) -> bool {
             _ => {}
         }
     });
-    looks && Body { f, inner, written }.is_idle(body)
+    looks && LoopBody { f, inner, written }.is_idle(body)
 }
 
 /// Returns whether threads may wait forever on a GPU: by a spin loop, or at a barrier of the block or grid that some of them may not reach.
@@ -34,15 +34,15 @@ pub fn may_hang(f: &Function) -> bool {
     each_stmt(&f.body, &mut |stmt| spins |= matches!(&stmt.kind, StmtKind::Loop { body, .. } if only_waits(f, body)));
     spins || {
         let variances = analyze(f);
-        is_missed(&variances, &f.body, variances.returns)
+        has_divergent_barrier(&variances, &f.body, variances.returns)
     }
 }
 
-/// Returns whether a block contains such a barrier. `parted`: some do not reach the block.
-fn is_missed(variances: &Variances, block: &Block, parted: bool) -> bool {
+/// Returns whether a block contains a barrier that some threads may not reach. `divergent`: some threads do not reach the block itself.
+fn has_divergent_barrier(variances: &Variances, block: &Block, divergent: bool) -> bool {
     block.iter().any(|stmt| {
-        let parts = match &stmt.kind {
-            StmtKind::Barrier { kind, .. } if *kind != BarrierKind::Warp => return parted,
+        let branches = match &stmt.kind {
+            StmtKind::Barrier { kind, .. } if *kind != BarrierKind::Warp => return divergent,
             StmtKind::If { cond, .. } => variances.exprs[*cond] != Variance::Uniform,
             StmtKind::For { start, end, step, label, .. } => {
                 let ragged = [start, end, step].iter().any(|e| variances.exprs[**e] != Variance::Uniform);
@@ -50,12 +50,12 @@ fn is_missed(variances: &Variances, block: &Block, parted: bool) -> bool {
             }
             kind => kind.label().is_some_and(|label| variances.parts(label)),
         };
-        stmt.kind.blocks().any(|block| is_missed(variances, block, parted || parts))
+        stmt.kind.blocks().any(|block| has_divergent_barrier(variances, block, divergent || branches))
     })
 }
 
-/// The body of a loop.
-struct Body<'a> {
+/// A loop whose body is examined.
+struct LoopBody<'a> {
     f: &'a Function,
     /// Labels that the body defines.
     inner: FxHashSet<Label>,
@@ -63,7 +63,7 @@ struct Body<'a> {
     written: FxHashSet<LocalId>,
 }
 
-impl Body<'_> {
+impl LoopBody<'_> {
     /// Returns whether the block changes nothing unless it leaves the loop.
     fn is_idle(&self, block: &Block) -> bool {
         let leaves = match block.last().map(|stmt| &stmt.kind) {
@@ -94,13 +94,17 @@ impl Body<'_> {
 
     /// Returns whether a value depends on a local that the loop writes, and so perhaps on earlier iterations.
     fn accumulates(&self, value: ExprId) -> bool {
-        match &self.f.exprs[value].kind {
-            ExprKind::Read(local) => self.written.contains(local),
-            kind => {
-                let mut found = false;
-                kind.operands(|e| found |= self.accumulates(e));
-                found
+        // Expressions share operands: each is visited once.
+        let (mut visited, mut pending) = (FxHashSet::default(), vec![value]);
+        while let Some(id) = pending.pop() {
+            if !visited.insert(id) {
+                continue;
+            }
+            match &self.f.exprs[id].kind {
+                ExprKind::Read(local) if self.written.contains(local) => return true,
+                kind => kind.operands(|operand| pending.push(operand)),
             }
         }
+        false
     }
 }
