@@ -173,6 +173,19 @@ pub enum Bound {
     Float,
 }
 
+impl Bound {
+    /// Returns whether a concrete type satisfies the bound.
+    pub fn allows(self, ty: &Type) -> bool {
+        let scalar = |test: fn(Scalar) -> bool| matches!(ty, Type::Scalar(s) if test(*s));
+        match self {
+            Bound::Any => matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_)),
+            Bound::Num => scalar(Scalar::is_num),
+            Bound::Int => scalar(Scalar::is_int),
+            Bound::Float => scalar(Scalar::is_float),
+        }
+    }
+}
+
 /// A dimension name of a signature, referred to by its position.
 #[derive(Clone, Debug)]
 pub struct DimName {

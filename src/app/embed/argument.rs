@@ -3,7 +3,7 @@
 
 use super::describe::{Callable, Kind, Parameter};
 use super::lending::Lending;
-use crate::check::typed::{Access, Bound, GenericKind, Signature};
+use crate::check::typed::{Access, Bound, GenericKind, Signature, Type};
 use crate::host::array::{Array, Element, RecordLayout, leaf};
 use crate::host::problem::Problem;
 use crate::host::value::Value;
@@ -209,7 +209,7 @@ impl Argument {
     }
 }
 
-/// Refuses elements that a bound of a type parameter does not allow: `T: Num` is no `bool`.
+/// Refuses elements that a bound of a type parameter does not allow: `bool` does not satisfy `T: Num`.
 pub(super) fn check_bounds(
     of: &Callable,
     sig: &Signature,
@@ -218,17 +218,13 @@ pub(super) fn check_bounds(
 ) -> Result<()> {
     for (at, (generic, element)) in sig.generics.iter().zip(generics).enumerate() {
         let (GenericKind::Type { bound }, Some(element)) = (&generic.kind, element) else { continue };
-        let scalar = match element {
-            Element::Scalar(scalar) => Some(*scalar),
-            _ => None,
-        };
-        let (fits, word, like) = match bound {
+        let (word, like) = match bound {
             Bound::Any => continue,
-            Bound::Num => (scalar.is_some_and(|scalar| scalar != Scalar::Bool), "Num", Scalar::U8),
-            Bound::Int => (scalar.is_some_and(|scalar| scalar.is_int()), "Int", Scalar::I32),
-            Bound::Float => (scalar.is_some_and(|scalar| scalar.is_float()), "Float", Scalar::F32),
+            Bound::Num => ("Num", Scalar::U8),
+            Bound::Int => ("Int", Scalar::I32),
+            Bound::Float => ("Float", Scalar::F32),
         };
-        if fits {
+        if matches!(element, Element::Scalar(scalar) if bound.allows(&Type::Scalar(*scalar))) {
             continue;
         }
         let is_own = |param: &&Parameter| match &param.kind {

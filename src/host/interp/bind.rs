@@ -7,9 +7,8 @@ use smol_str::SmolStr;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::solve;
-use crate::check::typed::{ArrayType, Bound, Dim, GenericKind, Signature, Type};
+use crate::check::typed::{ArrayType, Dim, GenericKind, Signature, Type};
 use crate::host::value::Value;
-use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
 
 use super::frame::Frame;
@@ -115,7 +114,7 @@ impl<'a> Binder<'a> {
 
     fn bind_type(&mut self, i: usize, actual: &Type) -> bool {
         let fits = match self.sig.generics.get(i).map(|g| &g.kind) {
-            Some(GenericKind::Type { bound }) => satisfies(*bound, actual),
+            Some(GenericKind::Type { bound }) => bound.allows(actual),
             _ => false,
         };
         match self.types.get_mut(i) {
@@ -212,16 +211,5 @@ impl Machine<'_> {
             dims[dim as usize] = Some((value, origin.clone()));
         }
         Ok(())
-    }
-}
-
-/// Whether a concrete type satisfies a bound.
-pub(crate) fn satisfies(bound: Bound, ty: &Type) -> bool {
-    let scalar = |test: fn(Scalar) -> bool| matches!(ty, Type::Scalar(s) if test(*s));
-    match bound {
-        Bound::Any => matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_)),
-        Bound::Num => scalar(Scalar::is_num),
-        Bound::Int => scalar(Scalar::is_int),
-        Bound::Float => scalar(Scalar::is_float),
     }
 }
