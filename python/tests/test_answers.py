@@ -9,6 +9,7 @@ import time
 import clk
 import numpy as np
 import pytest
+from support import ones, refusal
 
 TEXT = """
 kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) {
@@ -38,16 +39,6 @@ fn plain(x: f32) -> f32 { x }
 @pytest.fixture(scope="module")
 def m():
     return clk.source(TEXT, name="answers.clk")
-
-
-def ones(*shape):
-    return np.ones(shape, "float32")
-
-
-def refusal(kind, call):
-    with pytest.raises(kind) as found:
-        call()
-    return found.value
 
 
 def test_proofs(m):

@@ -3,6 +3,7 @@
 import clk
 import numpy as np
 import pytest
+from support import ones, refusal
 
 TEXT = """
 kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) {
@@ -18,16 +19,6 @@ fn mass_of(b: Body) -> f32 { b.mass * f32(b.id) }
 @pytest.fixture(scope="module")
 def m():
     return clk.source(TEXT, name="remedies.clk")
-
-
-def ones(*shape):
-    return np.ones(shape, "float32")
-
-
-def refusal(kind, call):
-    with pytest.raises(kind) as found:
-        call()
-    return found.value
 
 
 def test_arrays_of_data_frames(m):
@@ -53,7 +44,7 @@ def test_results_to_write_to(m):
     assert '`numpy.empty(shape, "float32")`' in error.help[0] and "astype" not in str(error)
     error = refusal(clk.ArgumentError, lambda: m.saxpy(1.0, [1.0], ones(1)))
     assert error.help == ('`numpy.asarray(x, "float32")` makes one',)
-    # Of `inout` parameters and inputs, a conversion is the way out.
+    # Arrays for `inout` parameters and inputs can be converted.
     assert "astype" in str(refusal(clk.ArgumentError, lambda: m.saxpy(1.0, np.ones(2), ones(2))))
 
 
