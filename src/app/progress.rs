@@ -14,7 +14,7 @@ use super::tty;
 use crate::base::escape;
 use crate::base::source::Sources;
 use crate::device::Progress;
-use crate::device::stall::Look;
+use crate::device::stall::WorkerCounts;
 
 /// Minimum duration of a launch before a bar is shown.
 const LONG: Duration = Duration::from_millis(700);
@@ -91,7 +91,7 @@ pub(crate) fn watch(
     }
     let notes = notes();
     if notes.is_some() {
-        progress.stalls.want();
+        progress.stalls.enable();
     }
     let ended = Arc::new((Mutex::new(false), Condvar::new()));
     let (progress, end) = (progress.clone(), ended.clone());
@@ -164,11 +164,11 @@ fn follow(progress: &Progress, parts: &str, notes: Option<&Notes>, (ended, wake)
 
 /// Measures how long a launch has made no progress.
 struct Stall {
-    /// The start of the time without progress, as far as it is known.
+    /// When the launch was last seen to make progress.
     since: Instant,
-    /// The last time at which all workers were found waiting, or were first looked at.
+    /// When `counts` was taken.
     seen: Instant,
-    look: Look,
+    counts: WorkerCounts,
     begun: u64,
     /// The place of the loop in which a worker waits, once the launch counts as stalled.
     place: Option<String>,
@@ -177,8 +177,8 @@ struct Stall {
 impl Stall {
     fn new(progress: &Progress) -> Stall {
         let now = Instant::now();
-        let look = progress.stalls.look();
-        Stall { since: now, seen: now, look, begun: progress.begun.load(Ordering::Relaxed), place: None }
+        let counts = progress.stalls.counts();
+        Stall { since: now, seen: now, counts, begun: progress.begun.load(Ordering::Relaxed), place: None }
     }
 
     /// Returns the lines of the note, if there has been no progress for a while.
@@ -198,7 +198,7 @@ impl Stall {
         }
         if self.seen.elapsed() > STALLED {
             let begun = progress.begun.load(Ordering::Relaxed);
-            let spin = progress.stalls.spin(&self.look).filter(|_| begun == self.begun);
+            let spin = progress.stalls.spin(&self.counts).filter(|_| begun == self.begun);
             self.place = spin.map(|place| {
                 let (line, column) = notes.sources.line_column(place);
                 format!("{}:{line}:{column}", escape::name(notes.sources.name(place.file)))

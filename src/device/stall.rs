@@ -1,7 +1,7 @@
-//! What a launch waits for, to be shown while it makes no progress.
+//! Records what a launch waits for, so that a terminal can show it if there is no progress.
 //!
 //! Input: workers of the simulator report the loops in which they only wait for other threads, and GPUs the kernels whose end the host
-//! waits for. Output: [`Stalls::spin`] and [`Stalls::kernels`]. Nothing is recorded unless somebody [wants](Stalls::want) to show it.
+//! waits for. Output: [`Stalls::spin`] and [`Stalls::kernels`]. Nothing is recorded unless [`Stalls::enable`] was called.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,41 +9,41 @@ use std::time::{Duration, Instant};
 
 use crate::base::source::{FileId, Span};
 
-/// What the current launches wait for.
+/// The waits of the current launches.
 #[derive(Debug, Default)]
 pub struct Stalls {
-    wanted: AtomicBool,
+    enabled: AtomicBool,
     /// Workers that run groups of a kernel with spin loops.
-    workers: Mutex<Vec<Arc<Worker>>>,
-    kernels: Mutex<Option<(Instant, Kernels)>>,
+    workers: Mutex<Vec<Arc<WorkerStall>>>,
+    kernels: Mutex<Option<(Instant, StalledKernels)>>,
 }
 
-/// Kernels on a GPU that may wait forever, the last of which the host waits for.
+/// Kernels on a GPU that may wait forever. The host waits for the last one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kernels {
+pub struct StalledKernels {
     pub device: String,
     pub names: Vec<String>,
 }
 
-/// What one worker does in loops that wait. Only that worker writes it.
+/// Counts of one worker for loops that only wait. Only that worker writes them.
 #[derive(Debug, Default)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerStall {
     /// The file in the upper half, the position in the lower half.
     place: AtomicU64,
-    /// How often it has found a group waiting as before, and how often it has not.
+    /// How often a group was in the same state as at the poll before, and how often it was not.
     waits: AtomicU64,
     moves: AtomicU64,
 }
 
-impl Worker {
+impl WorkerStall {
     /// Records that a group still waits in the loop at this place.
-    pub fn waits(&self, place: Span) {
+    pub fn record_wait(&self, place: Span) {
         self.place.store(u64::from(place.file.0) << 32 | u64::from(place.start), Ordering::Relaxed);
         self.waits.store(self.waits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Records that a group has made progress.
-    pub fn moves(&self) {
+    pub fn record_progress(&self) {
         self.moves.store(self.moves.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
@@ -55,87 +55,87 @@ impl Worker {
     }
 }
 
-/// The counts of all workers at some time.
+/// A snapshot of the counts of all workers.
 #[derive(Clone, Debug, Default)]
-pub struct Look {
-    workers: Vec<(Arc<Worker>, u64, u64)>,
+pub struct WorkerCounts {
+    workers: Vec<(Arc<WorkerStall>, u64, u64)>,
 }
 
 /// The registration of a worker, until it is dropped.
-pub(crate) struct Registered<'a> {
+pub(crate) struct WorkerRegistration<'a> {
     stalls: &'a Stalls,
-    pub worker: Arc<Worker>,
+    pub worker: Arc<WorkerStall>,
 }
 
-impl Drop for Registered<'_> {
+impl Drop for WorkerRegistration<'_> {
     fn drop(&mut self) {
         self.stalls.workers().retain(|worker| !Arc::ptr_eq(worker, &self.worker));
     }
 }
 
-/// The host waits for kernels, until this is dropped.
-pub(crate) struct Awaited(Arc<Stalls>);
+/// While this exists, the host waits for kernels.
+pub(crate) struct AwaitedKernels(Arc<Stalls>);
 
-impl Drop for Awaited {
+impl Drop for AwaitedKernels {
     fn drop(&mut self) {
         *self.0.awaited() = None;
     }
 }
 
 impl Stalls {
-    /// Has stalls recorded from now on.
-    pub fn want(&self) {
-        self.wanted.store(true, Ordering::Relaxed);
+    /// Records stalls from now on.
+    pub fn enable(&self) {
+        self.enabled.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Relaxed)
     }
 
-    fn workers(&self) -> MutexGuard<'_, Vec<Arc<Worker>>> {
+    fn workers(&self) -> MutexGuard<'_, Vec<Arc<WorkerStall>>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn awaited(&self) -> MutexGuard<'_, Option<(Instant, Kernels)>> {
+    fn awaited(&self) -> MutexGuard<'_, Option<(Instant, StalledKernels)>> {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a worker of a kernel with spin loops.
-    pub(crate) fn register(&self) -> Option<Registered<'_>> {
-        if !self.is_wanted() {
+    pub(crate) fn register(&self) -> Option<WorkerRegistration<'_>> {
+        if !self.is_enabled() {
             return None;
         }
-        let worker = Arc::<Worker>::default();
+        let worker = Arc::<WorkerStall>::default();
         self.workers().push(worker.clone());
-        Some(Registered { stalls: self, worker })
+        Some(WorkerRegistration { stalls: self, worker })
     }
 
     /// Records that the host waits for these kernels.
-    pub(crate) fn wait(self: &Arc<Stalls>, kernels: Kernels) -> Awaited {
+    pub(crate) fn wait(self: &Arc<Stalls>, kernels: StalledKernels) -> AwaitedKernels {
         *self.awaited() = Some((Instant::now(), kernels));
-        Awaited(self.clone())
+        AwaitedKernels(self.clone())
     }
 
-    pub fn look(&self) -> Look {
-        let counts = |worker: &Arc<Worker>| {
+    pub fn counts(&self) -> WorkerCounts {
+        let count = |worker: &Arc<WorkerStall>| {
             (worker.clone(), worker.waits.load(Ordering::Relaxed), worker.moves.load(Ordering::Relaxed))
         };
-        Look { workers: self.workers().iter().map(counts).collect() }
+        WorkerCounts { workers: self.workers().iter().map(count).collect() }
     }
 
-    /// Returns a loop in which a group waits, if all workers have done nothing but wait since that look.
-    pub fn spin(&self, since: &Look) -> Option<Span> {
-        let now = self.look().workers;
-        let waits =
-            |((worker, waits, moves), (before, old_waits, old_moves)): (&(Arc<Worker>, _, _), &(Arc<Worker>, _, _))| {
-                Arc::ptr_eq(worker, before) && waits > old_waits && moves == old_moves
-            };
+    /// Returns a loop in which a group waits, if all workers have only waited since that snapshot.
+    pub fn spin(&self, since: &WorkerCounts) -> Option<Span> {
+        let now = self.counts().workers;
+        let waits = |((worker, waits, moves), (before, old_waits, old_moves)): (
+            &(Arc<WorkerStall>, _, _),
+            &(Arc<WorkerStall>, _, _),
+        )| { Arc::ptr_eq(worker, before) && waits > old_waits && moves == old_moves };
         let all = now.len() == since.workers.len() && now.iter().zip(&since.workers).all(waits);
         if all { now.first().map(|(worker, ..)| worker.place()) } else { None }
     }
 
     /// Returns the kernels that the host waits for, and for how long.
-    pub fn kernels(&self) -> Option<(Duration, Kernels)> {
+    pub fn kernels(&self) -> Option<(Duration, StalledKernels)> {
         self.awaited().as_ref().map(|(since, kernels)| (since.elapsed(), kernels.clone()))
     }
 }

@@ -84,7 +84,7 @@ pub struct Isolation {
 
 /// Kernels launched since the host last waited that may run forever.
 #[derive(Default)]
-pub(crate) struct Doubtful {
+pub(crate) struct PendingKernels {
     pub progress: Option<Arc<Progress>>,
     pub names: Vec<String>,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Context {
     pub batch: Mutex<Batch>,
     pub batching: AtomicBool,
     /// Kernels whose end the host may wait for in vain, to be shown.
-    pub doubtful: Mutex<Doubtful>,
+    pub pending_kernels: Mutex<PendingKernels>,
     /// Why tensor cores are not used has been said.
     told: AtomicBool,
     /// Who says whether arrays of other processes belong to this one's, and whether there are new ones.
@@ -178,7 +178,7 @@ impl Context {
             replays: Replays::default(),
             batch: Mutex::default(),
             batching: AtomicBool::new(false),
-            doubtful: Mutex::default(),
+            pending_kernels: Mutex::default(),
             told: AtomicBool::new(false),
             guard: OnceLock::new(),
             exchanged: AtomicBool::new(false),

@@ -93,7 +93,7 @@ impl Kernel {
         let own = variant.kernel.own_extents(extents);
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
         arguments.extend(variant.kernel.params.iter().map(|p| pass(p, args, &own, &buffers, &service)));
-        context.doubt(self, control);
+        context.record_pending(self, control);
         let pending = || Pending { kernel: variant.kernel.clone(), launched: control.launched };
         context.issue(Issue {
             launch: Launch { function: loaded.function, shape: plan.shape, arguments },
@@ -169,7 +169,7 @@ impl Kernel {
     /// Waits for a launch whose outcome is needed now: its output or its fault.
     fn outcome(&self, variant: &Variant, service: &Service, control: &Control) -> Result<Output, End> {
         let context = &self.context;
-        let _waiting = context.waiting();
+        let _waiting = context.begin_wait();
         if let (Some(faults), true) = (&service.faults, variant.endless) {
             let word = Words { first: Address(faults.address().0 + fault::STOP_WORD), pitch: 4, count: 1 };
             context.call(|driver| stoppable(driver, &control.stop, &[word], |driver| driver.is_idle()))?;

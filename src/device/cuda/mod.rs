@@ -14,7 +14,6 @@ mod batch;
 pub mod cache;
 mod context;
 pub mod cubin;
-mod doubtful;
 pub mod driver;
 mod fault;
 #[cfg(target_os = "linux")]
@@ -24,6 +23,7 @@ mod launch;
 mod memory;
 mod nccl;
 pub mod nvrtc;
+mod pending_kernels;
 mod plan;
 mod records;
 mod replay;

@@ -136,7 +136,7 @@ impl Context {
         records.ends[1 - half] = Some(end);
         driver.record(end).map_err(refused)?;
         let Some(before) = records.ends[half].take() else { return Ok(()) };
-        let _waiting = self.waiting();
+        let _waiting = self.begin_wait();
         let stopped = self.until(driver, records, |driver| driver.is_reached(before));
         driver.forget_event(before);
         let stopped = stopped?;
@@ -227,7 +227,7 @@ impl Context {
         self.renew()?;
         let mut records = self.records();
         let driver = &**self.driver()?;
-        let _waiting = self.waiting();
+        let _waiting = self.begin_wait();
         // Only a wait that also serves stop requests is guaranteed to end.
         let stopped = if records.endless { self.wait(driver, &records)? } else { false };
         driver.download(from, bytes).map_err(|refusal| self.error(refusal))?;
@@ -235,7 +235,7 @@ impl Context {
     }
 
     fn wait(&self, driver: &dyn Driver, records: &Records) -> Result<bool, DeviceError> {
-        let _waiting = self.waiting();
+        let _waiting = self.begin_wait();
         match records.endless {
             true => self.until(driver, records, |driver| driver.is_idle()),
             false => driver.synchronize().map(|()| false).map_err(|refusal| self.error(refusal)),

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::events::Observer;
 use super::geometry::Geometry;
-use super::group::{CHUNK, Coding, Counter, Group, LaneRanges, Line, MaskInfo, Op, Pause, Sight, Slot, Tally, WARP};
+use super::group::{
+    CHUNK, Coding, Counter, Group, LaneRanges, Line, MaskInfo, Op, Pause, PollSnapshot, Slot, Tally, WARP,
+};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
@@ -255,7 +257,7 @@ impl<'a> Frame<'a> {
             lonely: 0,
             looks: 0,
             worker: std::ptr::null(),
-            sight: Sight::default(),
+            poll_snapshot: PollSnapshot::default(),
             coding: launch.coding.map(NonNull::from),
             missed: 0,
             tallies: std::mem::take(tallies),
@@ -370,7 +372,7 @@ impl<'a> Frame<'a> {
         (g.resume, g.pause) = (g.at(begin), Pause::Iteration);
         (g.is_split, g.part) = (false, 0);
         (g.warps, g.polled, g.lonely, g.looks) = (poll::warps(g.lanes), 0, 0, 0);
-        g.sight = Sight::default();
+        g.poll_snapshot = PollSnapshot::default();
         let ends = number < poll::ENDS || number + poll::ENDS >= geometry.units;
         if self.launch.backward && self.launch.code.splits && ends && g.lanes > WARP {
             self.go_to(self.group.at(self.launch.code.body));

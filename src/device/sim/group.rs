@@ -25,7 +25,7 @@ use super::memory::{MemoryRt, Plan, Run};
 use super::note::Note;
 use super::shape::Shape;
 use crate::device::FaultKind;
-use crate::device::stall::Worker;
+use crate::device::stall::WorkerStall;
 use crate::ir::def::Scope;
 
 /// Executes an op and returns the next one; null ends the run.
@@ -294,21 +294,21 @@ pub(crate) struct Tally {
     pub left: u32,
 }
 
-/// What a group looked like when it last paused in a polling loop.
+/// The state of a group when it last paused in a polling loop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight {
+pub(crate) struct PollSnapshot {
     pub op: *const Op,
     pub lanes: usize,
-    /// Iterations of all loops until then, and since the look before.
+    /// Iterations of all loops until then, and since the previous pause.
     pub iterations: u64,
-    pub passed: u64,
-    /// How often it has looked the same.
-    pub same: u32,
+    pub iterations_since: u64,
+    /// Number of consecutive pauses with the same state.
+    pub repeats: u32,
 }
 
-impl Default for Sight {
-    fn default() -> Sight {
-        Sight { op: std::ptr::null(), lanes: 0, iterations: 0, passed: 0, same: 0 }
+impl Default for PollSnapshot {
+    fn default() -> PollSnapshot {
+        PollSnapshot { op: std::ptr::null(), lanes: 0, iterations: 0, iterations_since: 0, repeats: 0 }
     }
 }
 
@@ -386,8 +386,8 @@ pub(crate) struct Group {
     pub lonely: u32,
     pub looks: u32,
     /// Where the worker records whether its groups only wait, or null; and what this group looked like then.
-    pub worker: *const Worker,
-    pub sight: Sight,
+    pub worker: *const WorkerStall,
+    pub poll_snapshot: PollSnapshot,
     /// Where machine code comes from, if the launch may have some; how often there was none; and what became of entering it, by
     /// region.
     pub coding: Option<NonNull<dyn Coding>>,

@@ -1,6 +1,6 @@
 //! Polling loops, which wait for other threads: when a group that runs one yields.
 
-use super::group::{Group, Op, Pause, Sight, WARP};
+use super::group::{Group, Op, Pause, PollSnapshot, WARP};
 
 /// Iterations of polling loops in a time slice.
 pub(crate) const SLICE: u32 = 16;
@@ -8,7 +8,7 @@ pub(crate) const SLICE: u32 = 16;
 const LONELY: u32 = 16;
 /// Slices of polling before warps that all poll are split.
 const LONG: u32 = 4096;
-/// Consecutive looks that find a group as it was before, after which it counts as waiting.
+/// Number of consecutive pauses with the same state after which a group counts as waiting.
 const PATIENCE: u32 = 64;
 /// In a backward launch, this many blocks at either end run each warp separately from the start.
 pub(crate) const ENDS: u64 = 4;
@@ -43,21 +43,21 @@ pub(crate) fn pause<const WAITS: bool>(g: &mut Group, op: *const Op) -> *const O
     std::ptr::null()
 }
 
-/// Records whether the group waits as before: in the same loop, which no lane has left. A group that left the loop and came back has run
-/// other iterations meanwhile, those of an outer loop.
+/// Records whether the group waits as before: in the same loop, which no lane has left. If a group left the loop and entered
+/// it again, the number of iterations differs, since an outer loop has run.
 fn record<const WAITS: bool>(g: &mut Group, op: *const Op) {
     // SAFETY: G5: the worker's record lives as long as its groups run.
     let Some(worker) = (unsafe { g.worker.as_ref() }) else { return };
     let iterations = g.steps + u64::from(g.granted - g.ticks);
-    let (before, lanes) = (g.sight, g.active_count());
+    let (before, lanes) = (g.poll_snapshot, g.active_count());
     let passed = iterations.wrapping_sub(before.iterations);
-    let is_same = WAITS && (op, lanes, passed) == (before.op, before.lanes, before.passed);
-    let same = if is_same { before.same.saturating_add(1) } else { 0 };
-    g.sight = Sight { op, lanes, iterations, passed, same };
+    let is_same = WAITS && (op, lanes, passed) == (before.op, before.lanes, before.iterations_since);
+    let same = if is_same { before.repeats.saturating_add(1) } else { 0 };
+    g.poll_snapshot = PollSnapshot { op, lanes, iterations, iterations_since: passed, repeats: same };
     if !is_same {
-        worker.moves();
+        worker.record_progress();
     } else if same >= PATIENCE {
         // SAFETY: C3: `op` is one of the code's.
-        worker.waits(g.code().place(unsafe { (*op).y }).0);
+        worker.record_wait(g.code().place(unsafe { (*op).y }).0);
     }
 }

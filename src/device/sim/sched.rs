@@ -13,7 +13,7 @@ use super::frame::{Frame, Launch};
 use super::warp_split::Standing;
 use crate::base::clock::Instant;
 use crate::base::{room, threads};
-use crate::device::stall::Registered;
+use crate::device::stall::WorkerRegistration;
 use crate::device::{BlockOrder, Extents, Fault, FaultKind, Output};
 
 /// A launch that helper threads may join. The pointer is valid while `state` admits helpers.
@@ -299,12 +299,12 @@ fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, end: u64,
 }
 
 /// Registers this worker, if the kernel has loops that only wait for other threads. Checks find such loops by themselves.
-fn registered<'a>(launch: &Launch<'a>) -> Option<Registered<'a>> {
+fn registered<'a>(launch: &Launch<'a>) -> Option<WorkerRegistration<'a>> {
     if launch.code.spins && launch.watch.is_none() { launch.control.progress.stalls.register() } else { None }
 }
 
 /// Has a frame record where its groups wait. The frame must not outlive the registration.
-fn recorded<'a>(mut frame: Frame<'a>, worker: &Option<Registered<'_>>) -> Frame<'a> {
+fn recorded<'a>(mut frame: Frame<'a>, worker: &Option<WorkerRegistration<'_>>) -> Frame<'a> {
     frame.group.worker = worker.as_ref().map_or(std::ptr::null(), |registered| &raw const *registered.worker);
     frame
 }
