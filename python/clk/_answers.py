@@ -19,15 +19,15 @@ class Text(str):
 
 @dataclass(frozen=True, repr=False)
 class Proof:
-    """What is proved of a kernel. `print` shows it."""
+    """The verdicts on the properties of a kernel. `print` shows them."""
 
     kernel: str
     text: str
     #: By property, such as "in bounds": "proved" for all sizes, "refuted" by a counterexample, or "unknown".
     verdicts: dict[str, str]
-    #: Errors of runs that show what is refuted.
+    #: The errors of runs that refute a property.
     counterexamples: tuple[Diagnostic, ...]
-    #: Whether every launch of the program with other compile-time arguments was examined, too.
+    #: Whether the kernel was examined with the compile-time arguments of every launch in the program.
     is_complete: bool
 
     @property
@@ -41,7 +41,7 @@ class Proof:
 
 @dataclass(frozen=True, repr=False)
 class Profile:
-    """What a call costs a GPU. `print` shows it."""
+    """The cost of a call on a GPU. `print` shows it."""
 
     kernel: str
     text: str

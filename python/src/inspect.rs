@@ -1,6 +1,6 @@
-//! Questions about a kernel or function: proofs, generated code, profiles, and the origin of an element. `clk._callable` makes methods of them.
+//! Proves, compiles, profiles and traces kernels and functions; `clk._callable` wraps these functions in methods.
 //!
-//! Profiles and origins run a call on the simulator. Its arrays are copies, so that the call changes nothing of the caller.
+//! `profile` and `why` run a call on the simulator with copies of its arrays, so that the caller's arrays do not change.
 
 use clk_lang::app::embed::{Argument, Call, Kind, OriginQuery};
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use crate::program::{Callee, Request, array_argument};
 /// A text, verdicts by property, counterexamples, and whether all launches were examined.
 type ProofFacts<'py> = (String, Vec<(String, &'static str)>, Vec<Bound<'py, PyAny>>, bool);
 
-/// Says what is proved of a kernel for all sizes.
+/// Proves the properties of a kernel for all sizes, or finds counterexamples.
 #[pyfunction]
 pub fn prove<'py>(py: Python<'py>, callee: &Bound<'py, Callee>) -> PyResult<ProofFacts<'py>> {
     let proof = callee.get().ask(py, |program, at, _| program.prove(at))?;
@@ -27,7 +27,7 @@ pub fn cuda(py: Python<'_>, callee: &Bound<'_, Callee>) -> PyResult<String> {
     callee.get().ask(py, |program, at, _| program.cuda(at))
 }
 
-/// Runs a call and says what it costs a GPU: a text, counts as JSON, and advice.
+/// Runs a call and returns its cost on a GPU: as text, as counts in JSON, and as advice.
 #[pyfunction]
 pub fn profile<'py>(
     py: Python<'py>,
@@ -41,7 +41,7 @@ pub fn profile<'py>(
     Ok((found.text, found.counts, diagnostics(py, &found.advice)?))
 }
 
-/// Runs a call and says where an element of an array that it writes or returns came from.
+/// Runs a call and returns the origin of an element of an array that it writes or returns.
 #[pyfunction]
 pub fn why<'py>(
     py: Python<'py>,

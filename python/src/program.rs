@@ -240,7 +240,7 @@ impl Callee {
         &self.shared.callables[self.at]
     }
 
-    /// Reads what a call is given.
+    /// Reads the arguments of a call.
     pub fn request<'py>(
         &self,
         py: Python<'py>,

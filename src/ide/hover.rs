@@ -50,7 +50,7 @@ impl Analysis {
         let (start, end) = self.types().around(offset as u32)?;
         let span = Span { file: self.file, start, end };
         let (ty, owner) = self.types().of(span)?;
-        // Unknown names and what is made of them.
+        // The type of an unknown name, or of an expression that contains one.
         if *ty == Type::Error {
             return None;
         }

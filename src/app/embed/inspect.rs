@@ -1,7 +1,7 @@
-//! Questions about a kernel or function: what is proved of it, its generated code, what a call costs a GPU, and where an element came from.
+//! Proves, compiles, profiles and traces the kernels and functions of an embedded program.
 //!
-//! The answers are those of `clk prove`, `clk emit --stage cuda`, `clk profile` and `clk why`. The last two run a call on the simulator, with
-//! copies of the arguments.
+//! The results equal those of `clk prove`, `clk emit --stage cuda`, `clk profile` and `clk why`. Profiling and tracing run a call on the
+//! simulator, with copies of the arguments.
 
 use super::describe::Callable;
 use super::program::{Call, Failure, ObservedCall, Program};
@@ -18,22 +18,23 @@ use crate::compile::Session;
 use crate::device::cuda::text::Options;
 use crate::device::profile::{Counted, Counting, Profile};
 use crate::host::array::Array;
+use crate::host::interp::Interpreter;
 use crate::host::problem::Problem;
 use crate::profile::devices::{GPUS, Gpu, find};
 use crate::profile::repair::Kernels;
 use crate::prove::examine_until;
 
-/// What is proved of a kernel.
+/// The verdicts on the properties of a kernel.
 pub struct Proof {
     pub text: String,
     /// By property: its name, and `proved`, `refuted` or `unknown`.
     pub verdicts: Vec<(String, &'static str)>,
     pub counterexamples: Vec<Report>,
-    /// Whether every launch with other compile-time arguments was examined, too.
+    /// Whether the kernel was examined with the compile-time arguments of every launch.
     pub is_complete: bool,
 }
 
-/// What a call costs a GPU.
+/// The cost of a call on a GPU.
 pub struct CallProfile {
     pub text: String,
     /// The counts of each kernel and array expression, as JSON.
@@ -41,13 +42,13 @@ pub struct CallProfile {
     pub advice: Vec<Report>,
 }
 
-/// A question for the origin of an element.
+/// Asks for the origin of an element.
 pub struct OriginQuery {
     /// An element, `r[17]`; for `first_nan`, the name of an array.
     pub element: String,
-    /// The number of levels of the tree; absent for the usual number.
+    /// The number of levels of the tree; `None` for the default.
     pub levels: Option<usize>,
-    /// Where the tree goes on, as it says: `2.1`.
+    /// The node at which to continue, as the tree prints it: `2.1`.
     pub more: Option<String>,
     /// Whether to follow the first number that is not finite.
     pub first_nan: bool,
@@ -57,7 +58,7 @@ pub struct OriginQuery {
 const STYLE: Style = Style { color: false, ascii: false, width: 100 };
 
 impl Program {
-    /// Says what is proved of a kernel.
+    /// Proves the properties of a kernel for all sizes, or finds counterexamples.
     pub fn prove(&self, callable: usize) -> Result<Proof, Failure> {
         let kernel = self.kernel(callable, "proofs are of kernels")?;
         let stop = self.stop_flag();
@@ -97,7 +98,7 @@ impl Program {
         })
     }
 
-    /// Runs a call and says what it costs a GPU; `gpu` is one of those that `clk profile --for` knows.
+    /// Runs a call and reports its cost on a GPU; `gpu` is one of those that `clk profile --for` knows.
     pub fn profile(
         &mut self,
         callable: usize,
@@ -114,11 +115,11 @@ impl Program {
         };
         let counting = Counting::default().with_expressions(true);
         let counted = counting.clone();
-        let begin = |interpreter: &mut crate::host::interp::Interpreter| interpreter.count(Some(counted));
+        let begin = |interpreter: &mut Interpreter| interpreter.count(Some(counted));
         self.observe(callable, call, stack_end, begin, |ran| Ok(shown(&counting.take(), ran.session, gpu)))
     }
 
-    /// Runs a call and says where an element of an array that it writes or returns came from.
+    /// Runs a call and returns the origin of an element of an array that it writes or returns.
     pub fn why(
         &mut self,
         callable: usize,
@@ -126,13 +127,13 @@ impl Program {
         asked: &OriginQuery,
         stack_end: usize,
     ) -> Result<String, Failure> {
-        let begin = |interpreter: &mut crate::host::interp::Interpreter| interpreter.recorded = Some(vec![]);
+        let begin = |interpreter: &mut Interpreter| interpreter.recorded = Some(vec![]);
         self.observe(callable, call, stack_end, begin, |ran| {
             origin(ran, asked).map_err(|why| Box::new(Problem::new("E0803", why).anywhere()))
         })
     }
 
-    /// Returns a callable that has to be a kernel.
+    /// Returns the kernel that a callable is; for functions, an error that explains why.
     fn kernel(&self, callable: usize, why: &str) -> Result<KernelId, Failure> {
         match self.callables().get(callable) {
             Some(Callable { item: Item::Kernel(id), .. }) => Ok(*id),

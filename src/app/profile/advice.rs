@@ -1,4 +1,4 @@
-//! What profiles say beside their counts: resources that the compiler reports, and advice.
+//! The resources that the compiler reports for a profiled kernel, and advice for its profile.
 
 use rustc_hash::FxHashMap;
 
@@ -34,7 +34,7 @@ impl KernelIds {
     }
 }
 
-/// Returns what the compiler says of a kernel, if there is one and the kernel has no compile-time parameters.
+/// Returns the resources that the CUDA compiler reports for a kernel without compile-time parameters, if that compiler is available.
 pub(crate) fn resources(
     generator: &Generator,
     session: &Session,
